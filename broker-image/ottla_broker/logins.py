@@ -1,14 +1,33 @@
 """How clients of each listener log in: by SASL, or by certificates whose subjects are mapped to
 names.
+
+Login modules that settings refer to as files are read again when they change, so that the passwords
+between brokers change without a restart. Logins that they no longer have are closed.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
-from ottla_broker.config import DELEGATION_TOKEN_SECRET_KEY, SSL_PRINCIPAL_MAPPING_RULES, Config
-from ottla_broker.config.listener_security import OauthSettings, inter_broker_users, listener_oauth, listener_sasl
+from ottla_broker.config import (
+    DELEGATION_TOKEN_SECRET_KEY,
+    SASL_JAAS_CONFIG,
+    SSL_PRINCIPAL_MAPPING_RULES,
+    Config,
+    SettingError,
+)
+from ottla_broker.config.listener_security import (
+    OauthSettings,
+    find_security_problems,
+    inter_broker_security,
+    inter_broker_users,
+    listener_oauth,
+    listener_sasl,
+)
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.broker_login import BrokerLogins
 from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
@@ -18,6 +37,10 @@ from ottla_broker.security.principal_mapping import PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession, ScramLogin
 from ottla_broker.security.scram import CredentialShapes, ScramCredential, ScramMechanism
 from ottla_broker.wire.client_security import SASL_PROTOCOLS
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S: Final = 5.0
 
 
 class ListenerLogins:
@@ -29,7 +52,9 @@ class ListenerLogins:
     def __init__(self, broker: Broker, now_s: Callable[[], float]) -> None:
         self._broker = broker
         self._now_s = now_s
-        self._broker_logins = BrokerLogins(broker.channels.security.mechanism, inter_broker_users(broker.config))
+        self._broker_users = inter_broker_users(broker.config)
+        self._broker_logins = BrokerLogins(broker.channels.security.mechanism, self._broker_users)
+        self._failure = ""  # what was logged last
         self._validators: dict[str, TokenValidator] = {}
         self._key_sets: list[JsonWebKeySet] = []
         self._tasks = BackgroundTasks()
@@ -50,12 +75,47 @@ class ListenerLogins:
             self._add_validator(config, broker.runtime, name)
 
     def start(self) -> None:
-        """Fetches the keys of OAuth tokens from now on."""
+        """Fetches the keys of OAuth tokens, and reads login modules again, from now on."""
         for keys in self._key_sets:
             self._tasks.start(keys.run())
+        if any(key[2] is SASL_JAAS_CONFIG for key in self._broker.config.static.references):
+            self._tasks.start(self._run())
 
     async def close(self) -> None:
         await self._tasks.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            await self.reload_changed()
+
+    async def reload_changed(self) -> None:
+        """Uses changed login modules for new connections. What cannot be used is logged once, and
+        what was read before stays in use.
+        """
+        config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
+        try:
+            found = await in_thread(config.read_secrets_again, SASL_JAAS_CONFIG.name)
+            before = config.secrets_in_use(SASL_JAAS_CONFIG.name)
+            if found == before:
+                self._failure = ""
+                return
+            config.replace_secrets(found)
+            if problems := [*find_security_problems(config)]:
+                config.replace_secrets(before)
+                raise SettingError(problems)
+        except SettingError as reason:
+            if self._failure != str(reason):
+                self._failure = str(reason)
+                logger.error("changed login modules are not used: %s", reason)
+            return
+        if (users := inter_broker_users(config)) != self._broker_users:
+            mechanism = self._broker.channels.security.mechanism
+            self._broker_logins = await in_thread(BrokerLogins, mechanism, users)
+            self._broker_users = users
+            self._broker.channels.security = await in_thread(inter_broker_security, config)
+        logger.info("login modules have changed and are used for new connections")
+        self._broker.on_logins_removed()
 
     def is_removed(self, listener: str, login: ScramLogin) -> bool:
         """True if nobody can log in with it any more."""

@@ -42,6 +42,15 @@ def add_rule(broker: BrokerProcess, topic: str, operation: AclOperation, *, pref
     admin.create_acls([rule])[rule].result(10)
 
 
+def remove_rules(broker: BrokerProcess, operation: AclOperation) -> None:
+    chosen = AclBindingFilter(
+        *(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:alice", "*", operation),
+        AclPermissionType.ALLOW,
+    )
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    assert len(admin.delete_acls([chosen])[chosen].result(10)) == 1
+
+
 def rules(broker: BrokerProcess) -> set[tuple[str, str]]:
     every = AclBindingFilter(
         *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
@@ -69,6 +78,10 @@ def test_rules_of_mirrored_topics_are_copied_without_those_that_allow_to_write(
     add_rule(source, "orders", AclOperation.DELETE)
     eventually(lambda: rules(target) == {*expected, ("west.orders", "DELETE")}, within_s=30)
     assert "created 2 access rules of the source's topics" in target.log_tail()
+    add_rule(target, "west.orders", AclOperation.ALTER)
+    remove_rules(source, AclOperation.ALL)
+    kept = {("west.orders", it) for it in ("DESCRIBE_CONFIGS", "DELETE", "ALTER")}
+    eventually(lambda: rules(target) == kept, within_s=30, message=target.log_tail)
 
 
 def test_a_mirror_that_may_not_read_rules_says_so_and_copies_records(target: BrokerProcess) -> None:

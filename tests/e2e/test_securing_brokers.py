@@ -124,3 +124,59 @@ def test_brokers_get_tls_and_logins_together_and_lose_them_again(tmp_path: Path)
         roll(cluster, {}, "orders")
         cluster.security = UNSECURED
         assert len(rd.consume(cluster.bootstrap, "orders")) == 12 * len(messages())
+
+
+def write_login(folder: Path, cluster: ProcessCluster, user: str, **others: str) -> None:
+    """Another login module in the file of all brokers. Returns when each broker uses it."""
+    read = {number: reload_count(cluster, number) for number in cluster.brokers}
+    accepted = " ".join(f'user_{name}="{password}"' for name, password in others.items())
+    new = folder / "new"
+    new.write_text(f'{SCRAM_MODULE} required username="{user}" password="of {user}" {accepted};')
+    new.replace(folder / "login")
+    eventually(lambda: all(reload_count(cluster, number) > read[number] for number in read), within_s=30)
+
+
+def reload_count(cluster: ProcessCluster, number: int) -> int:
+    return cluster.brokers[number].log_tail(1_000_000).count("login modules have changed")
+
+
+def test_brokers_change_their_passwords_without_a_restart(tmp_path: Path) -> None:
+    with run_cluster("ottla", 3, start=False) as cluster:
+        both = {"operator": "operator's", "operator2": "the operator's next"}
+        for broker in cluster.brokers.values():
+            broker.settings |= REQUIRED | {
+                JAAS: f"${{directory:{tmp_path}:login}}",
+                "super.users": "User:broker;User:broker2;User:operator;User:operator2",
+            }
+        module = f'{SCRAM_MODULE} required username="broker" password="of broker" user_operator="operator\'s";'
+        (tmp_path / "login").write_text(module)
+        cluster.security = LOGIN
+        cluster.start()
+        pids = [it.pid for it in cluster.brokers.values()]
+        write_login(tmp_path, cluster, "broker", broker2="of broker2", operator="operator's")
+        write_login(tmp_path, cluster, "broker2", broker="of broker", **both)
+        cluster.security = LOGIN.with_login("SCRAM-SHA-512", "operator2", "the operator's next")
+        assert cluster.is_healthy()
+        write_login(tmp_path, cluster, "broker2", operator2="the operator's next")
+        (tmp_path / "new").write_text("no login module")
+        (tmp_path / "new").replace(tmp_path / "login")
+        eventually(
+            lambda: all(
+                "changed login modules are not used" in it.log_tail(1_000_000) for it in cluster.brokers.values()
+            ),
+            within_s=30,
+        )
+        eventually(cluster.is_healthy, within_s=WITHIN_S)
+        login: dict[str, Any] = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_username": "operator2",
+            "sasl_password": "the operator's next",
+        }
+        rd.produce(cluster.bootstrap, "orders", messages(), **login)
+        eventually(cluster.is_healthy, within_s=WITHIN_S)
+        assert [it.pid for it in cluster.brokers.values()] == pids
+        for name, password in (("operator", "operator's"), ("broker", "of broker")):
+            cluster.security = LOGIN.with_login("SCRAM-SHA-512", name, password)
+            with pytest.raises((KafkaError, OSError)):
+                cluster.metadata(1)

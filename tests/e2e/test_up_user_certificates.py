@@ -187,3 +187,25 @@ def test_an_edited_policy_changes_what_its_users_may_do(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic("orders"), billing)
     up.wait_for_line("AccessPolicy 'orders' is not in these files")
     assert up.stop() == 0
+
+
+def test_a_mirror_logs_in_by_a_certificate_of_its_own(up: UpProcess) -> None:
+    copy = resource("Cluster", "copy", replicas=1, listeners=[{"name": "plain", "port": up.port + 2}])
+    mirror = resource(
+        "Mirror",
+        "west",
+        source={"clusterRef": {"name": "demo"}},
+        target={"clusterRef": {"name": "copy"}},
+        topics=["orders*"],
+    )
+    up.write_resources(cluster(up), copy, topic("orders"), user(acls=RULES), mirror)
+    up.start()
+    eventually(lambda: (files_of(up, "mirror-west") / "user.key").exists(), within_s=60, message=lambda: str(up.lines))
+    eventually(lambda: (files_of(up) / "librdkafka.properties").exists(), within_s=60, message=lambda: str(up.lines))
+    eventually(lambda: produce(librdkafka(up), "orders") is None, within_s=30, message=lambda: str(up.lines))
+    read = ("consume", "orders", "--from", "beginning", "--exit", "--bootstrap", f"127.0.0.1:{up.port + 2}")
+    eventually(lambda: "one" in up.run_ottla(*read).stdout, within_s=60, message=lambda: str(up.lines))
+    reader = librdkafka(up, "mirror-west")
+    refused = produce(reader, "orders")
+    assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert not [it for it in up.lines if "Traceback" in it]

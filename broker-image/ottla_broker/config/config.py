@@ -159,6 +159,14 @@ class Config:
             if key[2].name.startswith(prefix)
         }
 
+    def secrets_in_use(self, prefix: str) -> SecretValues:
+        """Their values as they were read last."""
+        return {
+            key: self.static.of_listeners[key] if key[0] else self.static.values[key[2]]
+            for key in self.static.references
+            if key[2].name.startswith(prefix)
+        }
+
     def replace_secrets(self, values: SecretValues) -> None:
         for (listener, mechanism, setting), value in values.items():
             if listener:

@@ -85,8 +85,8 @@ MIRROR_SYNC_CONFIGS = _mirrors.row("sync.configs", boolean(), True,
     "elections) never are.")
 MIRROR_SYNC_ACLS = _mirrors.row("sync.acls", boolean(), False,
     "Whether access rules of the source for literal names of mirrored topics are created here, as by MirrorMaker 2: "
-    "what allows WRITE is left out, what allows ALL allows READ, and none is removed. Needs DESCRIBE on the source's "
-    "cluster.")
+    "what allows WRITE is left out, and what allows ALL allows READ. Rules that were created so are removed when the "
+    "source no longer has them. Needs DESCRIBE on the source's cluster.")
 MIRROR_METADATA_MAX_AGE_MS = _mirrors.row("metadata.max.age.ms", long(at_least=100), 10_000,
     "Interval in milliseconds at which new topics, partitions and configs of the source are copied.")
 MIRROR_THROTTLED_RATE = _mirrors.row("throttled.rate", long(at_least=1), MAX_INT64,

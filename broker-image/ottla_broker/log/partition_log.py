@@ -19,10 +19,12 @@ from ottla_broker.log.producer_state import BatchMetadata
 from ottla_broker.log.record_validation import validate_records
 from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.log.validation import (
+    MAGIC,
     HeaderFields,
     LogAppendInfo,
     convert_batch,
     read_header_fields,
+    refuse_magic,
     split_leader_batches,
     split_whole_batches,
     validate_base_offset,
@@ -97,6 +99,8 @@ class PartitionLog(LogState):
         if fields[1] + LOG_OVERHEAD != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
         config = self.config
+        if fields[3] != MAGIC:  # before its size, as in Kafka, which finds batches by it
+            refuse_magic(fields[3])
         if from_client:
             validate_base_offset(fields)
         validate_size(fields, config)

@@ -7,7 +7,7 @@ KafkaError with the code that Kafka's clients expect for it. A topic with the de
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Never
 
 from crc32c import crc32c
 
@@ -80,14 +80,18 @@ def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
     return fields
 
 
+def refuse_magic(magic: int) -> Never:
+    """Raises KafkaError: CORRUPT_MESSAGE; INVALID_RECORD for the message formats 0 and 1."""
+    if magic in (0, 1):
+        raise KafkaError(ErrorCode.invalid_record, f"message format {magic} is not supported, only {MAGIC} is")
+    raise KafkaError(ErrorCode.corrupt_message, f"magic byte {magic} is unknown, {MAGIC} is expected")
+
+
 def validate_crc(data: Buffer, at: int, fields: HeaderFields) -> None:
     """Checks the magic byte first: the CRC's place depends on it. Raises KafkaError:
     CORRUPT_MESSAGE; INVALID_RECORD for the message formats 0 and 1."""
-    magic = fields[3]
-    if magic != MAGIC:
-        if magic in (0, 1):
-            raise KafkaError(ErrorCode.invalid_record, f"message format {magic} is not supported, only {MAGIC} is")
-        raise KafkaError(ErrorCode.corrupt_message, f"magic byte {magic} is unknown, {MAGIC} is expected")
+    if fields[3] != MAGIC:
+        refuse_magic(fields[3])
     computed = crc32c(memoryview(data)[at + ATTRIBUTES_OFFSET : at + fields[1] + LOG_OVERHEAD])
     if computed != fields[4]:
         raise KafkaError(ErrorCode.corrupt_message, f"CRC {fields[4]:#010x} in the header, {computed:#010x} computed")

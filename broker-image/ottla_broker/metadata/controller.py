@@ -7,7 +7,7 @@ Brokers are the part of `cluster_control`, partitions that of `replication_contr
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -183,6 +183,18 @@ class Controller:
             existing = set(self._image.acls.values())
             created = [entry for entry in dict.fromkeys(entries) if entry not in existing]
             return [AccessControlEntryRecord(self._runtime.new_uuid(), entry) for entry in created]
+
+        await self._commit(plan)
+
+    async def sync_acls(self, to_create: Mapping[UUID, AccessControlEntry], to_delete: Collection[UUID]) -> None:
+        """Creates entries with these ids and deletes others, in one commit."""
+
+        def plan() -> list[MetadataRecord]:
+            existing = set(self._image.acls.values())
+            return [
+                *(RemoveAccessControlEntryRecord(it) for it in to_delete if it in self._image.acls),
+                *(AccessControlEntryRecord(id_, it) for id_, it in to_create.items() if it not in existing),
+            ]
 
         await self._commit(plan)
 

@@ -1,14 +1,19 @@
 """Access rules of mirrored topics: which of the source's rules a mirror creates here, as
-MirrorMaker 2 does (KIP-382).
+MirrorMaker 2 does (KIP-382), and which it removes again.
 
 Rules for the literal name of a mirrored topic are created for its name here. What allows WRITE is
 left out, and what allows ALL allows READ: a copy has no producers. Denials are created as they are.
-Rules with prefixes are left out, because they are about other topics, too. No rule is ever removed:
-one that is removed at the source stays here.
+Rules with prefixes are left out, because they are about other topics, too.
+
+A rule that a mirror has created is removed when the source no longer has it and still mirrors its
+topic. The id of such a rule follows from the mirror's name and the rule, so that it is known as the
+mirror's own by every later controller. Others' rules have random ids, and stay.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, dataclass, replace
+from typing import Final
+from uuid import UUID, uuid5
 
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
@@ -19,16 +24,44 @@ from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
+_COPIED: Final = UUID("7f1f4a0e-5d0b-4c53-9a53-6f1d5a1c2b60")  # the namespace of these ids; never changed
 
-def entries_to_create(
-    at_source: Iterable[AccessControlEntry], at_target: Iterable[AccessControlEntry], topics: Mapping[str, str]
-) -> list[AccessControlEntry]:
-    """Those that are missing here. `topics`: mirrored ones, name there → name here."""
-    existing = set(at_target)
-    created = dict.fromkeys(
-        entry for it in at_source if (entry := _target_entry(it, topics)) is not None and entry not in existing
+
+@dataclass(frozen=True, slots=True)
+class AclChanges:
+    """`to_create`: by id. `to_delete`: ids."""
+
+    to_create: Mapping[UUID, AccessControlEntry]
+    to_delete: tuple[UUID, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.to_create or self.to_delete)
+
+
+def plan_acl_sync(
+    mirror: str,
+    at_source: Iterable[AccessControlEntry],
+    at_target: Mapping[UUID, AccessControlEntry],
+    topics: Mapping[str, str],
+) -> AclChanges:
+    """Plans the changes of rules at the target. `mirror`: its name. `at_target`: all rules there,
+    by id. `topics`: mirrored topics, name at the source → name at the target.
+    """
+    desired = dict.fromkeys(entry for it in at_source if (entry := _target_entry(it, topics)) is not None)
+    existing, mirrored = set(at_target.values()), set(topics.values())
+    return AclChanges(
+        {copied_entry_id(mirror, it): it for it in desired if it not in existing},
+        tuple(
+            id_
+            for id_, it in at_target.items()
+            if it.resource_name in mirrored and it not in desired and id_ == copied_entry_id(mirror, it)
+        ),
     )
-    return list(created)
+
+
+def copied_entry_id(mirror: str, entry: AccessControlEntry) -> UUID:
+    """The id of a rule that this mirror creates."""
+    return uuid5(_COPIED, "\0".join((mirror, *map(str, astuple(entry)))))
 
 
 def _target_entry(entry: AccessControlEntry, topics: Mapping[str, str]) -> AccessControlEntry | None:

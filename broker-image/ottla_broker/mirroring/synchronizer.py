@@ -15,7 +15,7 @@ from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Conf
 from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
-from ottla_broker.mirroring.acl_sync import entries_to_create, fetch_topic_acls
+from ottla_broker.mirroring.acl_sync import fetch_topic_acls, plan_acl_sync
 from ottla_broker.mirroring.group_offsets import GroupOffsetSync
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_configs
 from ottla_broker.mirroring.source_cluster import (
@@ -138,9 +138,12 @@ class MirrorSynchronizer:
             await target.close()
 
     async def _sync_acls(self, mirror: MirrorConfig, source: Client, topics: Mapping[str, str]) -> None:
-        if missing := entries_to_create(await fetch_topic_acls(source), self._image.acls.values(), topics):
-            await self._controller.create_acls(missing)
-            logger.info("mirror %s: created %d access rules of the source's topics", mirror.name, len(missing))
+        if changes := plan_acl_sync(mirror.name, await fetch_topic_acls(source), self._image.acls, topics):
+            await self._controller.sync_acls(changes.to_create, changes.to_delete)
+            logger.info(
+                "mirror %s: created %d access rules of the source's topics, removed %d that the source no longer has",
+                *(mirror.name, len(changes.to_create), len(changes.to_delete)),
+            )
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
         source = await fetch_source_metadata(client, None)

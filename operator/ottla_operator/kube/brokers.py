@@ -79,7 +79,8 @@ class PodPlatform:
         existing = stateful_set["spec"]["replicas"] if stateful_set else max(observed.pods, default=0)
         tls_stage = plan_tls(cluster, [it.tls for it in observed.pods.values()])
         cluster = keep_certificates(cluster, tls_stage)
-        check_secret_in_use(cluster, observed.pods.values())
+        if tls_stage:
+            check_secret_in_use(cluster, observed.pods.values())
         certificates, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)

@@ -28,7 +28,8 @@ class ComponentUsers:
         known = observed.get(metadata["name"])
         if known is not None and known["spec"] == user["spec"]:
             return known
-        desired = {**user, "metadata": {**metadata, **_belongs_to(owner, user)}}
+        owners = [owner_reference(owner) | {"controller": True}]
+        desired = {**user, "metadata": {**metadata, "labels": names.user_labels(user), "ownerReferences": owners}}
         try:
             await self._objects.apply(desired, await self._objects.find(desired))
         except ApiError as error:
@@ -45,18 +46,6 @@ class ComponentUsers:
         live = await self.api.get(USER, cluster.namespace, name)
         if live is not None and is_managed(live) and owner["metadata"]["uid"] in _owners(live):
             await self.api.delete(USER, live)
-
-
-def _belongs_to(owner: Json, user: Json) -> Json:
-    return {
-        "labels": {
-            "app.kubernetes.io/name": "ottla",
-            names.INSTANCE: user["spec"]["clusterRef"]["name"],
-            "app.kubernetes.io/component": "user",
-            "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
-        },
-        "ownerReferences": [owner_reference(owner) | {"controller": True}],
-    }
 
 
 def _owners(live: Json) -> set[str]:

@@ -44,12 +44,7 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Content
             "metadata": {
                 "name": name,
                 "namespace": metadata["namespace"],
-                "labels": {
-                    "app.kubernetes.io/name": "ottla",
-                    names.INSTANCE: user["spec"]["clusterRef"]["name"],
-                    "app.kubernetes.io/component": "user",
-                    "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
-                },
+                "labels": names.user_labels(user),
                 "ownerReferences": [owner_reference(user) | {"controller": True}],
             },
             "data": {key: base64.b64encode(_bytes(value)).decode() for key, value in data.items()},

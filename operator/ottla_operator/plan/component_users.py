@@ -1,13 +1,15 @@
 """The User that a Pipeline or a Mirror connects as, where no listener of the Cluster is open. Pure.
 
 The operator creates it with a generated password, and with the rules for what the resource reads
-and writes. It belongs to the resource and is deleted with it.
+and writes. It belongs to the resource and is deleted with it. A Mirror's has a client certificate
+instead where the source's clients can log in by certificates alone.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 from ottla_operator.plan.inter_broker_login import MECHANISM
+from ottla_operator.plan.listener_certificates import has_authority
 from ottla_operator.plan.listener_security import has_access_rules, is_open
 from ottla_operator.plan.pipeline.topic_readiness import source_topics, written_topics
 from ottla_operator.resources.cluster import Cluster
@@ -16,6 +18,7 @@ from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
+CERTIFICATE: Final = "TLS"
 EXCLUSION: Final = "!"
 WILDCARD: Final = "*"
 
@@ -36,12 +39,21 @@ def needs_pipeline_user(pipeline: Pipeline, cluster: Cluster) -> bool:
 def needs_mirror_user(mirror: Mirror, source: Cluster) -> bool:
     """True if the operator creates the User by which the target's brokers connect to the source."""
     spec = mirror.spec.source
-    return spec.tls is None and spec.credentials is None and _needs_password(source)
+    return spec.tls is None and spec.credentials is None and bool(_mirror_authentication(source))
 
 
 def _needs_password(cluster: Cluster) -> bool:
     """True if clients can log in with a password, and cannot go without TLS and login."""
     return not any(map(is_open, cluster.listeners)) and any(it.authentication == "SCRAM" for it in cluster.listeners)
+
+
+def _mirror_authentication(source: Cluster) -> str:
+    """Of a mirror's User; empty if it needs none, or no certificate can be issued for it."""
+    if _needs_password(source):
+        return MECHANISM
+    accepts_certificates = any(it.authentication == "TLS" for it in source.listeners)
+    is_needed = not any(map(is_open, source.listeners))
+    return CERTIFICATE if is_needed and accepts_certificates and has_authority(source) else ""
 
 
 def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
@@ -64,7 +76,8 @@ def mirror_user(mirror: Mirror, source: Cluster) -> Json:
         *_pattern_rules(mirror.spec.topics, "Topic", ["Read", "DescribeConfigs"]),
         *_pattern_rules(mirror.spec.groups or (), "Group", ["Describe"]),
     ]
-    return _user(mirror_user_name(mirror), mirror.metadata.namespace, source, rules)
+    authentication = _mirror_authentication(source) or MECHANISM
+    return _user(mirror_user_name(mirror), mirror.metadata.namespace, source, rules, authentication)
 
 
 def _pattern_rules(patterns: Iterable[str], type_: str, operations: list[str]) -> list[Json]:
@@ -86,8 +99,8 @@ def _rule(operations: list[str], type_: str, name: str, *, is_prefix: bool = Fal
     return {effect: operations, "resource": resource}
 
 
-def _user(name: str, namespace: str, cluster: Cluster, rules: list[Json]) -> Json:
-    spec: Json = {"clusterRef": {"name": cluster.name}, "authentication": {"type": MECHANISM}}
+def _user(name: str, namespace: str, cluster: Cluster, rules: list[Json], authentication: str = MECHANISM) -> Json:
+    spec: Json = {"clusterRef": {"name": cluster.name}, "authentication": {"type": authentication}}
     if has_access_rules(cluster):
         spec["acls"] = rules
     return {

@@ -114,13 +114,15 @@ def user_settings(values: Mapping[str, str], version: str) -> dict[str, str]:
     """Those of a User of the source. `values`: by the keys of its Secret. `version`: changes with
     them.
     """
-    found = {
-        "security.protocol": values["security.protocol"],
-        "sasl.mechanism": values["sasl.mechanism"],
-        "sasl.username": values["username"],
-        "sasl.password": values["password"],
-        VERSION_SETTING: version,
-    }
+    if "user.key" in values:
+        login = {"ssl.keystore.certificate.chain": values["user.crt"], "ssl.keystore.key": values["user.key"]}
+    else:
+        login = {
+            "sasl.mechanism": values["sasl.mechanism"],
+            "sasl.username": values["username"],
+            "sasl.password": values["password"],
+        }
+    found = {"security.protocol": values["security.protocol"], **login, VERSION_SETTING: version}
     return found | ({"ssl.truststore.certificates": values["ca.crt"]} if values.get("ca.crt") else {})
 
 

@@ -3,12 +3,13 @@ one that the spec names.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire.sasl import MIN_ITERATIONS
 from ottla_operator.plan.component_users import (
+    CERTIFICATE,
     mirror_user,
     mirror_user_name,
     needs_mirror_user,
@@ -19,7 +20,9 @@ from ottla_operator.plan.component_users import (
 from ottla_operator.plan.conditions import READY, Reconciling, Stalled, find_condition, kstatus
 from ottla_operator.plan.listener_certificates import AUTHORITIES
 from ottla_operator.plan.source_credentials import SecretUnusable
+from ottla_operator.plan.user_secret import CERTIFICATE as USER_CERTIFICATE
 from ottla_operator.plan.user_secret import JAAS, MECHANISM, PASSWORD, USERNAME
+from ottla_operator.plan.user_secret import KEY as USER_KEY
 from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.cluster import Cluster
@@ -32,6 +35,8 @@ RETRY_S: Final = 1.0
 BOOTSTRAP, PROTOCOL = "bootstrap.servers", "security.protocol"
 LOGIN_KEYS: Final = (PROTOCOL, MECHANISM, JAAS)
 """Keys of a user's Secret that Java clients need beside addresses and authorities."""
+PASSWORD_KEYS: Final = (*LOGIN_KEYS, USERNAME, PASSWORD)
+CERTIFICATE_KEYS: Final = (PROTOCOL, USER_CERTIFICATE, USER_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,16 @@ async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, sourc
     if not needs_mirror_user(mirror, source):
         await platform.forget_component_user(resource, Key(mirror.metadata.namespace, source.name), name)
         return None
-    found = await platform.ensure_component_user(resource, mirror_user(mirror, source))
-    return await _login_of(platform, source, name, found)
+    user = mirror_user(mirror, source)
+    found = await platform.ensure_component_user(resource, user)
+    has_certificate = user["spec"]["authentication"]["type"] == CERTIFICATE
+    return await _login_of(platform, source, name, found, CERTIFICATE_KEYS if has_certificate else PASSWORD_KEYS)
 
 
-async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json | None) -> ComponentLogin:
+async def _login_of(
+    platform: Platform, cluster: Cluster, name: str, body: Json | None, needed: Sequence[str] = PASSWORD_KEYS
+) -> ComponentLogin:
+    """`needed`: keys that the User's Secret must have beside its bootstrap addresses."""
     if body is None:
         said = f"User {name} of Cluster {cluster.name} does not exist yet"
         raise Blocked(Reconciling("WaitingForUser", said), RETRY_S)
@@ -97,15 +107,17 @@ async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json 
     except SecretUnusable as error:
         raise Blocked(Reconciling("CredentialsUnusable", str(error))) from error
     values = {key: it for key, it in found.items() if isinstance(it, str)}
-    needed = (BOOTSTRAP, *LOGIN_KEYS, USERNAME, PASSWORD)
-    if missing := [it for it in needed if not values.get(it)]:
+    if missing := [it for it in (BOOTSTRAP, *needed) if not values.get(it)]:
+        if needed is CERTIFICATE_KEYS:  # it has a password still, or is not written yet
+            raise Blocked(Reconciling("WaitingForUser", f"User {name} has no certificate yet"), RETRY_S)
         said = f"the Secret of User {name} has no {', '.join(missing)}: its authentication has to be SCRAM"
         raise Blocked(Stalled("UserNotReady", said), RETRY_S)
     return ComponentLogin(user.secret_name, values, _digest(values, str(body["metadata"]["uid"])))
 
 
 def _login_keys(values: Mapping[str, str]) -> tuple[str, ...]:
-    return (*LOGIN_KEYS, AUTHORITIES) if AUTHORITIES in values else LOGIN_KEYS
+    keys = CERTIFICATE_KEYS if USER_KEY in values else LOGIN_KEYS
+    return (*keys, AUTHORITIES) if AUTHORITIES in values else keys
 
 
 def _digest(values: Mapping[str, str], uid: str) -> str:

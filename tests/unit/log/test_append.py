@@ -120,6 +120,17 @@ def test_max_message_bytes_counts_the_whole_batch(folder: LogFolder) -> None:
     assert append_committed(folder.create(), data) == (0, 0)
 
 
+def test_an_unknown_message_format_is_rejected_before_the_size_and_offset_of_its_batch(folder: LogFolder) -> None:
+    data = bytearray(batch(1, size=100))
+    data[:8], data[16] = b"\0\0\0\0\0\0\0\7", 3
+    config = LogConfig(max_message_bytes=len(data) - 1)
+    assert rejection_code(folder, bytes(data), config) is ErrorCode.corrupt_message
+    data[16] = 2
+    assert rejection_code(folder, bytes(data), config) is ErrorCode.invalid_record
+    data[:8] = bytes(8)
+    assert rejection_code(folder, bytes(data), config) is ErrorCode.message_too_large
+
+
 def test_message_timestamp_before_max_ms_rejects_old_timestamps(folder: LogFolder) -> None:
     config = LogConfig(message_timestamp_before_max_ms=1_000)
     recent_then_old = encode_batch([Record(NOW, b"k", b"v"), Record(NOW - 1_001, b"k", b"v")])

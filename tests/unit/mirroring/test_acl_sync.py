@@ -1,11 +1,13 @@
-"""Which access rules of a source a mirror creates here."""
+"""Which access rules of a source a mirror creates here, and which it removes."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.mirroring.acl_sync import entries_to_create
+from ottla_broker.mirroring.acl_sync import copied_entry_id, plan_acl_sync
 from ottla_broker.security.acls import AccessControlEntry, PatternType, Permission
 from ottla_broker.security.authorizer import Operation, ResourceType
 
@@ -34,6 +36,10 @@ ENTRIES = st.lists(
 )
 
 
+def of_others(entries: Iterable[AccessControlEntry]) -> dict[UUID, AccessControlEntry]:
+    return {UUID(int=number): it for number, it in enumerate(dict.fromkeys(entries))}
+
+
 def test_rules_are_copied_as_mirror_maker_does() -> None:
     cases = {
         RULE: replace(RULE, resource_name="west.orders"),
@@ -51,18 +57,42 @@ def test_rules_are_copied_as_mirror_maker_does() -> None:
         replace(RULE, resource_type=int(ResourceType.group)): None,
     }
     for rule, created in cases.items():
-        assert entries_to_create([rule], [], TOPICS) == ([] if created is None else [created]), rule
+        changes = plan_acl_sync("west", [rule], {}, TOPICS)
+        assert [*changes.to_create.values()] == ([] if created is None else [created]), rule
 
 
 @given(ENTRIES, ENTRIES)
 def test_nobody_may_write_by_a_copied_rule_and_nothing_is_created_twice(
     at_source: list[AccessControlEntry], here: list[AccessControlEntry]
 ) -> None:
-    created = entries_to_create(at_source, here, TOPICS)
+    changes = plan_acl_sync("west", at_source, of_others(here), TOPICS)
+    assert not changes.to_delete
+    created = [*changes.to_create.values()]
     for it in created:
         assert it.resource_name in TOPICS.values()
         assert (it.resource_type, it.pattern_type) == (ResourceType.topic, PatternType.LITERAL)
         assert it.permission == Permission.DENY or it.operation not in (Operation.write, Operation.all)
     assert not set(created) & set(here)
     assert len(set(created)) == len(created)
-    assert entries_to_create(at_source, [*here, *created], TOPICS) == []
+    assert not plan_acl_sync("west", at_source, {**of_others(here), **changes.to_create}, TOPICS)
+
+
+@given(ENTRIES, ENTRIES, ENTRIES)
+def test_a_rule_that_is_gone_at_the_source_is_removed_if_the_mirror_has_created_it(
+    first: list[AccessControlEntry], then: list[AccessControlEntry], others: list[AccessControlEntry]
+) -> None:
+    existing = of_others(others)
+    here = {**existing, **plan_acl_sync("west", first, existing, TOPICS).to_create}
+    changes = plan_acl_sync("west", then, here, TOPICS)
+    after = {id_: it for id_, it in {**here, **changes.to_create}.items() if id_ not in changes.to_delete}
+    assert existing.items() <= after.items(), "rules of others stay"
+    assert {*after.values()} == {*existing.values()} | {*plan_acl_sync("west", then, {}, TOPICS).to_create.values()}
+    assert not plan_acl_sync("west", then, after, TOPICS)
+
+
+def test_rules_of_another_mirror_and_of_topics_that_are_no_longer_mirrored_stay() -> None:
+    copied = replace(RULE, resource_name="west.orders")
+    here = {copied_entry_id("west", copied): copied}
+    assert plan_acl_sync("west", [], here, TOPICS).to_delete == tuple(here)
+    assert not plan_acl_sync("east", [], here, TOPICS)
+    assert not plan_acl_sync("west", [], here, {"flights": "west.flights"})

@@ -89,6 +89,17 @@ def test_users_are_made_where_clients_cannot_go_without_a_login(listeners: list[
     assert not needs_mirror_user(Mirror.parse(samples.mirror(source=source)), there)
 
 
+def test_a_mirror_has_a_certificate_where_clients_log_in_by_certificates_alone() -> None:
+    mirror = Mirror.parse(samples.mirror(source={"clusterRef": {"name": "demo"}}))
+    for listeners, authentication in (([TLS], "TLS"), ([TLS, SCRAM], "SCRAM-SHA-512")):
+        source = Cluster.parse(samples.cluster(listeners=listeners, tls={"issuer": "Internal"}))
+        assert needs_mirror_user(mirror, source)
+        assert mirror_user(mirror, source)["spec"]["authentication"] == {"type": authentication}
+    assert not needs_mirror_user(
+        mirror, Cluster.parse(samples.cluster(listeners=[TLS, PLAIN], tls={"issuer": "Internal"}))
+    )
+
+
 # A pipeline on Kubernetes.
 
 

@@ -69,6 +69,18 @@ def labels(cluster: Cluster) -> dict[str, str]:
     return {**selector(cluster), "app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
+def user_labels(user: Json) -> dict[str, str]:
+    """Of what the operator makes for a User, and of the Users that it makes. `user`: the
+    resource.
+    """
+    return {
+        "app.kubernetes.io/name": "ottla",
+        INSTANCE: user["spec"]["clusterRef"]["name"],
+        "app.kubernetes.io/component": "user",
+        "app.kubernetes.io/managed-by": FIELD_MANAGER,
+    }
+
+
 def selector_text(cluster: Cluster) -> str:
     """The selector in the form of the scale subresource and of list requests."""
     return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
