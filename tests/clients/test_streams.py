@@ -123,6 +123,17 @@ def run_tool(classpath: str, broker: BrokerProcess, main: str, *arguments: str) 
     return done.stdout
 
 
+def describe_group(broker: BrokerProcess, name: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "ottla_operator.cli", "groups", "describe", name, "-o", "json"]
+    told = subprocess.run([*command, "--bootstrap", broker.bootstrap], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def is_settled(group: dict[str, Any]) -> bool:
+    return (group["kind"], group["state"], group["members"], group["lag"]) == ("streams", "Stable", 2, 0)
+
+
 def decode_offsets(classpath: str, broker: BrokerProcess) -> str:
     """The records of `__consumer_offsets` as Kafka's tool decodes them."""
     logs = ",".join(str(it) for it in broker.log_dir.glob("__consumer_offsets-*/*.log") if it.stat().st_size)
@@ -191,17 +202,13 @@ def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
     group_tool, config_tool = "org.apache.kafka.tools.streams.StreamsGroupCommand", "kafka.admin.ConfigCommand"
     with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams"):
         eventually(lambda: counts(broker, name) == {"the": 1, "hen": 1}, within_s=60)
-        shown = run_tool(classpath, broker, group_tool, "--describe", "--group", name, "--members", "--verbose")
-        assert shown.count(f"{name}-") >= 2, f"two members: {shown}"
-        command = [sys.executable, "-m", "ottla_operator.cli", "groups", "describe", name]
-        told = subprocess.run(
-            [*command, "--bootstrap", broker.bootstrap, "-o", "json"], capture_output=True, text=True, check=True
-        )
-        group = json.loads(told.stdout)
-        assert (group["kind"], group["state"], group["members"], group["lag"]) == ("streams", "Stable", 2, 0), group
+        eventually(lambda: is_settled(describe_group(broker, name)), message=lambda: f"{describe_group(broker, name)}")
+        group = describe_group(broker, name)
         read = sorted(partition for member in group["assignments"] for partition in member["partitions"])
         repartition = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"
         assert read == sorted(f"{topic}-{it}" for topic in (name, repartition) for it in range(PARTITIONS))
+        shown = run_tool(classpath, broker, group_tool, "--describe", "--group", name, "--members", "--verbose")
+        assert all(member["member"] in shown for member in group["assignments"]), shown
     assert name in run_tool(classpath, broker, group_tool, "--list").split()
     decoded = decode_offsets(classpath, broker)
     for record_type in (17, 19, 20, 21, 22, 23):

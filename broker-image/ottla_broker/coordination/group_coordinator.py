@@ -31,6 +31,7 @@ from ottla_broker.coordination.share_group_requests import ShareGroupRequests, S
 from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
+from ottla_broker.log.transaction_verification import VerificationGuard
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -246,14 +247,14 @@ class GroupCoordinator:
         INVALID_TXN_STATE when the transaction ended meanwhile; KafkaError of `verify`."""
         producer_id, producer_epoch = producer
         shard = self._shard_of_named_group(group_id)
-        self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
+        guard: VerificationGuard | None = None
         if not shard.pending_offsets.has_open_transaction(producer_id, producer_epoch):
-            guard = shard.verifications.begin(producer_id)
+            guard = shard.verifications.begin(producer_id, producer_epoch)
             await verify(shard.partition)
             shard.check_serving()
-            self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
-            if not shard.verifications.is_valid(producer_id, guard):
-                raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
+        self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
+        if guard is not None and not shard.verifications.is_valid(producer_id, guard):
+            raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
         if commits:
             keys = {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
             await shard.commit_transactional_offsets(group_id, producer_id, producer_epoch, keys)
