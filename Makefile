@@ -123,6 +123,7 @@ kube-programs: $(VENV)/.installed-test ## build helm and all programs of a Kuber
 	$(BIN)/python -m tests.kube.programs
 	$(BIN)/python -m tests.kube.helm
 	$(BIN)/python -m tests.kube.spark_operator
+	$(BIN)/python -m tests.kube.network_plugin
 
 clean: ## remove the virtual environment and all caches of the tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -39,6 +39,7 @@ from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_producer_id_block
 from ottla_broker.coordination.records import OFFSETS_TOPIC
+from ottla_broker.coordination.share_group_services import ShareGroupServices
 from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.future_log import find_duplicates
@@ -170,7 +171,9 @@ class Broker:
             CoordinatorMetadata(image),
             self._offsets_partition_count,
             self._is_in_session,
+            lambda: self.share_groups.states,
         )
+        self._share_groups: ShareGroupServices | None = None
         self._auto_topic_creator = AutoTopicCreator(config, image, self.image_condition, channel)
 
         # Partitions
@@ -217,6 +220,7 @@ class Broker:
             self.failure_detector,
             self.group_coordinator,
             self.transactions.coordinator,
+            lambda: self.share_groups.coordinator,
             self.mirrors,
             self._tasks,
             self.acl_authorizer,
@@ -297,6 +301,8 @@ class Broker:
         if self._quorum is not None:
             await self._quorum.resign()
         self.transactions.close()
+        if self._share_groups is not None:
+            self._share_groups.close()
         self.group_coordinator.close()
         self.produce_forwarder.close()
         self._replica_manager.close()
@@ -500,6 +506,23 @@ class Broker:
         self._controller_tasks = []
 
     # For coordinators
+
+    @property
+    def share_groups(self) -> ShareGroupServices:
+        """The parts that serve share groups, imported and built at the first use."""
+        if self._share_groups is None:
+            from ottla_broker.share_groups.share_groups import build_share_groups
+
+            self._share_groups = build_share_groups(
+                self.config,
+                self.runtime,
+                self.image,
+                self.partitions,
+                self.channels,
+                self._is_in_session,
+                self.auto_create_topic,
+            )
+        return self._share_groups
 
     async def auto_create_topic(self, name: str, *, allowed: bool = True) -> None:
         """Create a topic that a client asked for, if the request and `auto.create.topics.enable`

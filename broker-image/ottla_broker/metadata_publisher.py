@@ -7,7 +7,8 @@ from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.journal import PartitionJournal
-from ottla_broker.coordination.records import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla_broker.coordination.share_group_services import StateTopicLeader
 from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, MetadataDelta, MetadataImage
@@ -23,7 +24,8 @@ from ottla_broker.transactions.transaction_coordinator import TransactionCoordin
 @dataclass(eq=False, repr=False)
 class MetadataPublisher:
     """Applies committed metadata to the parts of a broker. During the start replicas are not
-    touched; `publish_image` applies the whole image afterwards.
+    touched; `publish_image` applies the whole image afterwards. `_share_coordinator` builds it at
+    the first use.
     """
 
     _config: Config
@@ -32,6 +34,7 @@ class MetadataPublisher:
     _failure_detector: FailureDetector
     _group_coordinator: GroupCoordinator
     _transaction_coordinator: TransactionCoordinator
+    _share_coordinator: Callable[[], StateTopicLeader]
     _mirrors: MirrorManager
     _tasks: BackgroundTasks
     _acl_authorizer: StandardAuthorizer | None
@@ -85,6 +88,8 @@ class MetadataPublisher:
             self._tasks.start(self._group_coordinator.load(partition.partition, PartitionJournal(partition)))
         elif partition.topic == TRANSACTION_STATE_TOPIC:
             self._tasks.start(self._transaction_coordinator.load(partition.partition, PartitionJournal(partition)))
+        elif partition.topic == SHARE_STATE_TOPIC:
+            self._tasks.start(self._share_coordinator().load(partition.partition, PartitionJournal(partition)))
 
     def on_leadership_lost(self, partition: Partition) -> None:
         self._mirrors.on_leadership_lost(partition)
@@ -92,6 +97,8 @@ class MetadataPublisher:
             self._group_coordinator.unload(partition.partition)
         elif partition.topic == TRANSACTION_STATE_TOPIC:
             self._transaction_coordinator.unload(partition.partition)
+        elif partition.topic == SHARE_STATE_TOPIC:
+            self._share_coordinator().unload(partition.partition)
 
     def _publish_to_replicas(self, replica_manager: ReplicaManager, delta: MetadataDelta) -> None:
         replica_manager.apply_changes(delta)

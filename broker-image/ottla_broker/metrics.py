@@ -279,6 +279,12 @@ CONSUMER_GROUP_COUNT = _gauge(
     "state",
 )
 
+STREAMS_GROUP_COUNT = _gauge(
+    "kafka_server_group_coordinator_metrics_streams_group_count",
+    "Groups of the streams protocol (KIP-1071) that this broker coordinates, by state.",
+    "state",
+)
+
 PROCESS_CPU = _counter("process_cpu_seconds_total", "CPU time of the broker's process, in seconds.")
 PROCESS_RESIDENT = _gauge("process_resident_memory_bytes", "Resident memory of the broker's process.")
 PROCESS_VIRTUAL = _gauge("process_virtual_memory_bytes", "Virtual memory of the broker's process.")

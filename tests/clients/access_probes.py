@@ -74,6 +74,7 @@ def probes(of: Names) -> Iterator[Probe]:
     yield from record_probes(of)
     yield from group_probes(of)
     yield from transaction_probes(of)
+    yield from share_group_probes(of)
     yield from describe_probes(of)
     yield from config_probes(of)
     yield from cluster_probes(of)
@@ -149,6 +150,28 @@ def transaction_probes(of: Names) -> Iterator[Probe]:
     yield "describe_transactions", "one", {"transactional_ids": [name]}
     yield "list_transactions", "all", {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
     yield "write_txn_markers", "nothing", {"markers": []}
+
+
+def share_group_probes(of: Names) -> Iterator[Probe]:
+    """Of a group that is no share group, and of share-partitions that nobody has initialized."""
+    member = {"group_id": of.group, "member_id": "A" * 22, "share_session_epoch": 3}
+    yield "share_group_heartbeat", "an unknown member leaves", {**member, "member_epoch": -1}
+    joins = {"group_id": f"{of.group}.share", "member_id": "a", "member_epoch": 0}
+    yield "share_group_heartbeat", "a topic", {**joins, "member_epoch": 5, "subscribed_topic_names": [of.topic]}
+    yield "share_group_describe", "a group", {"group_ids": [of.group], "include_authorized_operations": True}
+    yield "share_fetch", "without a session", {**member, "max_wait": 0, "max_bytes": 1000, "topics": []}
+    yield "share_acknowledge", "without a session", {**member, "topics": []}
+    asked = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": []}
+    states = {"group_id": of.group, "topics": [{"topic_id": NO_UUID, "partitions": [asked]}]}
+    for api in ("read", "write", "delete"):
+        yield f"{api}_share_group_state", "an unknown one", states
+    yield "read_share_group_state_summary", "an unknown one", states
+    yield "initialize_share_group_state", "nothing", {"group_id": of.group, "topics": []}
+    named = [{"topic_name": of.topic, "partitions": [0]}]
+    yield "describe_share_group_offsets", "a topic", {"groups": [{"group_id": of.group, "topics": named}]}
+    altered = [{"topic_name": of.topic, "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+    yield "alter_share_group_offsets", "a topic", {"group_id": of.group, "topics": altered}
+    yield "delete_share_group_offsets", "a topic", {"group_id": of.group, "topics": [{"topic_name": of.topic}]}
 
 
 def describe_probes(of: Names) -> Iterator[Probe]:

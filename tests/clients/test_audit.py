@@ -143,6 +143,12 @@ def test_changes_are_lines_too(audited: Audited, name: str) -> None:
         *("--entity-type", "users", "--entity-name", name, "--add-config", "producer_byte_rate=1000000"),
     )
     done("AlterClientQuotas", "ALTER_QUOTAS", "CLIENT_QUOTA", f"user {name}")
+    for change, level in (("downgrade", 1), ("upgrade", 2)):
+        run_java_tool(
+            *("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", audited.broker.bootstrap),
+            *(change, "--feature", f"transaction.version={level}"),
+        )
+        done("UpdateFeatures", "ALTER", "FEATURE", f"transaction.version to {level}")
     audited.admin.delete_topics([name])[name].result(WITHIN_S)
     done("DeleteTopics", "DELETE", "TOPIC", name)
     assert "secret" not in audited.file.read_text()

@@ -1,5 +1,5 @@
 """franz-go and Sarama, the latter also with its default version: every codec, a growing group, an
-administrator.
+administrator; transactions of franz-go.
 
 The programs (`tests/clients/go`) act and print results; the assertions are here.
 """
@@ -87,6 +87,22 @@ def read_in_group(
     places = {(each["partition"], each["offset"]): (each["value"], each["key"]) for each in seen}
     assert sorted(places.values()) == written
     return [1 + max(offset for partition, offset in places if partition == at) for at in range(PARTITIONS)]
+
+
+def test_franz_go_copies_a_topic_in_transactions(broker: BrokerProcess, name: str) -> None:
+    """The records of the first, aborted transaction are read again, and copied once."""
+    target, franz = f"{name}-copy", CLIENTS[0]
+    for topic in (name, target):
+        rd.create_topic(broker.bootstrap, topic, partitions=PARTITIONS)
+    franz.run("produce", broker.bootstrap, name, "none", COUNT)
+    (done,) = franz.run("copy", broker.bootstrap, name, target, name, COUNT)
+    assert done["copied"] == COUNT and done["transactions"] > 1
+    read = [
+        (each.value() or b"").decode()
+        for at in range(PARTITIONS)
+        for each in rd.consume(broker.bootstrap, target, partition=at, isolation_level="read_committed")
+    ]
+    assert sorted(read) == sorted(f"none {number}" for number in range(COUNT))
 
 
 def test_admin_client_changes_and_deletes_a_topic(client: Client, broker: BrokerProcess, name: str) -> None:

@@ -159,3 +159,26 @@ def changed_configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
     """Configs that differ from their defaults."""
     found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])["topic"][topic]
     return {key: entry["value"] for key, entry in found.items()}
+
+
+def test_group_copies_a_topic_in_transactions(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
+    """An aborted copy is read by nobody, and the group reads its records again."""
+    target = f"{name}-copy"
+    admin.create_topics([NewTopic(name, 1, 1), NewTopic(target, 1, 1)])
+    produce(broker, name, messages())
+    settings = {"group_id": name, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=name)) as producer:
+        producer.init_transactions()
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            with closing(
+                KafkaConsumer(name, bootstrap_servers=broker.bootstrap, consumer_timeout_ms=20_000, **settings)
+            ) as reader:
+                records = [record for _, record in zip(range(50), reader, strict=False)]
+                producer.begin_transaction()
+                for record in records:
+                    producer.send(target, record.value, record.key, record.headers, timestamp_ms=record.timestamp)
+                position = {TopicPartition(name, 0): OffsetAndMetadata(records[-1].offset + 1, "", -1)}
+                producer.send_offsets_to_transaction(position, name)
+                end()
+    assert consume(broker, target, 50, isolation_level="read_committed") == messages()
+    assert admin.list_group_offsets(name)[name][TopicPartition(name, 0)].offset == 50

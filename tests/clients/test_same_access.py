@@ -166,6 +166,13 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
         for kind, operation in RIGHTS
         for user in [user_of(kind, operation)]
     ]
+    served = await send(
+        "update_features",
+        1,
+        timeout=10_000,
+        feature_updates=[{"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}],
+    )
+    assert served.error_code is ErrorCode.none, served  # Kafka 4.1 serves share groups when it is told to
     granted = await send("create_acls", 3, creations=rights)
     assert {one.error_code for one in granted.results} == {ErrorCode.none}, granted
 

@@ -5,6 +5,9 @@ The application is built from Python (py4j, which PySpark includes) in its own J
 compiled.
 """
 
+import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import Message
-from tests.jars import QUIET, SHORT_LIVED_JVM, STREAMS, java_program, kafka_classpath
+from tests.jars import QUIET, SHORT_LIVED_JVM, STREAMS, java_command, java_program, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -113,6 +116,31 @@ def run_word_count(
         application.close()
 
 
+def run_tool(classpath: str, broker: BrokerProcess, main: str, *arguments: str) -> str:
+    command = java_command(classpath, main, "--bootstrap-server", broker.bootstrap, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def describe_group(broker: BrokerProcess, name: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "ottla_operator.cli", "groups", "describe", name, "-o", "json"]
+    told = subprocess.run([*command, "--bootstrap", broker.bootstrap], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def is_settled(group: dict[str, Any]) -> bool:
+    return (group["kind"], group["state"], group["members"], group["lag"]) == ("streams", "Stable", 2, 0)
+
+
+def decode_offsets(classpath: str, broker: BrokerProcess) -> str:
+    """The records of `__consumer_offsets` as Kafka's tool decodes them."""
+    logs = ",".join(str(it) for it in broker.log_dir.glob("__consumer_offsets-*/*.log") if it.stat().st_size)
+    command = java_command(classpath, "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs)
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+
+
 def counts(broker: BrokerProcess, name: str) -> Counter[str]:
     """The last count of each word."""
     found: Counter[str] = Counter()
@@ -162,3 +190,59 @@ def test_words_are_counted_and_counts_restored_from_the_changelog(
     topics = rd.admin_client(broker.bootstrap).list_topics(timeout=20).topics
     store = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003"
     assert {f"{store}-changelog", f"{store}-repartition"} <= set(topics)
+
+
+def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
+    gateway: JavaGateway, streams_broker: BrokerProcess, classpath: str, name: str, tmp_path: Path
+) -> None:
+    broker = streams_broker
+    for topic in (name, f"{name}-counts"):
+        rd.create_topic(broker.bootstrap, topic, PARTITIONS)
+    rd.produce(broker.bootstrap, name, [Message(None, b"the hen", round(time.time() * 1000))], partition=0)
+    group_tool, config_tool = "org.apache.kafka.tools.streams.StreamsGroupCommand", "kafka.admin.ConfigCommand"
+    with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams"):
+        eventually(lambda: counts(broker, name) == {"the": 1, "hen": 1}, within_s=60)
+        eventually(lambda: is_settled(describe_group(broker, name)), message=lambda: f"{describe_group(broker, name)}")
+        group = describe_group(broker, name)
+        read = sorted(partition for member in group["assignments"] for partition in member["partitions"])
+        repartition = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"
+        assert read == sorted(f"{topic}-{it}" for topic in (name, repartition) for it in range(PARTITIONS))
+        shown = run_tool(classpath, broker, group_tool, "--describe", "--group", name, "--members", "--verbose")
+        assert all(member["member"] in shown for member in group["assignments"]), shown
+    assert name in run_tool(classpath, broker, group_tool, "--list").split()
+    decoded = decode_offsets(classpath, broker)
+    for record_type in (17, 19, 20, 21, 22, 23):
+        assert f'"type":"{record_type}","data":{{"groupId":"{name}"' in decoded, f"{record_type}: {decoded}"
+    assert f'"sourceTopics":["{name}"]' in decoded and '"activeTasks":[{"subtopologyId":"0"' in decoded, decoded
+    entity = ("--entity-type", "groups", "--entity-name", name)
+    run_tool(classpath, broker, config_tool, "--alter", *entity, "--add-config", "streams.num.standby.replicas=1")
+    assert "streams.num.standby.replicas=1" in run_tool(classpath, broker, config_tool, "--describe", *entity)
+    run_tool(classpath, broker, group_tool, "--delete", "--group", name)
+    assert name not in run_tool(classpath, broker, group_tool, "--list").split()
+
+
+def test_a_streams_group_survives_a_kill_of_its_coordinator(
+    gateway: JavaGateway, streams_broker: BrokerProcess, name: str, tmp_path: Path
+) -> None:
+    broker = streams_broker
+    for topic in (name, f"{name}-counts"):
+        rd.create_topic(broker.bootstrap, topic, PARTITIONS)
+    wanted: Counter[str] = Counter()
+
+    def write(partition: int) -> None:
+        lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
+        rd.produce(broker.bootstrap, name, lines, partition=partition)
+        wanted.update(" ".join(LINES * 10).split())
+
+    with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams"):
+        write(0)
+        eventually(lambda: counts(broker, name) == wanted, within_s=60)
+        broker.kill()
+        broker.start()
+        for partition in range(PARTITIONS):
+            write(partition)
+        eventually(
+            lambda: counts(broker, name) == wanted,
+            within_s=60,
+            message=lambda: f"{wanted}; counted: {counts(broker, name)}",
+        )

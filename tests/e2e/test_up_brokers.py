@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka as ck
 import pytest
 
 from tests.e2e.background_producer import produce_numbers
@@ -37,7 +38,8 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
 
 
 def cluster(up: UpProcess, replicas: int = 3, **spec: Any) -> Json:
-    config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 6, **spec.pop("config", {})}
+    few = {"offsets.topic.num.partitions": 6, "transaction.state.log.num.partitions": 3}
+    config = {"group.initial.rebalance.delay.ms": 0, **few, **spec.pop("config", {})}
     return resource(
         "Cluster", "demo", replicas=replicas, listeners=[{"name": "plain", "port": up.port}], config=config, **spec
     )
@@ -152,17 +154,37 @@ def replication_factors(up: UpProcess) -> list[str]:
     return [json.loads(it.read_text())["default.replication.factor"] for it in files]
 
 
+def run_transaction(up: UpProcess) -> None:
+    """Creates __transaction_state, if this is the first one."""
+    producer = ck.Producer({"bootstrap.servers": up.bootstrap, "transactional.id": "scaled"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("of-transactions", b"committed")
+    producer.commit_transaction(30)
+
+
+def transactions_min_isr(up: UpProcess) -> str:
+    settings = run_json(up, "topics", "describe", "__transaction_state")["settings"]
+    return next(str(it["value"]) for it in settings if it["name"] == "min.insync.replicas")
+
+
 def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
     up.write_resources(cluster(up, 1), topic(partitions=6))
     up.start()
     up.wait_for_line("topic greetings created")
     produce_values(up, "greetings", *map(str, range(500)))
     assert len(consume_values(up, "greetings", 500)) == 500  # a group, so that __consumer_offsets exists
+    run_transaction(up)
+    assert transactions_min_isr(up) == "1"
     up.write_resources(cluster(up, 3), topic(partitions=6))
-    up.wait_for_line("6 partitions to move, internal topics for 3 brokers", within_s=60)
-    up.wait_for_line("6 partitions moved", within_s=60)
+    up.wait_for_line("9 partitions to move, internal topics for 3 brokers", within_s=60)
+    up.wait_for_line("partitions moved", within_s=60)
     assert count_by_leader(wait_until_in_sync(up, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
     wait_until_in_sync(up, "__consumer_offsets", 3)
+    wait_until_in_sync(up, "__transaction_state", 3)
+    up.wait_for_line("min.insync.replicas of __transaction_state is now 2, with 3 brokers", within_s=60)
+    assert transactions_min_isr(up) == "2"
+    run_transaction(up)
 
     up.write_resources(cluster(up, 3), topic(partitions=6, replicas=3))
     up.wait_for_line("topic greetings: reassigning to 3 replicas")
@@ -175,6 +197,8 @@ def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
     up.wait_for_line("stopping broker 3, which holds no replicas", within_s=60)
     assert set(count_by_leader(wait_until_in_sync(up, "greetings", 2)).values()) == {3}
     wait_until_in_sync(up, "__consumer_offsets", 2)
+    wait_until_in_sync(up, "__transaction_state", 2)
+    up.wait_for_line("min.insync.replicas of __transaction_state is now 1, with 2 brokers", within_s=60)
     assert [it["id"] for it in run_json(up, "cluster", "describe")["brokers"]] == [1, 2]
     assert len(consume_values(up, "greetings", 500)) == 500
 

@@ -32,7 +32,7 @@ class Node:
         self.number = number
         self.name = f"node-{number}"
         self.address = address
-        self._folder = folder
+        self.folder = folder
         self._plane = plane
         self._socket = folder / "containerd.sock"
         self._packages = ensure_unpacked()
@@ -74,7 +74,7 @@ class Node:
 
     def remove(self) -> None:
         self.machine.remove()
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self.folder)
 
     def _run_ctr(self, *arguments: str) -> str:
         return self.machine.run(
@@ -90,7 +90,7 @@ class Node:
 
     def _set_up(self) -> None:
         """Create folders, mounts, configuration files and the daemons, which `start` starts."""
-        folder = self._folder
+        folder = self.folder
         for name in ("sysctl", "network", "disk"):
             (folder / name).mkdir(exist_ok=True)
         # Images and containers are many small files, which a tmpfs creates and deletes quickly.
@@ -125,7 +125,7 @@ class Node:
         )
 
     def _containerd_config(self) -> str:
-        folder = self._folder
+        folder = self.folder
         return f"""\
 version = 2
 root = "{folder}/disk/containerd"
@@ -155,7 +155,7 @@ disabled_plugins = {json.dumps(DISABLED_PLUGINS)}
         routes. Services then work without bridge-netfilter, a kernel module.
         """
         ranges = [[{"subnet": f"10.244.{self.number}.0/24"}]]
-        addresses = {"type": "host-local", "dataDir": f"{self._folder}/disk/addresses", "ranges": ranges}
+        addresses = {"type": "host-local", "dataDir": f"{self.folder}/disk/addresses", "ranges": ranges}
         routed = {"type": "ptp", "ipMasq": False, "ipam": addresses | {"routes": [{"dst": "0.0.0.0/0"}]}}
         return {"cniVersion": "0.4.0", "name": "pods", "plugins": [routed]}
 
@@ -171,7 +171,7 @@ disabled_plugins = {json.dumps(DISABLED_PLUGINS)}
             "clusterDNS": [self._plane.address],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
-            "podLogsDir": f"{self._folder}/disk/logs",
+            "podLogsDir": f"{self.folder}/disk/logs",
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "healthzPort": 0,
@@ -187,7 +187,7 @@ disabled_plugins = {json.dumps(DISABLED_PLUGINS)}
                 "nodefs.inodesFree": "0%",
             },
             "enforceNodeAllocatable": [],
-            "volumePluginDir": f"{self._folder}/disk/kubelet/plugins",
+            "volumePluginDir": f"{self.folder}/disk/kubelet/plugins",
         }
 
     def _proxy_config(self) -> dict[str, object]:

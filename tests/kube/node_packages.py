@@ -1,5 +1,5 @@
-"""Debian packages of a node: containerd, runc, network plugins and nft. They are unpacked into the
-cache, not installed.
+"""Debian packages of a node: containerd, runc, network plugins, nft, iptables and ipset. They are
+unpacked into the cache, not installed.
 
 An installation would start containerd as a service of the machine, and would outlive the cache.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.jars import skip_or_fail_in_ci
 from tests.locks import file_lock
 
-PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables")
+PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables", "iptables", "ipset")
 ARCHITECTURE = "x86_64-linux-gnu"
 
 

@@ -29,6 +29,7 @@ class ElectionSafetyMonitor:
         self._cluster = cluster
         self._trace = trace
         self._reported: set[tuple[TopicPartition, int]] = set()  # each replica is reported once
+        self._newest_end = 0  # of an image that any broker had
 
     @contextmanager
     def observe_advances(self) -> Iterator[None]:
@@ -72,6 +73,11 @@ class ElectionSafetyMonitor:
             self._check(image, tp, state, partition)
 
     def _check(self, image: MetadataImage, tp: TopicPartition, state: PartitionRecord, observer: Partition) -> None:
+        self._newest_end = max(self._newest_end, image.end_offset)
+        if image.end_offset < self._newest_end:
+            # Committed metadata, such as a smaller ISR, were known to brokers that have stopped
+            # only. Nothing is elected before a controller knows them.
+            return
         for broker in (*state.isr, *state.eligible):
             has = self._replica(image, broker, tp)
             if has is None or has.topic_id != state.topic or has.log.end >= observer.log.high_watermark:

@@ -29,6 +29,16 @@ DATA_FAULTS = (
     "leader killed while followers lag",
     "coordinator isolated",
 )
+# Faults that matter only to the metadata log and its voters.
+METADATA_FAULTS = (
+    "follower hears no leader",
+    "controller without majority",
+    "candidates slowed",
+    "controllers killed in turn",
+    "voter lost",
+    "wiped founder",
+    MOVED,
+)
 
 Fault = Callable[[SimulatedBroker], Awaitable[None]]
 

@@ -20,7 +20,7 @@ from tests.sim.election_safety import ElectionSafetyMonitor
 from tests.sim.group_member import Member
 from tests.sim.history import History, TopicPartition
 from tests.sim.lag_monitor import HOST_PREFIX, LagMonitor
-from tests.sim.nemesis import DATA_FAULTS, Nemesis
+from tests.sim.nemesis import DATA_FAULTS, METADATA_FAULTS, Nemesis
 from tests.sim.network import SimulatedNetwork
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
@@ -152,7 +152,7 @@ class ClusterSimulation:
         clients = [*features, *self._clients()]
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
-        excluded = DATA_FAULTS if plan.only_metadata else ()
+        excluded = DATA_FAULTS if plan.only_metadata else METADATA_FAULTS if plan.is_transactional else ()
         additional: Sequence[Any] = ()
         if plan.is_transactional:
             additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64))).weighted

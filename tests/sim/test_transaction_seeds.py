@@ -2,6 +2,9 @@
 rules of transactions are detected.
 """
 
+import pytest
+
+from tests.sim.disabled_rule_runs import is_detected, rules_named
 from tests.sim.scenario import run_transaction_seed
 from tests.sim.test_seeds import pool
 
@@ -27,3 +30,28 @@ def test_transactions_are_atomic_and_outputs_are_made_once() -> None:
     counts = [outcome.counts for outcome in outcomes]
     assert sum(count["transaction committed"] for count in counts) > 30 * len(SEEDS)
     assert sum(count.get("transaction version changed", 0) for count in counts) > 0
+
+
+# Rule → seeds that have detected it, as in `test_seeds`.
+DETECTED_BY = {
+    "zombies not fenced by coordinator": (1, 2),
+    "new instance keeps epoch": (1, 2),
+    "last stable offset is high watermark": (1, 2),
+    "aborted transactions not indexed": (1, 2),
+    "markers to some partitions only": (1, 2),
+    "offsets count before commit": (2, 3),
+    "unstable offsets served": (4, 6),
+    "generation of transactional commit not checked": (2, 3),
+    "open transactions forgotten on restart": (3, 5),
+    "decision forgotten on takeover": (10, 11),
+    "decided transactions aborted on takeover": (10, 5),
+    "answer before decision is replicated": (11, 2, 7),
+}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", DETECTED_BY)
+def test_disabled_rule_of_transactions_is_detected(name: str) -> None:
+    (rule,) = rules_named(name)
+    assert rule.run is run_transaction_seed
+    assert is_detected(rule, DETECTED_BY[name])

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from ottla_broker.broker import Broker
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.replication.partition import Partition
 from ottla_broker.transactions.transaction_metadata import DECIDED_STATES, TransactionState
 from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
@@ -14,7 +15,7 @@ from ottla_broker.transactions.transaction_shard import TransactionEntry
 from tests.sim import triggers
 from tests.sim.broker_faults import sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
-from tests.sim.network import Direction
+from tests.sim.network import Direction, PacketFilter
 from tests.sim.triggered_faults import api_key
 
 PRODUCE, FETCH, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT = 0, 1, 27, 28
@@ -32,12 +33,8 @@ def has_unreplicated_marker(partition: Partition) -> bool:
     return partition.is_leader and bool(partition.log.producers._unreplicated_txns)
 
 
-def last_unreplicated_marker(partition: Partition) -> int:
-    return max(partition.log.producers._unreplicated_txns.values())
-
-
-def leads_records(partition: Partition) -> bool:
-    return partition.is_leader and not partition.topic.startswith("__")
+def last_unreplicated_marker(log: PartitionLog) -> int:
+    return max(log.producers._unreplicated_txns.values())
 
 
 def is_decided(entry: TransactionEntry) -> bool:
@@ -65,13 +62,13 @@ class TransactionFaults:
     def weighted(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
         """For the nemesis."""
         faults: list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]] = [
-            (8, "late transactional batches", self.batches_late)
+            (12, "late transactional batches", self.batches_late)
         ]
         if len(self._cluster.brokers) > 1:
             faults += [
-                (8, "coordinator killed before markers", self.coordinator_killed_before_markers),
-                (8, "coordinator killed while deciding", self.coordinator_killed_while_deciding),
-                (8, "leader killed with a new marker", self.leader_killed_with_new_marker),
+                (12, "coordinator killed before markers", self.coordinator_killed_before_markers),
+                (12, "coordinator killed while deciding", self.coordinator_killed_while_deciding),
+                (16, "leader killed with a new marker", self.leader_killed_with_new_marker),
             ]
         return faults
 
@@ -83,81 +80,68 @@ class TransactionFaults:
             return direction[0].startswith(TRANSACTIONAL_HOSTS) and api_key(piece) in (PRODUCE, TXN_OFFSET_COMMIT)
 
         late_s = self._random.uniform(*LATE_BATCH_S)
-        self._trace(f"delays transactional batches by {late_s:.1f} s")
+        self._cluster.trace.add_line(f"delays transactional batches by {late_s:.1f} s")
         with self._cluster.network.packets_delayed(is_transactional, late_s):
             await sleep_random(self._random, 0.2, 2)
 
-    async def coordinator_killed_before_markers(self, reserved: SimulatedBroker) -> None:
+    async def coordinator_killed_before_markers(self, _: SimulatedBroker) -> None:
         """Kill a coordinator whose markers are on their way. They arrive when its successor has
         sent its own, and the next transactions have begun."""
-        node = self._choose(reserved, coordinates_transactions)
 
-        def is_marker(direction: Direction, piece: bytes) -> bool:
-            return direction[0] == node.host and api_key(piece) == WRITE_TXN_MARKERS
+        def is_marker(_: Direction, piece: bytes) -> bool:
+            return api_key(piece) == WRITE_TXN_MARKERS
 
         late_s = self._random.uniform(*LATE_MARKER_S)
-        self._trace(f"delays markers of {node.host} by {late_s:.1f} s, and will kill it")
-        with self._cluster.network.packets_delayed(is_marker, late_s):
-            await triggers.wait_until(lambda: has_transaction(node.broker, is_decided))
-            await sleep_random(self._random, 0.01, 0.5)
-            self._kill(node)
-        await self._start_later(node)
+        await self._kill_at_moment(is_marker, late_s, lambda node: has_transaction(node.broker, is_decided))
 
-    async def coordinator_killed_while_deciding(self, reserved: SimulatedBroker) -> None:
+    async def coordinator_killed_while_deciding(self, _: SimulatedBroker) -> None:
         """Kill a coordinator while the followers lack its last decision."""
-        node = self._choose(reserved, coordinates_transactions)
-
-        def is_moment() -> bool:
-            return has_transaction(node.broker, is_deciding) and self._has_more_than_followers(
-                node, coordinates_transactions, lambda partition: partition.log.end - 1
-            )
-
-        await self._kill_ahead_of_followers(node, is_moment)
-
-    async def leader_killed_with_new_marker(self, reserved: SimulatedBroker) -> None:
-        """Kill the leader of a partition while the followers lack a marker."""
-        node = self._choose(reserved, leads_records)
-        await self._kill_ahead_of_followers(
-            node, lambda: self._has_more_than_followers(node, has_unreplicated_marker, last_unreplicated_marker)
+        await self._kill_at_moment(
+            self._is_followers_fetch,
+            FETCH_DELAY_S,
+            lambda node: (
+                has_transaction(node.broker, is_deciding)
+                and self._has_more_than_followers(node, coordinates_transactions, lambda log: log.end - 1)
+            ),
         )
 
-    async def _kill_ahead_of_followers(self, node: SimulatedBroker, is_moment: Callable[[], bool]) -> None:
-        others = [other.host for other in self._cluster if other is not node]
+    async def leader_killed_with_new_marker(self, _: SimulatedBroker) -> None:
+        """Kill the leader of a partition while the followers lack a marker."""
+        await self._kill_at_moment(
+            self._is_followers_fetch,
+            FETCH_DELAY_S,
+            lambda node: self._has_more_than_followers(node, has_unreplicated_marker, last_unreplicated_marker),
+        )
 
-        def is_fetch(direction: Direction, piece: bytes) -> bool:
-            return direction[0] in others and direction[1] == node.host and api_key(piece) == FETCH
+    def _is_followers_fetch(self, direction: Direction, piece: bytes) -> bool:
+        return api_key(piece) == FETCH and direction[0] in {node.host for node in self._cluster}
 
-        self._trace(f"delays the followers' fetches from {node.host}, and will kill it")
-        with self._cluster.network.packets_delayed(is_fetch, FETCH_DELAY_S):
-            await triggers.wait_until(is_moment)
-            await sleep_random(self._random, 0.02, 0.5)
-            self._kill(node)
-        await self._start_later(node)
+    async def _kill_at_moment(
+        self, delayed: PacketFilter, delay_s: float, is_moment: Callable[[SimulatedBroker], bool]
+    ) -> None:
+        """Delay these packets until a broker is at the moment, and kill it."""
+        self._cluster.trace.add_line(f"delays packets by {delay_s:.1f} s until a broker is killed")
+
+        def found() -> list[SimulatedBroker]:
+            return [node for node in self._cluster if node.is_serving and is_moment(node)]
+
+        with self._cluster.network.packets_delayed(delayed, delay_s):
+            node = await triggers.wait_for_broker(self._cluster, self._random, found)
+            await sleep_random(self._random, 0.01, 0.5)
+            if node is not None and node.is_running:
+                node.kill()
+        await sleep_random(self._random, 0.5, 4)
+        if node is not None and not node.is_running:
+            node.start()
 
     def _has_more_than_followers(
-        self, node: SimulatedBroker, which: triggers.PartitionPredicate, offset_of: Callable[[Partition], int]
+        self, node: SimulatedBroker, which: triggers.PartitionPredicate, offset_of: Callable[[PartitionLog], int]
     ) -> bool:
         """True if the node leads such a partition, and no other broker has the record at
         `offset_of`."""
         for partition in () if node.broker is None else filter(which, node.broker.partitions):
             others = [other.broker for other in self._cluster if other is not node and other.broker is not None]
             replicas = [broker.partitions.get(partition.topic, partition.partition) for broker in others]
-            if all(one is None or one.log.end <= offset_of(partition) for one in replicas):
+            if all(one is None or one.log.end <= offset_of(partition.log) for one in replicas):
                 return True
         return False
-
-    def _kill(self, node: SimulatedBroker) -> None:
-        if node.is_running:
-            node.kill()
-
-    async def _start_later(self, node: SimulatedBroker) -> None:
-        await sleep_random(self._random, 0.5, 4)
-        if not node.is_running:
-            node.start()
-
-    def _choose(self, reserved: SimulatedBroker, which: triggers.PartitionPredicate) -> SimulatedBroker:
-        found = triggers.brokers_with_partition(self._cluster, which)
-        return self._random.choice(found) if found and reserved not in found else reserved
-
-    def _trace(self, what: str) -> None:
-        self._cluster.trace.add_line(what)

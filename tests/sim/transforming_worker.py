@@ -24,8 +24,8 @@ from tests.sim.transactional_session import (
 
 FETCH_BYTES = 1 << 10
 WORKER_SESSION_S = 2.5
-STALL_ONE_IN = 10  # transactions
-STALL_S = (1.0, 10.0)  # most are longer than the session: another member has the partitions then
+STALL_ONE_IN = 5  # transactions
+STALL_S = (1.0, 8.0)  # most are longer than the session: another member has the partitions then
 RESTART_ONE_IN = 15  # transactions
 ABORT_ONE_IN = 10  # transactions
 

@@ -124,11 +124,12 @@ async def handle_transaction(ctx: RequestContext, wanted: AddPartitionsToTxnTran
     coordinator = ctx.broker.transactions.coordinator
     codes = {at: ErrorCode.unknown_topic_or_partition for at in partitions if not exists(ctx, at)}
     try:
-        if wanted.verify_only:
-            known = [at for at in partitions if at not in codes]
-            missing = coordinator.find_missing_partitions(wanted.transactional_id, producer, known)
-            codes |= {at: ErrorCode.transaction_abortable if at in missing else ErrorCode.none for at in known}
-        elif not codes:
+        if codes:
+            pass
+        elif wanted.verify_only:
+            missing = coordinator.find_missing_partitions(wanted.transactional_id, producer, partitions)
+            codes = {at: ErrorCode.transaction_abortable if at in missing else ErrorCode.none for at in partitions}
+        else:
             await coordinator.add_partitions(
                 wanted.transactional_id, producer, partitions, client_version=BROKER_VERSION
             )

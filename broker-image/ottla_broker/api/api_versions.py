@@ -10,9 +10,9 @@
   `telemetry`. Kafka lists them with a plugin that receives metrics.
 - Features: `metadata.version`, finalized at Apache Kafka 4.1's level, which cannot be changed; and
   those that UpdateFeatures changes: `transaction.version`, by which producers choose the
-  transaction protocol (KIP-890), and `group.version`, without which consumers have the classic
-  protocol alone (KIP-848), and `streams.version` (KIP-1071). The epoch of the finalized features is
-  the offset of the last metadata record applied, as in Kafka.
+  transaction protocol (KIP-890), `group.version`, without which consumers have the classic protocol
+  alone (KIP-848), `streams.version` (KIP-1071) and `share.version` (KIP-932). The epoch of the
+  finalized features is the offset of the last metadata record applied, as in Kafka.
 """
 
 import re

@@ -1,9 +1,10 @@
 """FindCoordinator (10), versions 0–6.
 
-- Returns the broker that coordinates a group or a transactional id: the leader of the partition of
-  `__consumer_offsets` or `__transaction_state` that the id hashes to.
+- Returns the broker that coordinates a group, a transactional id or a share-partition: the leader
+  of the partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` that the
+  id hashes to. The id of a share-partition is GROUP:TOPIC ID:PARTITION.
 - Creates that topic if it is missing. COORDINATOR_NOT_AVAILABLE until its partition has a leader.
-- v1 adds key types and messages; v4 several keys (KIP-699); v6 share groups (not served).
+- v1 adds key types and messages; v4 several keys (KIP-699); v6 share-partitions (KIP-932).
 """
 
 from collections.abc import Callable
@@ -16,13 +17,15 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from ottla_broker.coordination.records import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.requests.share_requests import share_groups_of
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
+from ottla_broker.share_groups.share_state import parse_coordinator_key
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 from ottla_broker.wire.node_endpoints import NodeEndpoint
@@ -34,11 +37,14 @@ API = Api(
     rights=(
         Right(Operation.describe, ResourceType.group, when="of a group"),
         Right(Operation.describe, ResourceType.transactional_id, when="of a transactional id"),
+        Right(Operation.cluster_action, ResourceType.cluster, when="of a share-partition"),
     ),
 )
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
+SHARE_KEY_TYPE = 2
+SHARE_KEYS_SINCE = 6
 NO_COORDINATOR = NodeEndpoint(-1, "", -1)
 
 
@@ -73,6 +79,12 @@ async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
         elif kind == GROUP_KEY_TYPE:
             ctx.check_authorized(Operation.describe, Resource.group(key))
             found = await find_endpoint(ctx, OFFSETS_TOPIC, lambda: ctx.broker.group_coordinator.partition_of(key))
+        elif kind == SHARE_KEY_TYPE and ctx.version >= SHARE_KEYS_SINCE:
+            ctx.check_authorized(Operation.cluster_action, CLUSTER)
+            if (share_partition := parse_coordinator_key(key)) is None:
+                raise KafkaError(ErrorCode.invalid_request, f"{key!r}; GROUP:TOPIC ID:PARTITION is allowed")
+            coordinator = share_groups_of(ctx).coordinator
+            found = await find_endpoint(ctx, SHARE_STATE_TOPIC, lambda: coordinator.partition_of(share_partition))
         else:
             raise KafkaError(ErrorCode.invalid_request, f"coordinators of key type {kind} are not served")
         error = NO_ERROR

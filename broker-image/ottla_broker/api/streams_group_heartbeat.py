@@ -43,7 +43,7 @@ from ottla_broker.coordination.streams_group_records import (
 )
 from ottla_broker.coordination.streams_heartbeat import JOINING_EPOCH, StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.coordination.streams_tasks import TaskAssignment, Tasks
-from ottla_broker.coordination.streams_topology import StreamsStatus, internal_topic_names
+from ottla_broker.coordination.streams_topology import StreamsStatus, check_topology, internal_topic_names
 from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.requests.api import ASK_NEXT, Api, Right
@@ -168,13 +168,8 @@ def check_request(request: StreamsGroupHeartbeatRequest, topology: StreamsTopolo
                 (topology is None, "Topology must be non-null when (re-)joining."),
             )
         )
-        for topic in (one for part in (topology.subtopologies if topology else ()) for one in part.changelog_topics):
-            if topic.partitions:
-                raise KafkaError(
-                    ErrorCode.streams_invalid_topology,
-                    f"Changelog topic {topic.name} must have an undefined partition count, "
-                    f"but it is set to {topic.partitions}.",
-                )
+        if topology is not None:
+            check_topology(topology)
     kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     some_are_missing = any(one is None for one in kinds) and any(one is not None for one in kinds)
     check_none(

@@ -110,8 +110,9 @@ GROUP_MAX_SIZE = _groups.row("group.max.size", integer(at_least=1), MAX_INT32,
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = _groups.row(
     "group.coordinator.rebalance.protocols", list_of("classic", "consumer", "share", "streams"), "classic,consumer",
     "Group protocols that are enabled. The classic protocol always is. Without `consumer` the broker refuses consumers "
-    "with `group.protocol=consumer`. Streams groups need level 1 of the feature `streams.version` instead.",
-    differs="share groups are not implemented")
+    "with `group.protocol=consumer`. Share groups need `share`, or level 1 of the feature `share.version`. Streams "
+    "groups need level 1 of `streams.version`. Both levels are the default.",
+    differs="features enable share groups and streams groups")
 GROUP_CONSUMER_SESSION_TIMEOUT_MS = _groups.row("group.consumer.session.timeout.ms", integer(at_least=1), 45000,
     "Time in milliseconds without a heartbeat after which a member of a consumer group is removed.")
 GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = _groups.row("group.consumer.min.session.timeout.ms", integer(at_least=1), 45000,
@@ -140,6 +141,59 @@ GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = _groups.row(
     "group.consumer.regex.refresh.interval.ms", integer(at_least=10000), 600000,
     "Interval in milliseconds at which the topics of regular expressions are found again, in case authorizations have "
     "changed. New topics are found within 10 s in any case.")
+
+_share = Section("Share groups", BROKER_SETTINGS)
+
+GROUP_SHARE_SESSION_TIMEOUT_MS = _share.row("group.share.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of a share group is removed.")
+GROUP_SHARE_MIN_SESSION_TIMEOUT_MS = _share.row("group.share.min.session.timeout.ms", integer(at_least=1), 45000,
+    "Minimum of a group's `share.session.timeout.ms`.")
+GROUP_SHARE_MAX_SESSION_TIMEOUT_MS = _share.row("group.share.max.session.timeout.ms", integer(at_least=1), 60000,
+    "Maximum of a group's `share.session.timeout.ms`.")
+GROUP_SHARE_HEARTBEAT_INTERVAL_MS = _share.row("group.share.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of share groups send heartbeats. A member learns of a new assignment "
+    "with its next heartbeat.")
+GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = _share.row("group.share.min.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Minimum of a group's `share.heartbeat.interval.ms`.")
+GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS = _share.row("group.share.max.heartbeat.interval.ms", integer(at_least=1), 15000,
+    "Maximum of a group's `share.heartbeat.interval.ms`.")
+GROUP_SHARE_MAX_SIZE = _share.row("group.share.max.size", integer(at_least=1, at_most=1000), 200,
+    "Maximum number of members of a share group.")
+GROUP_SHARE_MAX_SHARE_SESSIONS = _share.row("group.share.max.share.sessions", integer(at_least=1), 2000,
+    "Maximum number of share sessions of a broker. A member has one with each broker that leads its partitions.")
+GROUP_SHARE_DELIVERY_COUNT_LIMIT = _share.row("group.share.delivery.count.limit", integer(at_least=2, at_most=10), 5,
+    "How often a record is delivered at most. Then it is archived, and the group does not get it again.")
+GROUP_SHARE_RECORD_LOCK_DURATION_MS = _share.row(
+    "group.share.record.lock.duration.ms", integer(at_least=1000, at_most=3600000), 30000,
+    "Time in milliseconds for which a delivered record is locked. Without an acknowledgement it is delivered again.")
+GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS = _share.row(
+    "group.share.min.record.lock.duration.ms", integer(at_least=1000, at_most=30000), 15000,
+    "Minimum of a group's `share.record.lock.duration.ms`.")
+GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS = _share.row(
+    "group.share.max.record.lock.duration.ms", integer(at_least=30000, at_most=3600000), 60000,
+    "Maximum of a group's `share.record.lock.duration.ms`.")
+GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = _share.row(
+    "group.share.partition.max.record.locks", integer(at_least=100, at_most=10000), 2000,
+    "How many records of one partition a share group has in flight at most, from the first that is not acknowledged.")
+SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS = _share.row(
+    "share.coordinator.state.topic.num.partitions", integer(at_least=1), 50,
+    "Number of partitions of `__share_group_state`. Must not change once the topic exists.")
+SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR = _share.row(
+    "share.coordinator.state.topic.replication.factor", short(at_least=1), 3,
+    "Replication factor of `__share_group_state`. With fewer brokers, their number.")
+SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR = _share.row("share.coordinator.state.topic.min.isr", short(at_least=1), 2,
+    "`min.insync.replicas` of `__share_group_state`. With fewer replicas, their number.")
+SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES = _share.row(
+    "share.coordinator.state.topic.segment.bytes", integer(at_least=1), 104857600,
+    "Maximum size of a segment of `__share_group_state` in bytes.")
+SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS = _share.row(
+    "share.coordinator.state.topic.prune.interval.ms", integer(at_least=1), 300000,
+    "Interval in milliseconds at which records of `__share_group_state` that are not needed any more are deleted.")
+SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = _share.row(
+    "share.coordinator.snapshot.update.records.per.snapshot", integer(at_least=0, at_most=500), 500,
+    "How many updates of a share-partition's state are followed by a snapshot of it.")
+SHARE_COORDINATOR_WRITE_TIMEOUT_MS = _share.row("share.coordinator.write.timeout.ms", integer(at_least=1), 5000,
+    "Time in milliseconds that a change of a share-partition's state waits for its replicas before it fails.")
 
 _streams = Section("Streams groups", BROKER_SETTINGS)
 

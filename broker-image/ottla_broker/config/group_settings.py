@@ -1,4 +1,6 @@
-"""Settings of a group, which is a config resource of Kafka's type GROUP (KIP-848)."""
+"""Settings of a group, which is a config resource of Kafka's type GROUP (KIP-848, KIP-932)."""
+
+import re
 
 from ottla_broker.config.cluster_settings import (
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
@@ -7,6 +9,15 @@ from ottla_broker.config.cluster_settings import (
     GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
     GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
@@ -17,7 +28,29 @@ from ottla_broker.config.cluster_settings import (
     GROUP_STREAMS_SESSION_TIMEOUT_MS,
 )
 from ottla_broker.config.setting import GROUP_SETTINGS, BrokerDefault, Section, Setting, UpdateMode
-from ottla_broker.config.value_types import integer
+from ottla_broker.config.value_types import integer, one_of, parsed
+
+BY_DURATION = "by_duration:"
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?", re.IGNORECASE)
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of an ISO 8601 duration, such as PT1H30M. ValueError."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise ValueError
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+
+
+def _parse_offset_reset(text: str) -> str:
+    text = text.strip()
+    if text.startswith(BY_DURATION):
+        duration_ms(text.removeprefix(BY_DURATION))
+    elif text not in ("earliest", "latest"):
+        raise ValueError
+    return text
+
 
 _groups = Section("Settings of single groups", GROUP_SETTINGS, UpdateMode.PER_GROUP)
 
@@ -30,6 +63,24 @@ CONSUMER_HEARTBEAT_INTERVAL_MS = _groups.row("consumer.heartbeat.interval.ms", i
     "Interval in milliseconds at which members of the consumer group send heartbeats. Must be between the brokers' "
     "`group.consumer.min.heartbeat.interval.ms` and `group.consumer.max.heartbeat.interval.ms`.",
     broker_defaults=(BrokerDefault(GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),))
+SHARE_SESSION_TIMEOUT_MS = _groups.row("share.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of the share group is removed. Must be between the "
+    "brokers' `group.share.min.session.timeout.ms` and `group.share.max.session.timeout.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_SESSION_TIMEOUT_MS),))
+SHARE_HEARTBEAT_INTERVAL_MS = _groups.row("share.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of the share group send heartbeats. Must be between the brokers' "
+    "`group.share.min.heartbeat.interval.ms` and `group.share.max.heartbeat.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_HEARTBEAT_INTERVAL_MS),))
+SHARE_RECORD_LOCK_DURATION_MS = _groups.row("share.record.lock.duration.ms", integer(at_least=1000), 30000,
+    "Time in milliseconds for which a delivered record is locked. Must be between the brokers' "
+    "`group.share.min.record.lock.duration.ms` and `group.share.max.record.lock.duration.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_RECORD_LOCK_DURATION_MS),))
+SHARE_AUTO_OFFSET_RESET = _groups.row("share.auto.offset.reset",
+    parsed(_parse_offset_reset, "earliest, latest, or by_duration: and an ISO 8601 duration such as PT1H"), "latest",
+    "Where the share group begins to read a partition that it has not read yet.")
+SHARE_ISOLATION_LEVEL = _groups.row("share.isolation.level", one_of("read_committed", "read_uncommitted"),
+    "read_uncommitted",
+    "Whether the share group's members get records of transactions that are open or were aborted.")
 STREAMS_SESSION_TIMEOUT_MS = _groups.row("streams.session.timeout.ms", integer(at_least=1), 45000,
     "Time in milliseconds without a heartbeat after which a member of the streams group is removed. Must be between "
     "the brokers' `group.streams.min.session.timeout.ms` and `group.streams.max.session.timeout.ms`.",
@@ -51,6 +102,12 @@ BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {
     CONSUMER_HEARTBEAT_INTERVAL_MS: (
         GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
         GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    SHARE_SESSION_TIMEOUT_MS: (GROUP_SHARE_MIN_SESSION_TIMEOUT_MS, GROUP_SHARE_MAX_SESSION_TIMEOUT_MS),
+    SHARE_HEARTBEAT_INTERVAL_MS: (GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS, GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
+    SHARE_RECORD_LOCK_DURATION_MS: (
+        GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
+        GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
     ),
     STREAMS_SESSION_TIMEOUT_MS: (GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS, GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS),
     STREAMS_HEARTBEAT_INTERVAL_MS: (GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS, GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),

@@ -14,7 +14,6 @@ _NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
 _NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
-_NO_SHARE_GROUPS = "share groups are not implemented"
 _NO_TIERS = "tiered storage is not implemented"
 _PROMETHEUS = "metrics are served for Prometheus on `http.listener`"
 _ONE_VERSION = "records have one format, and brokers agree on versions by themselves"
@@ -49,8 +48,15 @@ IGNORED_STATIC: dict[str, str] = {
     "transaction.state.log.load.buffer.size": "transactions are read segment by segment",
     "group.coordinator.threads": _ONE_THREAD,
     "group.coordinator.append.linger.ms": "commits that arrive together are written together without waiting",
-    "group.share.": _NO_SHARE_GROUPS,
-    "share.coordinator.": _NO_SHARE_GROUPS,
+    "group.share.assignors": "share groups have one assignor, `simple`",
+    "group.share.persister.class.name": _NO_JAVA,
+    "share.coordinator.threads": _ONE_THREAD,
+    "share.coordinator.append.linger.ms": "changes that arrive together are written together without waiting",
+    "share.coordinator.load.buffer.size": "states are read segment by segment",
+    "share.coordinator.state.topic.compression.codec": "states are written uncompressed",
+    "share.coordinator.cold.partition.snapshot.interval.ms": (
+        "old snapshots are renewed when the topic is pruned: `share.coordinator.state.topic.prune.interval.ms`"
+    ),
     "offsets.load.buffer.size": "commits are read segment by segment",
     "offsets.topic.compression.codec": "commits are written uncompressed",
     "replication.quota.window.": _ONE_SECOND,

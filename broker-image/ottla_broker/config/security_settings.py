@@ -147,8 +147,8 @@ ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.fo
     "Whether everything is allowed on a resource that no access control entry matches.")
 AUDIT_LOG_PATH = _authorization.row("audit.log.path", string("a file"), None,
     "File to whose end the broker writes one line of JSON for each refusal, and for each change of access rules, "
-    "credentials, quotas, configs and topics. It may be renamed while the broker runs, which then creates another "
-    "one. Not set: the lines are in the broker's log.", is_ottla_only=True)
+    "credentials, quotas, configs, topics and features. It may be renamed while the broker runs, which then creates "
+    "another one. Not set: the lines are in the broker's log.", is_ottla_only=True)
 AUDIT_TOPIC = _authorization.row("audit.topic", string("a topic", empty=False), None,
     "Topic to which brokers write the same lines, one for each record. It is created when the first line is written, "
     "by `num.partitions` and `default.replication.factor`. Only principals that may read it see them.",

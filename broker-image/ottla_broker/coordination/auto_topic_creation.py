@@ -1,10 +1,9 @@
 """Automatic creation of topics that clients name (`auto.create.topics.enable`) and of the
-coordinators' topics, `__consumer_offsets` and `__transaction_state`.
+coordinators' topics, `__consumer_offsets`, `__transaction_state` and `__share_group_state`.
 
 The controller creates them; the caller waits until they are in this broker's image. A configured
 replication factor is requested as it is, and rejected while there are too few brokers; a default
-one is lowered to the number of brokers. Kafka's other internal topics are not created: their
-coordinators do not exist here, and an ordinary topic of that name would be unusable for them.
+one is lowered to the number of brokers.
 """
 
 from dataclasses import dataclass
@@ -22,6 +21,10 @@ from ottla_broker.config import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
+    SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS,
+    SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
+    SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
     TRANSACTION_STATE_LOG_MIN_ISR,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
@@ -29,7 +32,7 @@ from ottla_broker.config import (
     Config,
     Setting,
 )
-from ottla_broker.coordination.records import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla_broker.coordination.records import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import INTERNAL_TOPICS, MetadataImage
 from ottla_broker.metadata.state_condition import StateCondition
@@ -62,6 +65,8 @@ class AutoTopicCreator:
             await self._create_if_missing(self._offsets_topic())
         elif name == TRANSACTION_STATE_TOPIC:
             await self._create_if_missing(self._transaction_state_topic())
+        elif name == SHARE_STATE_TOPIC:
+            await self._create_if_missing(self._share_state_topic())
         elif allowed and self._config(AUTO_CREATE_TOPICS_ENABLE) and name not in INTERNAL_TOPICS:
             factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
             await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
@@ -101,9 +106,7 @@ class AutoTopicCreator:
 
     def _transaction_state_topic(self) -> CreatableTopic:
         factor = auto_replication_factor(self._config, self._image, TRANSACTION_STATE_LOG_REPLICATION_FACTOR)
-        min_isr = self._config(TRANSACTION_STATE_LOG_MIN_ISR)
-        if not self._config.is_set(TRANSACTION_STATE_LOG_MIN_ISR):
-            min_isr = min(min_isr, factor)
+        min_isr = self._min_isr(TRANSACTION_STATE_LOG_MIN_ISR, factor)
         return self._topic(
             TRANSACTION_STATE_TOPIC,
             self._config(TRANSACTION_STATE_LOG_NUM_PARTITIONS),
@@ -116,6 +119,28 @@ class AutoTopicCreator:
                 "unclean.leader.election.enable": "false",
             },
         )
+
+    def _share_state_topic(self) -> CreatableTopic:
+        """Not compacted, as in Kafka: the coordinator deletes what lies before its snapshots."""
+        factor = auto_replication_factor(self._config, self._image, SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR)
+        return self._topic(
+            SHARE_STATE_TOPIC,
+            self._config(SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS),
+            factor,
+            {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(self._min_isr(SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR, factor)),
+                "retention.ms": "-1",
+                "retention.bytes": "-1",
+                "segment.bytes": str(self._config(SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES)),
+            },
+        )
+
+    def _min_isr(self, setting: Setting[int], factor: int) -> int:
+        """As configured, or a default one lowered to the number of replicas."""
+        wanted = self._config(setting)
+        return wanted if self._config.is_set(setting) else min(wanted, factor)
 
     def _topic(self, name: str, partitions: int, factor: int, configs: dict[str, str]) -> CreatableTopic:
         return CreatableTopic(

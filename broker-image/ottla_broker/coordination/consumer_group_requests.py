@@ -38,13 +38,14 @@ from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoo
 from ottla_broker.coordination.group_migration import can_downgrade, check_upgrade, downgrade_group, upgrade_group
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
+from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
 
-Group = ClassicGroup | ConsumerGroup | StreamsGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 Write = asyncio.Future[ErrorCode]
 
 
@@ -121,7 +122,7 @@ class ConsumerGroupRequests:
             return GroupChange(self._find_group(group_id)), []
         if group is None:
             return GroupChange(ConsumerGroup(group_id)), []
-        if isinstance(group, StreamsGroup):
+        if isinstance(group, ShareGroup | StreamsGroup):
             return GroupChange(self._find_group(group_id)), []
         if group.state is GroupState.empty:
             return GroupChange(ConsumerGroup(group_id)), self._classic_tombstone(group)

@@ -28,6 +28,13 @@ from ottla_broker.coordination.records import (
     decode_offset_commit,
     decode_value,
 )
+from ottla_broker.coordination.share_group import ShareGroup
+from ottla_broker.coordination.share_group_records import (
+    ShareGroupKey,
+    ShareGroupRecordKey,
+    decode_share_group_key,
+    decode_share_group_value,
+)
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_group_records import (
     StreamsGroupKey,
@@ -45,7 +52,7 @@ class CoordinatorLoader:
 
     def __init__(self, config: GroupCoordinatorConfig) -> None:
         self._config = config
-        self.groups: dict[str, ClassicGroup | ConsumerGroup | StreamsGroup] = {}
+        self.groups: dict[str, ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup] = {}
         self.offsets = CommittedOffsets()
         self.records = 0
         self.unknown_records = 0
@@ -77,6 +84,8 @@ class CoordinatorLoader:
                 self.groups[key.group] = restore_group(key.group, self._config, decode_value(GROUP_METADATA, raw_value))
         elif raw_key is not None and (consumer_key := decode_consumer_group_key(raw_key)) is not None:
             self._apply_to_consumer_group(consumer_key, raw_value)
+        elif raw_key is not None and (share_key := decode_share_group_key(raw_key)) is not None:
+            self._apply_to_share_group(share_key, raw_value)
         elif raw_key is not None and (streams_key := decode_streams_group_key(raw_key)) is not None:
             self._apply_to_streams_group(streams_key, raw_value)
         else:
@@ -97,6 +106,18 @@ class CoordinatorLoader:
             group.has_partition_metadata = raw_value is not None
         else:
             group.apply(key, decode_record(key, raw_value))
+
+    def _apply_to_share_group(self, key: ShareGroupRecordKey, raw_value: bytes | None) -> None:
+        """Like `_apply_to_consumer_group`."""
+        group = self.groups.get(key.group)
+        if not isinstance(group, ShareGroup):
+            if raw_value is None:
+                return
+            group = self.groups[key.group] = ShareGroup(key.group)
+        if raw_value is None and isinstance(key, ShareGroupKey):
+            del self.groups[key.group]
+            return
+        group.apply(key, decode_share_group_value(key, raw_value))
 
     def _apply_to_streams_group(self, key: StreamsRecordKey, raw_value: bytes | None) -> None:
         """Like `_apply_to_consumer_group`. The topology's tombstone is the last of a group."""

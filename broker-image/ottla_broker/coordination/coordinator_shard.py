@@ -9,7 +9,7 @@ none.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -33,6 +33,8 @@ from ottla_broker.coordination.records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from ottla_broker.coordination.share_group import ShareGroup
+from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStates
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_group_requests import StreamsGroupRequests
 from ottla_broker.log.transaction_verification import VerificationGuards
@@ -50,12 +52,18 @@ class GroupCoordinatorShard:
     """
 
     def __init__(
-        self, journal: Journal, runtime: Runtime, config: GroupCoordinatorConfig, metadata: CoordinatorMetadata
+        self,
+        journal: Journal,
+        runtime: Runtime,
+        config: GroupCoordinatorConfig,
+        metadata: CoordinatorMetadata,
+        share_states: Callable[[], ShareStates],
     ) -> None:
         self.partition = journal.partition
         self.state = ShardState.loading
         self.groups: dict[str, Group] = {}
         self.consumer_groups = ConsumerGroupRequests(self, metadata, config)
+        self.share_groups = ShareGroupRequests(self, metadata, config, share_states)
         self.streams_groups = StreamsGroupRequests(self, metadata, config)
         self.offsets = CommittedOffsets()
         self.pending_offsets = PendingOffsets()
@@ -112,6 +120,10 @@ class GroupCoordinatorShard:
         for group in list(self.groups.values()):
             if isinstance(group, ConsumerGroup):
                 self.consumer_groups.restart_sessions(group)
+                yield
+                continue
+            if isinstance(group, ShareGroup):
+                self.share_groups.restart_sessions(group)
                 yield
                 continue
             if isinstance(group, StreamsGroup):
@@ -229,6 +241,8 @@ class GroupCoordinatorShard:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self.consumer_groups.expire_members(group)
+        elif isinstance(group, ShareGroup):
+            self.share_groups.expire_members(group)
         elif isinstance(group, StreamsGroup):
             self.streams_groups.expire_members(group)
         elif group is not None:
@@ -343,9 +357,14 @@ class GroupCoordinatorShard:
             raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
         if not group.is_empty:
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
+        if isinstance(group, ShareGroup):
+            return await self.share_groups.delete_group(group)
         await wait_for_write(self._delete_group(group, [key for key, _ in self.offsets.group_commits(group_id)]))
+        return None
 
-    def _delete_group(self, group: Group, keys: list[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
+    def _delete_group(
+        self, group: ClassicGroup | ConsumerGroup | StreamsGroup, keys: list[OffsetCommitKey]
+    ) -> asyncio.Future[ErrorCode]:
         """Writes tombstones for a group and its offsets. The group is removed at once, so that a
         member that joins now creates a new one; it is restored if the write fails."""
         if isinstance(group, ConsumerGroup | StreamsGroup):
@@ -387,7 +406,8 @@ class GroupCoordinatorShard:
         count = 0
         for group in list(self.groups.values()):
             if (
-                self.groups.get(group.id) is not group
+                isinstance(group, ShareGroup)  # has no offsets, and is deleted by administrators alone
+                or self.groups.get(group.id) is not group
                 or group.id in self._pending_commits
                 or self.pending_offsets.has_group(group.id)
                 or self.state is not ShardState.serving
@@ -407,7 +427,10 @@ class GroupCoordinatorShard:
         return count
 
     async def delete_offsets_of_topic(self, topic: str, topic_id: UUID | None) -> None:
-        """Deletes the commits for a deleted topic."""
+        """Deletes the commits for a deleted topic, and what share groups have read of it."""
+        for group in list(self.groups.values()):
+            if isinstance(group, ShareGroup) and topic_id is not None:
+                await self.share_groups.delete_offsets_of_topics(group, [topic_id])
         await self.delete_offsets(list(self.offsets.topic_keys(topic, topic_id)))
 
 

@@ -23,6 +23,13 @@ from ottla_broker.config import (
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_MAX_SIZE,
+    GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
     GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
@@ -37,6 +44,8 @@ from ottla_broker.config import (
     OFFSETS_COMMIT_TIMEOUT_MS,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
+    SHARE_HEARTBEAT_INTERVAL_MS,
+    SHARE_SESSION_TIMEOUT_MS,
     STREAMS_HEARTBEAT_INTERVAL_MS,
     STREAMS_INITIAL_REBALANCE_DELAY_MS,
     STREAMS_NUM_STANDBY_REPLICAS,
@@ -105,6 +114,48 @@ class ConsumerGroupConfig:
             assignors=config(GROUP_CONSUMER_ASSIGNORS),
             migration_policy=config(GROUP_CONSUMER_MIGRATION_POLICY).lower(),
             regex_refresh_interval_ms=config(GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupConfig:
+    """Settings of the membership of share groups (KIP-932), of all or of one."""
+
+    is_enabled: bool = False  # besides the feature `share.version`
+    session_timeout_ms: int = 45_000
+    session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
+    heartbeat_interval_ms: int = 5_000
+    heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
+    max_size: int = 200  # members
+
+    def of_group(self, configs: Mapping[str, str]) -> "ShareGroupConfig":
+        """Like `ConsumerGroupConfig.of_group`."""
+        session, interval = (configs.get(one.name) for one in (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS))
+        return replace(
+            self,
+            session_timeout_ms=self.session_timeout_ms
+            if session is None
+            else _clamp(SHARE_SESSION_TIMEOUT_MS.parse(session), self.session_timeout_bounds_ms),
+            heartbeat_interval_ms=self.heartbeat_interval_ms
+            if interval is None
+            else _clamp(SHARE_HEARTBEAT_INTERVAL_MS.parse(interval), self.heartbeat_interval_bounds_ms),
+        )
+
+    @classmethod
+    def from_config(cls, config: Config) -> "ShareGroupConfig":
+        return cls(
+            is_enabled="share" in config(GROUP_COORDINATOR_REBALANCE_PROTOCOLS),
+            session_timeout_ms=config(GROUP_SHARE_SESSION_TIMEOUT_MS),
+            session_timeout_bounds_ms=(
+                config(GROUP_SHARE_MIN_SESSION_TIMEOUT_MS),
+                config(GROUP_SHARE_MAX_SESSION_TIMEOUT_MS),
+            ),
+            heartbeat_interval_ms=config(GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
+            heartbeat_interval_bounds_ms=(
+                config(GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS),
+                config(GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
+            ),
+            max_size=config(GROUP_SHARE_MAX_SIZE),
         )
 
 
@@ -186,6 +237,7 @@ class GroupCoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
     streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
 
     @property
@@ -204,5 +256,6 @@ class GroupCoordinatorConfig:
             offsets_retention_check_interval_ms=config(OFFSETS_RETENTION_CHECK_INTERVAL_MS),
             offsets_commit_timeout_ms=config(OFFSETS_COMMIT_TIMEOUT_MS),
             consumer=ConsumerGroupConfig.from_config(config),
+            share=ShareGroupConfig.from_config(config),
             streams=StreamsGroupConfig.from_config(config),
         )

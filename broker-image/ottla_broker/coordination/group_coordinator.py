@@ -26,8 +26,12 @@ from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState
 from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_of
+from ottla_broker.coordination.share_group import ShareGroup
+from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStates
+from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
+from ottla_broker.log.transaction_verification import VerificationGuard
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -37,17 +41,22 @@ otherwise.
 """
 
 
+def without_share_states() -> ShareStates:
+    raise KafkaError(ErrorCode.coordinator_not_available, "there is no share coordinator")
+
+
 @dataclass(eq=False, repr=False)
 class GroupCoordinator:
     """`_partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does not
-    exist. No request is served while `is_in_session` returns False: the controller may have fenced
-    this broker, which cannot reach it."""
+    exist. `_share_states`: the share coordinators. No request is served while `is_in_session`
+    returns False: the controller may have fenced this broker, which cannot reach it."""
 
     _runtime: Runtime
     config: GroupCoordinatorConfig
     metadata: CoordinatorMetadata
     _partitions: Callable[[], int]
     is_in_session: Callable[[], bool] = lambda: True
+    _share_states: Callable[[], ShareStates] = without_share_states
     _shards: dict[int, GroupCoordinatorShard] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _expiring: asyncio.Task[None] | None = None
@@ -59,7 +68,9 @@ class GroupCoordinator:
         or when loading has failed.
         """
         self.unload(partition)
-        shard = self._shards[partition] = GroupCoordinatorShard(journal, self._runtime, self.config, self.metadata)
+        shard = self._shards[partition] = GroupCoordinatorShard(
+            journal, self._runtime, self.config, self.metadata, self._share_states
+        )
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(
                 self._expire_offsets_periodically(), name="expire offsets"
@@ -128,6 +139,8 @@ class GroupCoordinator:
             if not group.is_empty:
                 return await shard.consumer_groups.join_classic(group, request)
             shard.consumer_groups.delete_empty_group(group)
+        elif isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a share group.")
         elif isinstance(group, StreamsGroup):
             if not group.is_empty:
                 raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a streams group.")
@@ -159,6 +172,14 @@ class GroupCoordinator:
         """Returns when what the heartbeat has changed is replicated."""
         return await self._shard_of_named_group(group_id).consumer_groups.heartbeat(group_id, request)
 
+    async def share_group_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
+        """Returns when what the heartbeat has changed is replicated."""
+        return await self._shard_of_named_group(group_id).share_groups.heartbeat(group_id, request)
+
+    def share_groups_of(self, group_id: str) -> ShareGroupRequests:
+        """For what administrators ask of a share group. INVALID_GROUP_ID."""
+        return self._shard_of_named_group(group_id).share_groups
+
     async def streams_group_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
         """Returns when what the heartbeat has changed is replicated."""
         return await self._shard_of_named_group(group_id).streams_groups.heartbeat(group_id, request)
@@ -167,7 +188,7 @@ class GroupCoordinator:
         """One error code for each, in their order. Returns when an empty group has been written."""
         shard = self._shard_of_named_group(group_id)
         group = shard.groups.get(group_id)
-        if group is None or isinstance(group, StreamsGroup):
+        if group is None or isinstance(group, ShareGroup | StreamsGroup):
             return [ErrorCode.unknown_member_id] * len(members)
         if isinstance(group, ConsumerGroup):
             return await shard.consumer_groups.leave_classic(group, members)
@@ -178,7 +199,7 @@ class GroupCoordinator:
 
     def _existing_group(self, shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup | ConsumerGroup:
         group = shard.groups.get(group_id)
-        if group is None or isinstance(group, StreamsGroup):
+        if group is None or isinstance(group, ShareGroup | StreamsGroup):
             raise KafkaError(ErrorCode.unknown_member_id, f"no group {group_id!r}")
         return group
 
@@ -197,7 +218,7 @@ class GroupCoordinator:
         generation is given and the group does not exist (ILLEGAL_GENERATION for clients before
         version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
-        group = shard.groups.get(group_id)
+        group = _group_with_offsets(shard, group_id)
         if isinstance(group, ConsumerGroup | StreamsGroup):
             group.check_commit(member_id, generation, version)
         elif group is not None:
@@ -226,14 +247,14 @@ class GroupCoordinator:
         INVALID_TXN_STATE when the transaction ended meanwhile; KafkaError of `verify`."""
         producer_id, producer_epoch = producer
         shard = self._shard_of_named_group(group_id)
-        self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
+        guard: VerificationGuard | None = None
         if not shard.pending_offsets.has_open_transaction(producer_id, producer_epoch):
-            guard = shard.verifications.begin(producer_id)
+            guard = shard.verifications.begin(producer_id, producer_epoch)
             await verify(shard.partition)
             shard.check_serving()
-            self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
-            if not shard.verifications.is_valid(producer_id, guard):
-                raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
+        self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
+        if guard is not None and not shard.verifications.is_valid(producer_id, guard):
+            raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
         if commits:
             keys = {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
             await shard.commit_transactional_offsets(group_id, producer_id, producer_epoch, keys)
@@ -249,7 +270,7 @@ class GroupCoordinator:
         """Producers that do not know the group's membership send generation −1 and no member
         (KIP-447).
         """
-        group = shard.groups.get(group_id)
+        group = _group_with_offsets(shard, group_id)
         if group is None:
             if generation >= 0:
                 raise KafkaError(ErrorCode.illegal_generation, f"no group {group_id!r}")
@@ -285,7 +306,7 @@ class GroupCoordinator:
         change it. UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group.
         """
         shard = self._shard_of(group_id)
-        if isinstance(group := shard.groups.get(group_id), ConsumerGroup | StreamsGroup):
+        if isinstance(group := _group_with_offsets(shard, group_id), ConsumerGroup | StreamsGroup):
             group.check_fetch(member_id, member_epoch)
         return shard.offsets.group_offsets(group_id)
 
@@ -296,7 +317,7 @@ class GroupCoordinator:
         shard = self._shard_of_named_group(group_id)
         await shard.wait_for_pending_commits(group_id)
         shard.check_serving()
-        if (group := shard.groups.get(group_id)) is None:
+        if (group := _group_with_offsets(shard, group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
         if isinstance(group, ClassicGroup) and not (group.is_empty or group.uses_consumer_protocol):
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
@@ -351,6 +372,10 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return group
 
+    def describe_share_group(self, group_id: str) -> ShareGroup:
+        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+        return self.share_groups_of(group_id).find_group(group_id)
+
     def describe_streams_group(self, group_id: str) -> StreamsGroup:
         """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).streams_groups.find_group(group_id)
@@ -384,6 +409,16 @@ class GroupCoordinator:
 
     def _serving_shards(self) -> list[GroupCoordinatorShard]:
         return [shard for shard in self._shards.values() if shard.state is ShardState.serving]
+
+
+def _group_with_offsets(
+    shard: GroupCoordinatorShard, group_id: str
+) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
+    """GROUP_ID_NOT_FOUND for a share group, which commits no offsets."""
+    group = shard.groups.get(group_id)
+    if isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is a share group, which has no offsets.")
+    return group
 
 
 def _check_member_epoch(group: ConsumerGroup | StreamsGroup, member_id: str, epoch: int) -> None:

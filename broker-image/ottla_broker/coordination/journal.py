@@ -77,6 +77,19 @@ class PartitionJournal:
         appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
         return self._wait_until_replicated(appended)
 
+    @property
+    def end(self) -> int:
+        """The offset that the next record gets."""
+        return self._partition.log.end
+
+    def delete_records_before(self, offset: int) -> None:
+        """Deletes replicated records; fewer where not all of these are."""
+        self._check()
+        log = self._partition.log
+        if (offset := min(offset, log.high_watermark)) > log.start:
+            log.delete_records_before(offset)
+            self._partition.notify_log_start_change()
+
     async def _wait_until_replicated(self, appended: LogAppendInfo) -> int:
         waiting = self._partition.commit_future(appended, ALL_REPLICAS)
         if waiting is not None:

@@ -3,8 +3,9 @@ group.
 
 Source: `group-coordinator/src/main/resources/common/message/*.json` of Apache Kafka 4.1 (KIP-915
 explains why only tagged fields are added). A key begins with its type as i16, a value with its
-version as i16; a null value is a tombstone. Keys of unknown types (those of KIP-848, KIP-932 and
-KIP-1071 groups, and future ones) are ignored, as KIP-915 requires.
+version as i16; a null value is a tombstone. Keys of unknown types (those of KIP-1071 groups, and
+future ones) are ignored, as KIP-915 requires; `consumer_group_records` and `share_group_records`
+have those of KIP-848 and KIP-932.
 
 Like Kafka 4.1, the broker writes offset commits in version 4 (flexible, with the topic's id as
 tagged field) and group metadata in version 3.
@@ -24,6 +25,7 @@ T = TypeVar("T", bound=NamedTuple)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
 
 
 class OffsetCommitKey(NamedTuple):

@@ -55,6 +55,27 @@ class _NotConfigurable(Exception):
         self.status = status
 
 
+def check_topology(topology: StreamsTopologyValue) -> None:
+    """STREAMS_INVALID_TOPOLOGY for a changelog topic with a number of partitions, which follows
+    from what is read, and for a copartition group of topics that are not there."""
+    for part in topology.subtopologies:
+        for topic in part.changelog_topics:
+            if topic.partitions:
+                raise KafkaError(
+                    ErrorCode.streams_invalid_topology,
+                    f"Changelog topic {topic.name} must have an undefined partition count, "
+                    f"but it is set to {topic.partitions}.",
+                )
+        for group in part.copartition_groups:
+            places = [(at, len(part.source_topics)) for at in group.source_topics]
+            places += [(at, len(part.repartition_source_topics)) for at in group.repartition_source_topics]
+            if any(not 0 <= at < count for at, count in places):
+                raise KafkaError(
+                    ErrorCode.streams_invalid_topology,
+                    f"A copartition group of subtopology {part.subtopology_id} names topics that it does not read.",
+                )
+
+
 def configure_topology(topology: StreamsTopologyValue, partition_count: PartitionCount) -> ConfiguredTopology:
     """STREAMS_INVALID_TOPOLOGY if the partitions of a repartition topic follow from nothing."""
     try:

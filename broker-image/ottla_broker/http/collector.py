@@ -8,6 +8,7 @@ from ottla_broker import metrics
 from ottla_broker.broker import Broker
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
+from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.metrics import Metric, Sample
@@ -16,7 +17,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 
 STARTING, RUNNING = 1, 3
-PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type)
+PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type, StreamsGroup.type)
 
 
 Family = tuple[Metric, list[Sample]]
@@ -155,11 +156,12 @@ def _groups(broker: Broker) -> Iterator[Family]:
     states = Counter(group.state for group in groups)
     types = Counter(group.type for group in groups)
     yield metrics.GROUP_COUNT, [Sample((protocol,), types[protocol]) for protocol in PROTOCOLS]
-    consumer_states = Counter(group.state for group in groups if group.type == ConsumerGroup.type)
-    yield (
-        metrics.CONSUMER_GROUP_COUNT,
-        [Sample((state.lower(),), consumer_states[state]) for state in ConsumerGroupState],
-    )
+    by_type = Counter((group.type, str(group.state)) for group in groups)
+    for metric, kind, known in (
+        (metrics.CONSUMER_GROUP_COUNT, ConsumerGroup.type, ConsumerGroupState),
+        (metrics.STREAMS_GROUP_COUNT, StreamsGroup.type, StreamsGroupState),
+    ):
+        yield metric, [Sample((state.name,), by_type[kind, state.value]) for state in known]
     yield single_sample(metrics.GROUPS, states.total())
     for metric, state in (
         (metrics.GROUPS_STABLE, GroupState.stable),

@@ -105,8 +105,8 @@ class ProducerStates:
         return self._producers.get(producer_id)
 
     def active_producers(self) -> list[ProducerStateEntry]:
-        """Every producer that has written, for DescribeProducers."""
-        return [p for p in self._producers.values() if p.batches or p.current_txn_first_offset >= 0]
+        """Every producer, for DescribeProducers. Of reserved ids those that have written."""
+        return [p for p in self._producers.values() if p.batches or p.producer_id < FIRST_RESERVED_PRODUCER_ID]
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -139,6 +139,8 @@ class ProducerStates:
         """
         producer = self._producers.get(producer_id)
         if producer is None:
+            if transactional and sequenced:
+                self._check_first_sequence(producer_id, base_sequence, is_unknown=True)
             return None
         if sequenced and epoch == producer.epoch:
             for sent in producer.batches:
@@ -150,6 +152,8 @@ class ProducerStates:
                 f"producer {producer_id} writes with epoch {epoch}; its current epoch is {producer.epoch}",
             )
         if sequenced:
+            if transactional:
+                self._check_first_sequence(producer_id, base_sequence, is_unknown=not producer.batches)
             expected = 0 if epoch != producer.epoch else (producer.last_sequence + 1) % SEQUENCE_COUNT
             if base_sequence != expected and producer.epoch != NO_EPOCH:
                 raise KafkaError(
@@ -162,6 +166,20 @@ class ProducerStates:
                 f"producer {producer_id} has an open transaction and sent a batch outside of it",
             )
         return None
+
+    def _check_first_sequence(self, producer_id: int, sequence: int, *, is_unknown: bool) -> None:
+        """Of a batch that begins a transaction here. Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER
+        for the first batch of an unknown producer of protocol 2, which begins with 0, and behind
+        another batch that was verified at the same time.
+        """
+        if (guard := self.verifications.get(producer_id)) is None:
+            return
+        expected = 0 if is_unknown and guard.adds_partition else guard.lowest_sequence
+        if sequence > expected:
+            raise KafkaError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {producer_id} begins with sequence {sequence} instead of {expected}",
+            )
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """True if the producer's transaction has a batch in this log."""

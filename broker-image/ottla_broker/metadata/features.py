@@ -32,10 +32,13 @@ raises it (KIP-890).
 """
 GROUP_VERSION: Final = Feature("group.version", 0, 1, 1)
 """1: the consumer protocol is served (KIP-848)."""
+SHARE_VERSION: Final = Feature("share.version", 0, 1, 1)
+"""1: share groups are served (KIP-932)."""
 STREAMS_VERSION: Final = Feature("streams.version", 0, 1, 1)
 """1: the streams protocol is served (KIP-1071)."""
 FEATURES: Final = {
-    feature.name: feature for feature in (METADATA_VERSION, TRANSACTION_VERSION, GROUP_VERSION, STREAMS_VERSION)
+    feature.name: feature
+    for feature in (METADATA_VERSION, TRANSACTION_VERSION, GROUP_VERSION, STREAMS_VERSION, SHARE_VERSION)
 }
 
 

@@ -1,5 +1,5 @@
-"""What the audit log says of requests that change access rules, credentials, quotas, configs and
-topics: one event for each thing that was to be changed.
+"""What the audit log says of requests that change access rules, credentials, quotas, configs,
+topics and features: one event for each thing that was to be changed.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,6 +78,11 @@ def _quotas(request: Any, response: Any) -> Iterator[Change]:
         yield Change("ALTER_QUOTAS", "CLIENT_QUOTA", ", ".join(parts), entry.error_code)
 
 
+def _features(request: Any, response: Any) -> Iterator[Change]:
+    for update in request.feature_updates:
+        yield Change("ALTER", "FEATURE", f"{update.feature} to {update.max_version_level}", response.error_code)
+
+
 AUDITED: Final[dict[int, Callable[[Any, Any], Iterator[Change]]]] = {
     ApiKey.CREATE_TOPICS: _topics("CREATE", "topics"),
     ApiKey.DELETE_TOPICS: _topics("DELETE", "responses"),
@@ -88,4 +93,5 @@ AUDITED: Final[dict[int, Callable[[Any, Any], Iterator[Change]]]] = {
     ApiKey.DELETE_ACLS: _deleted_acls,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
     ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
+    ApiKey.UPDATE_FEATURES: _features,
 }

@@ -68,8 +68,15 @@ class RequestTransaction:
                 producers = partition.log.producers
                 if producers.has_open_transaction(header.producer_id, header.producer_epoch):
                     continue
+                if (known := producers.get(header.producer_id)) is not None and header.producer_epoch < known.epoch:
+                    continue  # it is refused without a question to the coordinator
                 at = TopicPartition(partition.topic, index)
-                self._guards[at] = producers.verifications.begin(header.producer_id)
+                self._guards[at] = producers.verifications.begin(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    adds_partition=self._adds_partitions,
+                )
                 producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
                 found.setdefault(producer, []).append(partition)
         return found

@@ -80,6 +80,7 @@ class MarkerWriter:
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             timestamp_ms=self._runtime.now_ms(),
+            is_log_append_time=partition.log.config.message_timestamp_type == "LogAppendTime",
         )
         appended = partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
         if (waiting := partition.commit_future(appended, ALL_REPLICAS)) is not None:

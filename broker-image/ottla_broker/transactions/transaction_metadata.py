@@ -280,13 +280,14 @@ def end_transaction(
     2)."""
     if current is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping, "the transactional id is unknown")
-    is_retry = is_end_retried(current, producer)
+    raises_epoch = client_version >= EPOCH_BUMP_VERSION
+    is_retry = raises_epoch and is_end_retried(current, producer)
     if not is_retry:
         current = _check_producer(current, producer)
-        if current.raises_epochs and current.state in DECIDED_STATES:
+        if raises_epoch and current.state in DECIDED_STATES:
             raise KafkaError(ErrorCode.producer_fenced, "the producer has ended this transaction, and has a new epoch")
     # Protocol 1 keeps the epoch: the same end again is a retry. In protocol 2 it is the next one.
-    is_repeated = is_retry or not current.raises_epochs
+    is_repeated = is_retry or not raises_epoch
     decided, completed = (
         (TransactionState.prepare_commit, TransactionState.complete_commit)
         if commit
@@ -298,7 +299,7 @@ def end_transaction(
         return current
     if is_repeated and current.state is decided:
         raise KafkaError(ErrorCode.concurrent_transactions, "the transaction is being completed")
-    may_abort_nothing = current.state in EXPIRABLE_STATES and not is_retry and client_version >= EPOCH_BUMP_VERSION
+    may_abort_nothing = current.state in EXPIRABLE_STATES and not is_retry and raises_epoch
     if not commit and may_abort_nothing and (current.raises_epochs or current.state is TransactionState.empty):
         # The producer does not know whether a batch of it began the transaction.
         return _decide(replace(current, start_ms=now_ms), decided, client_version, new_producer_id, now_ms)

@@ -9,11 +9,11 @@ from ottla_broker.config import (
     TRANSACTION_PARTITION_VERIFICATION_ENABLE,
     Config,
 )
+from ottla_broker.coordination.broker_connections import BrokerConnections
 from ottla_broker.metadata.features import TRANSACTION_VERSION
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.runtime import Runtime
-from ottla_broker.transactions.broker_connections import BrokerConnections
 from ottla_broker.transactions.marker_sender import MarkerSender
 from ottla_broker.transactions.marker_writer import GroupOffsets, MarkerWriter
 from ottla_broker.transactions.transaction_config import TransactionConfig

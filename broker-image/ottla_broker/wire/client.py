@@ -48,6 +48,7 @@ RETRY_PAUSE_S: Final = 0.1
 # tried.
 CONNECT_TIMEOUT_S: Final = 5.0
 GROUP_KEY_TYPE: Final = 0
+COORDINATOR_KEY_TYPES: Final = {"group": GROUP_KEY_TYPE, "transactional id": 1}
 RETRIABLE_ERRORS: Final = frozenset(
     {
         ErrorCode.leader_not_available,
@@ -156,7 +157,11 @@ class Client:
 
     async def send_to_coordinator(self, group: str, request: Any) -> Any:
         """Sends a request to the coordinator of a consumer group."""
-        return await self._with_timeout(self._send_to_coordinator(group, request))
+        return await self._with_timeout(self._send_to_coordinator("group", group, request))
+
+    async def send_to_transaction_coordinator(self, transactional_id: str, request: Any) -> Any:
+        """Sends a request to the coordinator of a transactional id."""
+        return await self._with_timeout(self._send_to_coordinator("transactional id", transactional_id, request))
 
     async def send_to_leader(self, topic: str, partition: int, request: Any) -> Any:
         """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
@@ -207,12 +212,13 @@ class Client:
                 return await channel.send(request)
         return await self._send(request, None)
 
-    async def _send_to_coordinator(self, group: str, request: Any) -> Any:
-        return await self._send(request, await self._retry_search(lambda: self._find_coordinator(group)))
+    async def _send_to_coordinator(self, kind: str, key: str, request: Any) -> Any:
+        return await self._send(request, await self._retry_search(lambda: self._find_coordinator(kind, key)))
 
-    async def _find_coordinator(self, group: str) -> int:
-        found = await self._send(FindCoordinatorRequest(key=group, key_type=i8(GROUP_KEY_TYPE)), None)
-        raise_for_error(found.error_code, found.error_message or f"group {group!r} has no coordinator")
+    async def _find_coordinator(self, kind: str, key: str) -> int:
+        """`kind`: one of COORDINATOR_KEY_TYPES."""
+        found = await self._send(FindCoordinatorRequest(key=key, key_type=i8(COORDINATOR_KEY_TYPES[kind])), None)
+        raise_for_error(found.error_code, found.error_message or f"{kind} {key!r} has no coordinator")
         self._addresses[found.node_id] = (found.host, found.port)
         return int(found.node_id)
 

@@ -39,8 +39,11 @@ def encode_end_transaction_marker(
     timestamp_ms: int,
     base_offset: int = 0,
     leader_epoch: int = -1,
+    is_log_append_time: bool = False,
 ) -> bytes:
-    """The control batch that ends a producer's transaction in a partition."""
+    """The control batch that ends a producer's transaction in a partition. `is_log_append_time`:
+    whether the partition's batches are of type LogAppendTime.
+    """
     kind = ControlRecordType.commit if commit else ControlRecordType.abort
     marker = Record(timestamp_ms, control_record_key(kind), _END_TRANSACTION.pack(0, coordinator_epoch))
     return encode_batch(
@@ -51,6 +54,7 @@ def encode_end_transaction_marker(
         producer_epoch=producer_epoch,
         transactional=True,
         control=True,
+        log_append_time_ms=timestamp_ms if is_log_append_time else None,
     )
 
 

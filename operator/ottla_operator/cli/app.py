@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "up": "Run the resources in YAML files on this machine.",
     "topics": "Manage topics.",
     "groups": "Manage consumer groups.",
+    "transactions": "Manage transactions.",
+    "share": "Manage share groups.",
     "produce": "Write records to topics.",
     "consume": "Print records of topics.",
     "users": "Manage users with passwords (SCRAM).",

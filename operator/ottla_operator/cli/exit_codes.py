@@ -21,7 +21,12 @@ class ExitCode(IntEnum):
 
 
 NOT_FOUND_ERRORS: Final = frozenset(
-    {ErrorCode.unknown_topic_or_partition, ErrorCode.group_id_not_found, ErrorCode.unknown_topic_id}
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.group_id_not_found,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.transactional_id_not_found,
+    }
 )
 
 

@@ -11,7 +11,7 @@ from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.offset_spec import OFFSET_FORMS, OffsetSpec, parse_offset_spec
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
 from ottla_operator.cli.output import print_document, print_fields, print_rows
-from ottla_operator.kafka import cluster, groups, offsets, topics
+from ottla_operator.kafka import cluster, groups, offsets, streams_groups, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.offsets import TopicPartition
 
@@ -46,6 +46,8 @@ def describe(
 
     async def work(client: KafkaClient) -> dict[str, Any]:
         group, committed = await groups.describe_group(client, name), await groups.list_group_offsets(client, name)
+        if group.state == "Dead":
+            group = await streams_groups.describe_streams_group(client, name) or group
         if group.state == "Dead" and not committed:
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {name!r}")
         found = await topics.describe_topics(client, {topic for topic, _ in committed})
@@ -58,7 +60,7 @@ def describe(
         return
     print_fields({field: found[field] for field in ("group", "kind", "state", "assignor", "members", "lag")})
     print()
-    if found["kind"] == groups.CONSUMER and found["assignments"]:
+    if found["kind"] in (groups.CONSUMER, streams_groups.STREAMS) and found["assignments"]:
         shown = [
             {**member, "partitions": len(member["partitions"]), "target": len(member["target"])}
             for member in found["assignments"]

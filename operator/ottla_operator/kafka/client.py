@@ -39,6 +39,10 @@ class KafkaClient:
         """Sends to the coordinator of a consumer group."""
         return await self._await(self._client.send_to_coordinator(group, request))
 
+    async def send_to_transaction_coordinator(self, transactional_id: str, request: Any) -> Any:
+        """Sends to the coordinator of a transactional id."""
+        return await self._await(self._client.send_to_transaction_coordinator(transactional_id, request))
+
     async def _await(self, response: Awaitable[Any]) -> Any:
         with _connection_errors(self._bootstrap):
             return await response

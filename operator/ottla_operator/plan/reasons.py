@@ -193,6 +193,11 @@ EVENT_REASONS: Final = (
     Reason("PartitionsMoved", "Cluster", "A reassignment has ended."),
     Reason("RemovingBroker", "Cluster", "A broker without replicas is being stopped."),
     Reason("RemovedBrokerNeeded", "Cluster", "A broker being removed got replicas and stays until they are moved."),
+    Reason(
+        "MinInSyncReplicasChanged",
+        "Cluster",
+        "`min.insync.replicas` of `__transaction_state` follows the number of brokers.",
+    ),
     Reason("BrokerUnregistered", "Cluster", "A removed broker was unregistered."),
     Reason(
         "RolloutRestartIgnored",

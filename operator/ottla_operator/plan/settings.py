@@ -20,6 +20,7 @@ nobody.
 """
 OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 TRANSACTION_STATE_REPLICATION_FACTOR: Final = "transaction.state.log.replication.factor"
+TRANSACTION_STATE_MIN_ISR: Final = "transaction.state.log.min.isr"
 
 
 def replication_defaults(brokers: int) -> dict[str, str]:
@@ -31,7 +32,7 @@ def replication_defaults(brokers: int) -> dict[str, str]:
         "default.replication.factor": str(replicas),
         OFFSETS_REPLICATION_FACTOR: str(replicas),
         "min.insync.replicas": str(max(1, replicas - 1)),
-        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
+        TRANSACTION_STATE_MIN_ISR: str(max(1, replicas - 1)),
         TRANSACTION_STATE_REPLICATION_FACTOR: str(replicas),
     }
 

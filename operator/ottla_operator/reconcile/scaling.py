@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_operator.formatting import format_count, format_size
+from ottla_operator.kafka import configs
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.cluster import describe_cluster, unregister_broker
 from ottla_operator.kafka.quorum import list_voters
@@ -22,14 +23,20 @@ from ottla_operator.plan.scale import (
     WaitToScale,
     next_scale_step,
 )
-from ottla_operator.plan.settings import OFFSETS_REPLICATION_FACTOR, TRANSACTION_STATE_REPLICATION_FACTOR
+from ottla_operator.plan.settings import (
+    OFFSETS_REPLICATION_FACTOR,
+    TRANSACTION_STATE_MIN_ISR,
+    TRANSACTION_STATE_REPLICATION_FACTOR,
+    replication_defaults,
+)
 from ottla_operator.reconcile.platform import BrokerSet, ReconcileState
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_quantity
 
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = {
     "__consumer_offsets": OFFSETS_REPLICATION_FACTOR,
-    "__transaction_state": TRANSACTION_STATE_REPLICATION_FACTOR,
+    TRANSACTION_STATE_TOPIC: TRANSACTION_STATE_REPLICATION_FACTOR,
 }
 ALL_TOPICS: Final = "*"
 """Stands for the names of throttled topics that are too many for a platform to record; no topic can
@@ -86,6 +93,7 @@ async def scale_step(client: KafkaClient, cluster: Cluster, brokers: BrokerSet) 
             scaled.events.append(("RemovingBroker", f"stopping broker {broker}, which holds no replicas"))
         case RecordSpread(spread_over):
             await _remove_throttle(client, inputs, scaled)
+            await _set_min_isr_of_transactions(client, cluster, inputs, len(spread_over), scaled)
             if scaled.state.spread_over - spread_over:
                 brokers_left = format_count(len(spread_over), "broker")
                 scaled.in_progress = f"replication defaults now follow from {brokers_left}"
@@ -131,6 +139,23 @@ async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scal
     topics = {it.topic for it in inputs.partitions} if ALL_TOPICS in throttled else throttled
     await remove_throttle(client, inputs.broker_ids, sorted(topics))
     scaled.state = replace(scaled.state, throttled_topics=frozenset())
+
+
+async def _set_min_isr_of_transactions(
+    client: KafkaClient, cluster: Cluster, inputs: ReassignmentInputs, brokers: int, scaled: Scaled
+) -> None:
+    """The topic has its own min.insync.replicas since its creation, by the number of brokers at
+    that time. `__consumer_offsets` has none and follows the brokers' default.
+    """
+    if TRANSACTION_STATE_TOPIC not in {it.topic for it in inputs.partitions}:
+        return
+    wanted = (replication_defaults(brokers) | cluster.config)[TRANSACTION_STATE_MIN_ISR]
+    own = (await configs.describe_topic_overrides(client, [TRANSACTION_STATE_TOPIC]))[TRANSACTION_STATE_TOPIC]
+    if own.get(configs.MIN_ISR) == wanted:
+        return
+    await configs.alter_topic_config(client, TRANSACTION_STATE_TOPIC, {configs.MIN_ISR: wanted}, ())
+    message = f"{configs.MIN_ISR} of {TRANSACTION_STATE_TOPIC} is now {wanted}, with {format_count(brokers, 'broker')}"
+    scaled.events.append(("MinInSyncReplicasChanged", message))
 
 
 async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, scaled: Scaled) -> None:

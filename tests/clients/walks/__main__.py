@@ -8,7 +8,7 @@ from collections import Counter
 
 from tests.clients.secured_pair import SecuredBroker
 from tests.clients.walks.broker_pair import run_both_brokers
-from tests.clients.walks.themes import ACCESS, EXPIRY, THEMES
+from tests.clients.walks.themes import ON_REQUEST, THEMES
 from tests.clients.walks.walk_runner import Verdict, create_runner
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="number of walks")
     parser.add_argument("--first", type=int, default=1, help="first seed")
     parser.add_argument("--steps", type=int, default=60, help="steps per walk")
-    parser.add_argument("--theme", choices=[*THEMES, ACCESS, EXPIRY], help="default: chosen by the seed")
+    parser.add_argument("--theme", choices=[*THEMES, *ON_REQUEST], help="default: chosen by the seed")
     parser.add_argument("--max-differences", type=int, default=5, help="stop after this many distinct differences")
     chosen = parser.parse_args()
     with run_both_brokers() as (kafka, ottla):

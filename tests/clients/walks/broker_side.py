@@ -14,6 +14,7 @@ from tests.clients.walks.walk_state import Rule, WalkState
 
 HELPER_NAME: Final = "other"  # a topic and a group that no walk uses
 SETTLES_WITHIN_S: Final = 10.0
+DECIDED: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 ANY_RULE: Final = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 CLOSED: Final = "the connection is closed"
 
@@ -61,6 +62,8 @@ class BrokerSide:
             async with asyncio.timeout(SETTLES_WITHIN_S):
                 while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
                     await asyncio.sleep(0.003)
+        if step.api in ("init_producer_id", "end_txn"):
+            await self._settle_transactions(state)
         if step.api in ("create_acls", "delete_acls"):
             await self._settle_rules(state)
         if step.api in (
@@ -102,6 +105,17 @@ class BrokerSide:
             for topic in found.topics
             for each in topic.partitions
         )
+
+    async def _settle_transactions(self, state: WalkState) -> None:
+        """Return when every decided transaction of the walk is completed."""
+        async with asyncio.timeout(SETTLES_WITHIN_S):
+            while True:
+                found = await self._send(
+                    "list_transactions", state_filters=DECIDED, producer_id_filters=(), duration_filter=-1
+                )
+                if not any(one.transactional_id.startswith(state.prefix) for one in found.transaction_states):
+                    return
+                await asyncio.sleep(0.003)
 
     async def _settle_rules(self, state: WalkState) -> None:
         """Return when the broker has exactly the rules of the walk."""
@@ -146,6 +160,7 @@ class BrokerSide:
             "offset_commit": 8,
             "describe_acls": 3,
             "delete_acls": 3,
+            "list_transactions": 1,
         }[api]
         frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
         return read_response(bytes(frame), key, version)

@@ -34,6 +34,12 @@ KNOWN_DIFFERENCES: Final = (
         "Kafka checks the bytes first",
     ),
     KnownWalkDifference(
+        "produce",
+        r".*error_code Kafka 'transactional_id_authorization_failed', we 'unknown_topic_(or_partition|id)'",
+        "transactional batches without a transactional id: Kafka refuses the request before it looks for topics",
+        asked="transactional_id=None",
+    ),
+    KnownWalkDifference(
         "init_producer_id",
         r"\.error_code Kafka 'cluster_authorization_failed', we 'invalid_request'",
         "a malformed request is rejected before its client's rights are asked for",

@@ -21,7 +21,7 @@ from tests.clients.api_session import (
     Json,
 )
 
-LISTED = frozenset({"topics", "groups", "results"})  # may contain entries of other walks
+LISTED = frozenset({"topics", "groups", "results", "transaction_states"})  # may contain entries of other walks
 RECENT_MS = 1_750_000_000_000  # later than any timestamp of a walk: the broker's clock
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -37,16 +37,23 @@ class ResponseNormalizer:
         if isinstance(value, ErrorCode):
             return value.name
         if dataclasses.is_dataclass(value):
-            return {
+            fields = {
                 each.name: self.normalize(getattr(value, each.name), each.name)
                 for each in dataclasses.fields(value)
                 if each.name not in IGNORED_FIELDS
             }
+            if fields.get("aborted_transactions"):
+                fields["aborted_transactions"] = needed_aborts(
+                    fields["aborted_transactions"], getattr(value, "records", None)
+                )
+            return fields
         if isinstance(value, tuple | list):
             kept = [self.normalize(each, field) for each in value if self._is_own(each, field)]
             return sorted(merge_partitions(kept), key=repr)
         if isinstance(value, bytes | bytearray | memoryview):
-            return describe_batches(bytes(value)) if field == "records" else bytes(value).decode("latin-1")
+            return (
+                describe_batches(bytes(value), self.symbols) if field == "records" else bytes(value).decode("latin-1")
+            )
         return self._plain(value, field)
 
     def _plain(self, value: Any, field: str) -> Json:
@@ -67,7 +74,7 @@ class ResponseNormalizer:
     def _is_own(self, entry: Any, field: str) -> bool:
         if field not in LISTED:
             return True
-        name = next((getattr(entry, each) for each in NAME_FIELDS if hasattr(entry, each)), None)
+        name = next((getattr(entry, each) for each in (*NAME_FIELDS, "transactional_id") if hasattr(entry, each)), None)
         return not name or name.startswith(self.prefix)
 
 
@@ -88,21 +95,30 @@ def merge_partitions(entries: list[Json]) -> list[Json]:
     return [*topics.values(), *rest]
 
 
-def describe_batches(data: bytes) -> Json:
-    """The complete batches of a response. A truncated batch is left out, because brokers truncate
-    at different places.
-    """
+def whole_batches(data: bytes) -> bytes:
     whole, at = 0, 0
     while at + 12 <= len(data):
         at += 12 + int.from_bytes(data[at + 8 : at + 12])
         whole = at if at <= len(data) else whole
+    return data[:whole]
+
+
+def needed_aborts(aborted: list[Json], data: bytes | None) -> list[Json]:
+    """The aborted transactions that begin in the response's records. Kafka names those up to the
+    end of the segment, also beyond the last stable offset.
+    """
+    last = max((record.offset for _, record in iter_records(whole_batches(data or b""))), default=-1)
+    return [one for one in aborted if one["first_offset"] <= last]
+
+
+def describe_batches(data: bytes, symbols: Mapping[Any, str]) -> Json:
+    """The complete batches of a response. A truncated batch is left out, because brokers truncate
+    at different places.
+    """
     found = []
-    for header, record in iter_records(data[:whole]):
-        by = (
-            f" by {header.producer_id}/{header.producer_epoch}/{header.base_sequence}"
-            if header.producer_id >= 0
-            else ""
-        )
+    for header, record in iter_records(whole_batches(data)):
+        producer = symbols.get(("producer", header.producer_id), header.producer_id)
+        by = f" by {producer}/{header.producer_epoch}/{header.base_sequence}" if header.producer_id >= 0 else ""
         at_ms = "now" if record.timestamp_ms > RECENT_MS else record.timestamp_ms
         where = f"{header.base_offset}: {record.offset} epoch {header.leader_epoch} attributes {header.attributes}"
         found.append(f"{where}{by} at {at_ms} {record.key!r}={(record.value or b'')[:9]!r}")

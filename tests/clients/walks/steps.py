@@ -18,6 +18,8 @@ ReferenceKind = Literal[
     "session",  # a fetch session id
     "session epoch",  # the next one
     "sequence",  # (topic, partition, producer): the next one
+    "producer id",  # (transactional id,)
+    "producer epoch",  # (transactional id,)
     "end",  # (topic, partition): the end according to produce responses
 ]
 
@@ -40,16 +42,18 @@ class BatchSpec:
     values: tuple[bytes | None, ...]
     at_ms: int
     key: bytes | None = b"k"
-    producer: int = -1
-    epoch: int = -1
+    producer: int | Reference = -1
+    epoch: int | Reference = -1
     sequence: int | Reference = -1
     compression: int = 0
     fault: str = ""
+    transactional: bool = False
 
     def __repr__(self) -> str:
         values = b" ".join((value or b"null")[:6] for value in self.values).decode()
-        by = f" by {self.producer}/{self.epoch}/{self.sequence}" if self.producer >= 0 else ""
+        by = f" by {self.producer}/{self.epoch}/{self.sequence}" if self.producer != -1 else ""
         odd = f" codec {self.compression}" * bool(self.compression) + f" {self.fault}" * bool(self.fault)
+        odd += " transactional" * self.transactional
         return f"<batch {values} key {self.key!r} at {self.at_ms}{by}{odd}>"
 
 

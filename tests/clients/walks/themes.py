@@ -8,6 +8,7 @@ from tests.clients.walks import group_steps as groups
 from tests.clients.walks import limit_steps as limits
 from tests.clients.walks import record_steps as records
 from tests.clients.walks import topic_steps as topics
+from tests.clients.walks import transaction_steps as transactions
 from tests.clients.walks.step_generator import TOPICS, StepGenerator
 from tests.clients.walks.steps import Step
 
@@ -77,13 +78,19 @@ ACCESS_KINDS: Final = mix(
     (access.KINDS, 4),
 )
 
+# Of transactional producers.
+TRANSACTIONS: Final = "transactions"
+
+ON_REQUEST: Final = {EXPIRY: EXPIRING, ACCESS: ACCESS_KINDS, TRANSACTIONS: transactions.KINDS}
+
 
 def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
     """The steps of a walk, of a theme that the seed chooses; it starts with one to three topics."""
     generator = StepGenerator(seed, highest, groups.SHORT_MS if theme == EXPIRY else groups.LONG_MS)
     chosen = theme or generator.choose(*THEMES)
-    kinds = {EXPIRY: EXPIRING, ACCESS: ACCESS_KINDS}.get(chosen) or THEMES[chosen]
-    first = [topics.create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
+    kinds = ON_REQUEST.get(chosen) or THEMES[chosen]
+    create_topics = transactions.create_topics if theme == TRANSACTIONS else topics.create_topics
+    first = [create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
     steps: list[Step] = [*first]
     while len(steps) < count:
         [kind] = generator.random.choices(list(kinds), list(kinds.values()))

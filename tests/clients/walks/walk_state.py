@@ -15,6 +15,7 @@ from tests.clients.walks.steps import BatchSpec, Reference, Step
 
 UNKNOWN = {topic: UUID(int=0x12345678_1234_5678_1234_567812345678 + at) for at, topic in enumerate(TOPICS)}
 NO_ID = UUID(int=0)
+UNKNOWN_PRODUCER = 2_000_001
 SEQUENCES = 1 << 31
 
 
@@ -67,6 +68,8 @@ class WalkState:
                 return self._numbers.get((ref.kind, *ref.key), 1) + ref.plus
             case "sequence":
                 return (self._numbers.get((ref.kind, *ref.key), 0) + ref.plus) % SEQUENCES
+            case "producer id":
+                return self._numbers.get((ref.kind, *ref.key), UNKNOWN_PRODUCER)
             case _:
                 return self._numbers.get((ref.kind, *ref.key), 0) + ref.plus
 
@@ -75,9 +78,10 @@ class WalkState:
         made = encode_batch(
             records,
             compression=Compression(given.compression),
-            producer_id=given.producer,
-            producer_epoch=given.epoch,
+            producer_id=self.resolve(given.producer),
+            producer_epoch=self.resolve(given.epoch),
             base_sequence=self.resolve(given.sequence),
+            transactional=given.transactional,
         )
         return FAULTS[given.fault](made) if given.fault else made
 
@@ -89,6 +93,8 @@ class WalkState:
                 self._update_member(step, answer)
             case "fetch":
                 self._update_session(step, sent, answer)
+            case "init_producer_id" | "end_txn":
+                self._update_producer(step, answer)
             case "produce":
                 self._update_offsets(step, answer)
             case "create_topics" | "create_partitions" | "delete_topics":
@@ -126,6 +132,17 @@ class WalkState:
             for it in result.matching_acls:
                 entry = (it.principal, it.host, it.operation, it.permission_type)
                 self.rules.discard((it.resource_type, it.resource_name, it.pattern_type, *entry))
+
+    def _update_producer(self, step: Step, answer: Any) -> None:
+        """A new producer id or epoch begins its sequences anew."""
+        if not step.source or answer.error_code is not ErrorCode.none or getattr(answer, "producer_id", -1) < 0:
+            return
+        self._numbers["producer id", *step.source] = answer.producer_id
+        self._numbers["producer epoch", *step.source] = answer.producer_epoch
+        self.symbols.setdefault(("producer", answer.producer_id), f"<{step.source[0]}>")
+        own = Reference("producer id", step.source)
+        for key in [key for key in self._numbers if key[0] == "sequence" and key[-1] == own]:
+            del self._numbers[key]
 
     def _update_session(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
         if not step.source or getattr(answer, "error_code", None) is not ErrorCode.none:

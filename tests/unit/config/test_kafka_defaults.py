@@ -60,7 +60,10 @@ def test_settings_that_kafka_lacks_are_marked() -> None:
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
     of_the_authorizer = {"super.users", "allow.everyone.if.no.acl.found"}  # StandardAuthorizer reads them itself
-    internal = {"group.consumer.regex.refresh.interval.ms"}  # Kafka reads it and describes it nowhere
+    internal = {  # Kafka reads them and describes them nowhere
+        "group.consumer.regex.refresh.interval.ms",
+        "share.coordinator.state.topic.prune.interval.ms",
+    }
     newer = {"controller.quorum.auto.join.enable", "group.streams.initial.rebalance.delay.ms"}  # since Kafka 4.2
     ours = {name for name, setting in BROKER_SETTINGS.items() if setting.is_ottla_only}
     assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer - internal - newer

@@ -59,7 +59,7 @@ def test_file_of_kafka_is_accepted_with_notes_about_settings_without_effect(tmp_
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
     assert config.inter_broker_listener == "PLAINTEXT"
     assert f"{file}:9: num.network.threads has no effect" in "\n".join(config.notes)
-    assert len(config.notes) == 6
+    assert len(config.notes) == 5
     assert config.quorum_bootstrap_servers == ()
 
 

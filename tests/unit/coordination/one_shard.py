@@ -8,10 +8,11 @@ import pytest
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.group_coordinator import GroupCoordinator
+from ottla_broker.coordination.group_coordinator import GroupCoordinator, without_share_states
 from ottla_broker.coordination.records import (
     OffsetCommit,
 )
+from ottla_broker.coordination.share_group_requests import ShareStates
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, iter_records
@@ -29,7 +30,17 @@ class CoordinatorBroker:
         self.journal = MemoryJournal()
         self.settings = settings or GroupCoordinatorConfig(offsets_retention_minutes=10)
         self.image = MetadataImage()
-        self.groups = GroupCoordinator(virtual_runtime(), self.settings, CoordinatorMetadata(self.image), lambda: 1)
+        self.share_states: Callable[[], ShareStates] = without_share_states
+        self.groups = self._new_coordinator(1)
+
+    def _new_coordinator(self, seed: int) -> GroupCoordinator:
+        return GroupCoordinator(
+            virtual_runtime(seed),
+            self.settings,
+            CoordinatorMetadata(self.image),
+            lambda: 1,
+            _share_states=self.share_states,
+        )
 
     async def start(self) -> "CoordinatorBroker":
         await self.groups.load(0, self.journal)
@@ -37,7 +48,7 @@ class CoordinatorBroker:
 
     async def restart(self) -> None:
         self.groups.close()
-        self.groups = GroupCoordinator(virtual_runtime(2), self.settings, CoordinatorMetadata(self.image), lambda: 1)
+        self.groups = self._new_coordinator(2)
         await self.start()
 
     def records(self) -> list[Record]:

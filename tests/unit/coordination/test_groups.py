@@ -374,7 +374,7 @@ def test_transactional_commits_are_valid_if_their_transaction_is_committed() -> 
 def test_records_of_other_group_types_are_ignored() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         await broker.journal.append(
-            encode_batch([Record(0, b"\x00\x0a\x00\x01g\x00\x01m", b"\x00\x00\x00\x00\x00\x01")])
+            encode_batch([Record(0, b"\x00\x63\x00\x01g\x00\x01m", b"\x00\x00\x00\x00\x00\x01")])
         )
         await broker.groups.commit_offsets("g", "", None, -1, commits())
         await broker.restart()

@@ -10,7 +10,12 @@ from ottla_broker.coordination.streams_group_records import (
     StreamsTopologyValue,
     Subtopology,
 )
-from ottla_broker.coordination.streams_topology import ConfiguredTopology, StreamsStatus, configure_topology
+from ottla_broker.coordination.streams_topology import (
+    ConfiguredTopology,
+    StreamsStatus,
+    check_topology,
+    configure_topology,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -80,4 +85,18 @@ def test_a_loop_of_repartition_topics_is_an_invalid_topology() -> None:
     )
     with pytest.raises(KafkaError) as refused:
         configure({}, *loop)
+    assert refused.value.code is ErrorCode.streams_invalid_topology
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        part("0", ("a",), together=(CopartitionGroup((0, 1), (), ()),)),
+        part("0", ("a",), together=(CopartitionGroup((0,), (), (-1,)),)),
+        part("0", ("a",))._replace(changelog_topics=(internal("counts", 4),)),
+    ],
+)
+def test_a_topology_that_contradicts_itself_is_invalid(wrong: Subtopology) -> None:
+    with pytest.raises(KafkaError) as refused:
+        check_topology(StreamsTopologyValue(1, (wrong,)))
     assert refused.value.code is ErrorCode.streams_invalid_topology

@@ -14,7 +14,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
-from tests.sim.read_committed import end_of, visible_records
+from tests.unit.log.committed_reading import read_as_consumer
 from tests.unit.log.log_fixtures import NOW, TOPIC_ID, Clock, batch, marker, runtime
 from tests.unit.log.memory_disk import MemoryDisk
 
@@ -163,15 +163,8 @@ class ModelledLog:
         self.model.batches.append(Batch(done.first_offset, done.last_offset, transaction=number))
 
 
-def read_as_consumer(log: PartitionLog, start: int, random: Random) -> list[int]:
-    """Offsets of the records that a consumer passes on, from responses of random sizes."""
-    found, at, end = [], start, log.last_stable_offset
-    while at < end:
-        data = bytes(log.read(at, random.randrange(1, 600), up_to=end))
-        aborted = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(at, end)]
-        found += [record.offset for _, record in visible_records(data, aborted) if record.offset >= at]
-        at = end_of(data, at)
-    return found
+def offsets_read(log: PartitionLog, start: int, random: Random) -> list[int]:
+    return [record.offset for record in read_as_consumer(log, start, random)]
 
 
 @settings(max_examples=200, deadline=None)
@@ -182,7 +175,7 @@ def test_consumers_of_committed_records_read_what_is_committed(history: list[Ste
         one.take(step)
         assert one.log.last_stable_offset == one.model.last_stable_offset()
     for start in {0, *(random.randrange(one.log.end + 1) for _ in range(3))}:
-        assert read_as_consumer(one.log, start, random) == one.model.committed(start)
+        assert offsets_read(one.log, start, random) == one.model.committed(start)
 
 
 @settings(max_examples=100, deadline=None)
@@ -198,4 +191,4 @@ def test_consumers_read_the_same_of_a_replica_elsewhere(history: list[Step], ran
         other.log.append_as_follower(data, leader_epoch=0)
         other.log.advance_high_watermark(min(one.log.high_watermark, other.log.end))
     assert other.log.last_stable_offset == one.model.last_stable_offset()
-    assert read_as_consumer(other.log, 0, random) == one.model.committed(0)
+    assert offsets_read(other.log, 0, random) == one.model.committed(0)

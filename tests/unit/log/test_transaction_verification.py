@@ -3,6 +3,7 @@
 import pytest
 
 from ottla_broker.log.producer_state import ProducerStates
+from ottla_broker.log.transaction_verification import VerificationGuard
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -14,16 +15,26 @@ def end_transaction(producers: ProducerStates, *, epoch: int, offset: int = 11) 
     producers.apply_marker(7, epoch, offset, 0, 0, aborted=True, now_ms=0)
 
 
-def error_of_check(producers: ProducerStates, epoch: int, guard: object) -> ErrorCode:
+def error_of_check(producers: ProducerStates, epoch: int, guard: VerificationGuard | None) -> ErrorCode:
     with pytest.raises(KafkaError) as refused:
         producers.check_verified(7, epoch, guard)
     return refused.value.code
 
 
+def check_batch(producers: ProducerStates, epoch: int, sequence: int) -> None:
+    assert producers.check_batch(7, epoch, sequence, 0, transactional=True, sequenced=True) is None
+
+
+def refuse_batch(producers: ProducerStates, epoch: int, sequence: int) -> None:
+    with pytest.raises(KafkaError) as refused:
+        check_batch(producers, epoch, sequence)
+    assert refused.value.code is ErrorCode.out_of_order_sequence_number
+
+
 def test_first_batch_of_a_transaction_needs_a_verification() -> None:
     producers = ProducerStates()
     assert error_of_check(producers, 3, None) is ErrorCode.invalid_txn_state
-    guard = producers.verifications.begin(7)
+    guard = producers.verifications.begin(7, 3)
     producers.check_verified(7, 3, guard)
     open_transaction(producers)
     producers.check_verified(7, 3, None)  # the transaction is open
@@ -31,7 +42,7 @@ def test_first_batch_of_a_transaction_needs_a_verification() -> None:
 
 def test_marker_between_verification_and_append_makes_the_verification_invalid() -> None:
     producers = ProducerStates()
-    guard = producers.verifications.begin(7)
+    guard = producers.verifications.begin(7, 3)
     end_transaction(producers, epoch=3)
     assert error_of_check(producers, 3, guard) is ErrorCode.invalid_txn_state
 
@@ -40,6 +51,30 @@ def test_former_epoch_is_refused_before_its_verification_is_looked_at() -> None:
     producers = ProducerStates()
     open_transaction(producers, epoch=4)
     assert error_of_check(producers, 3, None) is ErrorCode.invalid_producer_epoch
+
+
+def test_unknown_producer_of_protocol_2_begins_with_0() -> None:
+    producers = ProducerStates()
+    producers.verifications.begin(7, 3, 4, adds_partition=True)
+    refuse_batch(producers, 3, 4)
+    check_batch(producers, 3, 0)
+
+
+def test_unknown_producer_of_protocol_1_begins_anywhere() -> None:
+    """Its records may have been deleted."""
+    producers = ProducerStates()
+    producers.verifications.begin(7, 3, 4)
+    check_batch(producers, 3, 4)
+
+
+def test_batch_that_is_verified_before_an_earlier_one_is_refused() -> None:
+    producers = ProducerStates()
+    producers.verifications.begin(7, 3, 4)
+    producers.verifications.begin(7, 3, 6)
+    refuse_batch(producers, 3, 6)
+    check_batch(producers, 3, 4)
+    producers.verifications.begin(7, 4, 9)
+    check_batch(producers, 4, 9)  # a later epoch begins anew
 
 
 def test_marker_of_protocol_2_that_comes_again_is_not_written_again() -> None:

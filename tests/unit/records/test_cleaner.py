@@ -4,6 +4,7 @@ import errno
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,6 +16,7 @@ from ottla_broker.wire.batch import iter_batches, pack_batch, parse_batch_header
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.log.committed_reading import read_as_consumer
 from tests.unit.records.compacted_log import CONFIG, DAY_MS, NOW_MS, CompactedLog
 
 
@@ -115,6 +117,45 @@ def test_aborted_transactions_are_removed_and_producer_state_stays(compacted: Co
             encode_batch([Record(NOW_MS, b"b", b"")], producer_id=1000, producer_epoch=0, base_sequence=9),
             from_client=True,
         )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_committed_readers_see_the_same_values_of_a_compacted_log(tmp_path: Path, seed: int) -> None:
+    """Segments end inside transactions, and cleanings between a transaction's batches and its
+    marker."""
+    random = Random(seed)
+    compacted = CompactedLog(tmp_path, replace(CONFIG, segment_bytes=600))
+    sequences = {1000: 0, 1001: 0, 1002: 0}
+    expected: dict[bytes, tuple[int, bytes]] = {}
+    written: dict[int, list[tuple[int, str, str]]] = {}
+    for number in range(300):
+        producer = random.choice(sorted(sequences))
+        if producer in written and random.randrange(4) == 0:
+            commit = bool(random.randrange(2))
+            compacted.append(
+                encode_end_transaction_marker(commit, 1, producer_id=producer, producer_epoch=0, timestamp_ms=NOW_MS)
+            )
+            for offset, key, value in written.pop(producer):
+                if commit and offset >= expected.get(key.encode(), (-1, b""))[0]:
+                    expected[key.encode()] = offset, value.encode()
+        else:
+            key, value = f"key-{random.randrange(8)}", f"{number}"
+            written.setdefault(producer, []).append((compacted.log.end, key, value))
+            compacted.write(key, value, producer_id=producer, sequence=sequences[producer])
+            sequences[producer] += 1
+        if random.randrange(40) == 0:
+            compacted.clean()
+        if random.randrange(60) == 0:
+            compacted.crash_and_open(clean=False)
+    for producer in sorted(written):
+        compacted.append(
+            encode_end_transaction_marker(False, 1, producer_id=producer, producer_epoch=0, timestamp_ms=NOW_MS)
+        )
+    for _ in range(2):
+        seen = {record.key: record.value for record in read_as_consumer(compacted.log, 0, random)}
+        assert seen == {key: value for key, (_, value) in expected.items()}
+        compacted.log.roll()
+        compacted.clean()
 
 
 def test_compacted_segments_have_no_gaps(compacted: CompactedLog) -> None:

@@ -52,7 +52,12 @@ async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> 
             ("metadata.version", 27, 27),
             # Older clients cannot read a lowest level of 0.
             *(
-                [("transaction.version", 0, 2), ("group.version", 0, 1), ("streams.version", 0, 1)]
+                [
+                    ("transaction.version", 0, 2),
+                    ("group.version", 0, 1),
+                    ("streams.version", 0, 1),
+                    ("share.version", 0, 1),
+                ]
                 if version >= 4
                 else []
             ),
@@ -62,6 +67,7 @@ async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> 
             ("transaction.version", 2, 2),
             ("group.version", 1, 1),
             ("streams.version", 1, 1),
+            ("share.version", 1, 1),
         ]
         assert response.finalized_features_epoch == 12
     await server.close()

@@ -88,7 +88,9 @@ def test_instance_that_finds_an_open_transaction_aborts_it_with_an_epoch_of_its_
     assert aborting.partitions == {T0}
     aborted = complete(aborting, now_ms=NOW_MS)
     assert begin(aborted).producer == (5, 5)
-    assert abort_fenced(current, now_ms=NOW_MS, transaction_version=version).producer_epoch == 4
+    with pytest.raises(KafkaError) as fenced:
+        end_transaction(aborted, current.producer, commit=False, client_version=0, new_producer_id=-1, now_ms=NOW_MS)
+    assert fenced.value.code is ErrorCode.producer_fenced
 
 
 def test_fencing_never_exceeds_the_largest_epoch() -> None:

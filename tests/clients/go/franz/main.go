@@ -30,6 +30,8 @@ func main() {
 		produce(ctx, bootstrap, topic, os.Args[4], program.Number(os.Args[5]))
 	case "group":
 		group(ctx, bootstrap, topic, os.Args[4], program.Number(os.Args[5]), program.Number(os.Args[6]))
+	case "copy":
+		copyTopic(ctx, bootstrap, topic, os.Args[4], os.Args[5], program.Number(os.Args[6]))
 	case "admin":
 		admin(ctx, bootstrap, topic)
 	default:
@@ -75,6 +77,34 @@ func group(ctx context.Context, bootstrap, topic, name string, members, count in
 	running.Wait()
 	finish()
 	program.Must(ctx.Err())
+}
+
+// copyTopic copies count records of a topic to another one, exactly once: the first transaction is aborted.
+func copyTopic(ctx context.Context, bootstrap, topic, target, id string, count int) {
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.ConsumerGroup(id),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic(target),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(), kgo.FetchMaxWait(100*time.Millisecond))
+	program.Must(err)
+	defer session.Close()
+	copied, transactions := 0, 0
+	for copied < count {
+		fetches := session.PollFetches(ctx)
+		program.Must(ctx.Err())
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		program.Must(session.Begin())
+		promise := kgo.AbortingFirstErrPromise(session.Client())
+		fetches.EachRecord(func(record *kgo.Record) {
+			session.Produce(ctx, &kgo.Record{Key: record.Key, Value: record.Value}, promise.Promise())
+		})
+		committed, err := session.End(ctx, kgo.TransactionEndTry(promise.Err() == nil && transactions > 0))
+		program.Must(err)
+		if transactions++; committed {
+			copied += fetches.NumRecords()
+		}
+	}
+	program.Print(map[string]any{"copied": copied, "transactions": transactions})
 }
 
 func admin(ctx context.Context, bootstrap, topic string) {

@@ -1,0 +1,61 @@
+"""DeleteShareGroupOffsets (92), version 0 (KIP-932).
+
+- Forgets what a share group has read of whole topics. If it reads them again, it begins where
+  `share.auto.offset.reset` says.
+- NON_EMPTY_GROUP while the group has members; GROUP_ID_NOT_FOUND for a missing group, and one of
+  another kind.
+"""
+
+from kio.schema.delete_share_group_offsets.v0.request import DeleteShareGroupOffsetsRequest
+from kio.schema.delete_share_group_offsets.v0.response import (
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+
+from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.share_requests import NO_TOPIC, check_share_groups_served
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+
+API = Api(
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    versions=(0, 0),
+    flexible=0,
+    rights=(Right(Operation.delete, ResourceType.group), Right(Operation.read, ResourceType.topic)),
+)
+
+
+@API.handler()
+async def delete_offsets(
+    ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
+    check_share_groups_served(ctx)
+    ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
+    errors = {topic.topic_name: find_error(ctx, topic.topic_name) for topic in request.topics}
+    topics = ctx.broker.image.topics
+    ids = {name: topics[name].id for name, error in errors.items() if error is NO_ERROR}
+    if ids:
+        requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+        failed = await requests.delete_offsets(request.group_id, ids.values())
+        errors |= {name: failed[topic_id] for name, topic_id in ids.items() if topic_id in failed}
+    return DeleteShareGroupOffsetsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        responses=tuple(
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=name, topic_id=ids.get(name, NO_TOPIC), error_code=error.code, error_message=error.message
+            )
+            for name, error in errors.items()
+        ),
+    )
+
+
+def find_error(ctx: RequestContext, topic: str) -> KafkaError:
+    if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
+        return KafkaError(ErrorCode.topic_authorization_failed)
+    if topic not in ctx.broker.image.topics:
+        return KafkaError(ErrorCode.unknown_topic_or_partition)
+    return NO_ERROR

@@ -1,0 +1,95 @@
+"""ShareAcknowledge (79), versions 1–2 (KIP-932).
+
+- Acknowledges records that ShareFetch has delivered to the member: accepts, releases or rejects
+  them, or says that there is no record at an offset (gap). The response comes when the share
+  coordinator has stored it.
+- INVALID_RECORD_STATE for records that the member has not acquired, or whose lock has expired.
+- Epoch −1 closes the share session, and releases what is not acknowledged.
+- v2 can renew locks.
+"""
+
+from itertools import groupby
+from typing import cast
+
+from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
+from kio.schema.share_acknowledge.v2.response import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32, i32Timedelta
+
+from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.share_requests import (
+    acknowledge_all,
+    check_renewals,
+    check_share_groups_served,
+    error_of,
+    read_acknowledgements,
+    requested_partitions,
+    share_groups_of,
+)
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import MILLISECOND
+
+API = Api(
+    ApiKey.SHARE_ACKNOWLEDGE,
+    versions=(1, 2),
+    flexible=1,
+    rights=(Right(Operation.read, ResourceType.group), Right(Operation.read, ResourceType.topic)),
+)
+
+NO_LEADER = LeaderIdAndEpoch(leader_id=i32(-1), leader_epoch=i32(-1))
+
+
+@API.handler()
+async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    check_share_groups_served(ctx)
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    ctx.check_authorized(Operation.read, Resource.group(group_id))
+    partitions = share_groups_of(ctx).partitions
+    if request.share_session_epoch == INITIAL_EPOCH:
+        raise KafkaError(ErrorCode.invalid_share_session_epoch, "ShareFetch opens a share session")
+    session = partitions.sessions.proceed(group_id, member_id, request.share_session_epoch)
+    acknowledgements = read_acknowledgements(request.topics)
+    check_renewals(acknowledgements, announced=request.is_renew_ack)
+    results = await acknowledge_all(ctx, group_id, member_id, acknowledgements)
+    if request.share_session_epoch == FINAL_EPOCH:
+        await partitions.close_session(session)
+    lock_ms = partitions.config_of(group_id).record_lock_duration_ms
+    told = sorted(requested_partitions(request.topics))
+    found = {at: build_partition(ctx, at, error_of(results, at)) for at in told}
+    leaders = [one.current_leader for one in found.values() if one.current_leader is not NO_LEADER]
+    return ShareAcknowledgeResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        acquisition_lock_timeout=cast(i32Timedelta, lock_ms * MILLISECOND),
+        responses=tuple(
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(found[at] for at in of_topic))
+            for topic_id, of_topic in groupby(found, key=lambda at: at[0])
+        ),
+        node_endpoints=tuple(
+            NodeEndpoint(
+                node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack
+            )
+            for one in leader_endpoints(ctx, [(int(one.leader_id), int(one.leader_epoch)) for one in leaders])
+        ),
+    )
+
+
+def build_partition(ctx: RequestContext, at: TopicIdPartition, error: KafkaError) -> PartitionData:
+    leader = NO_LEADER
+    if error.code in WRONG_BROKER_ERRORS and (found := current_leader(ctx, *at)) is not None:
+        leader = LeaderIdAndEpoch(leader_id=cast(i32, found[0]), leader_epoch=cast(i32, found[1]))
+    return PartitionData(
+        partition_index=cast(i32, at[1]), error_code=error.code, error_message=error.message, current_leader=leader
+    )

@@ -1,0 +1,169 @@
+"""ShareFetch (78), versions 1–2 (KIP-932).
+
+- Delivers records of the partitions in the member's share session, which epoch 0 opens and epoch −1
+  closes, and locks them for the member. Whole batches are returned, with the offsets in them that
+  the member has acquired, and how often each was delivered.
+- Acknowledges records that were delivered before, with an error of their own.
+- Waits up to `max_wait` until records are available, new ones or such as were released.
+- NOT_LEADER_OR_FOLLOWER comes with the current leader.
+- v1 delivers up to the end of the batch in which `max_records` is reached. v2 can do exactly
+  (acquire mode 1), and renew locks.
+"""
+
+import asyncio
+from itertools import groupby
+from typing import cast
+
+from kio.schema.share_fetch.v2.request import ShareFetchRequest
+from kio.schema.share_fetch.v2.response import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+)
+from kio.schema.types import BrokerId
+from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
+
+from ottla_broker.config import FETCH_MAX_BYTES
+from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.share_requests import (
+    NO_TOPIC,
+    acknowledge_all,
+    check_renewals,
+    check_share_groups_served,
+    find_forbidden,
+    read_acknowledgements,
+    requested_partitions,
+    share_groups_of,
+)
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.share_groups.share_partition_leader import UNLIMITED, DeliveredRecords, ShareFetchLimits
+from ottla_broker.share_groups.share_partitions import FetchResult
+from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import MILLISECOND
+
+API = Api(
+    ApiKey.SHARE_FETCH,
+    versions=(1, 2),
+    flexible=1,
+    rights=(Right(Operation.read, ResourceType.group), Right(Operation.read, ResourceType.topic)),
+)
+
+BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+NO_RECORDS = Records(b"")
+NO_LEADER = LeaderIdAndEpoch(leader_id=i32(-1), leader_epoch=i32(-1))
+Errors = dict[TopicIdPartition, KafkaError]
+
+
+@API.handler()
+async def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+    check_share_groups_served(ctx)
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    ctx.check_authorized(Operation.read, Resource.group(group_id))
+    acknowledgements = read_acknowledgements(request.topics)
+    check_renewals(acknowledgements, announced=request.is_renew_ack)
+    session = await find_session(ctx, request, has_acknowledgements=bool(acknowledgements))
+    acknowledging = asyncio.ensure_future(acknowledge_all(ctx, group_id, member_id, acknowledgements))
+    fetched: dict[TopicIdPartition, FetchResult] = {}
+    if request.share_session_epoch != FINAL_EPOCH and not request.is_renew_ack:
+        fetched = await fetch(ctx, request, session)
+    acknowledged = await acknowledging
+    if request.share_session_epoch == FINAL_EPOCH:
+        await share_groups_of(ctx).partitions.close_session(session)
+    return build_response(ctx, group_id, fetched, acknowledged)
+
+
+async def find_session(ctx: RequestContext, request: ShareFetchRequest, *, has_acknowledgements: bool) -> ShareSession:
+    """The session, with the partitions that the request adds and without those that it removes."""
+    partitions = share_groups_of(ctx).partitions
+    group_id, member_id, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
+    if epoch == INITIAL_EPOCH:
+        if has_acknowledgements:
+            raise KafkaError(ErrorCode.invalid_request, "nothing can be acknowledged before a share session is open")
+        session = await partitions.open_session(group_id, member_id)
+    else:
+        session = partitions.sessions.proceed(group_id, member_id, epoch)
+    forgotten = [
+        (topic.topic_id or NO_TOPIC, int(at)) for topic in request.forgotten_topics_data for at in topic.partitions
+    ]
+    session.update(requested_partitions(request.topics), forgotten)
+    return session
+
+
+async def fetch(
+    ctx: RequestContext, request: ShareFetchRequest, session: ShareSession
+) -> dict[TopicIdPartition, FetchResult]:
+    forbidden = find_forbidden(ctx, session.partitions)
+    if forbidden or not session.partitions:
+        return {at: forbidden.get(at) for at in session.partitions}
+    max_records = request.max_records if request.max_records > 0 else UNLIMITED
+    limits = ShareFetchLimits(
+        max_bytes=min(request.max_bytes, ctx.broker.config(FETCH_MAX_BYTES)),
+        enough=max_records,
+        at_most=max_records if request.share_acquire_mode == RECORD_LIMIT else UNLIMITED,
+    )
+    return await share_groups_of(ctx).partitions.fetch(
+        session, limits, min_bytes=request.min_bytes, max_wait_s=request.max_wait.total_seconds()
+    )
+
+
+def build_response(
+    ctx: RequestContext, group_id: str, fetched: dict[TopicIdPartition, FetchResult], acknowledged: Errors
+) -> ShareFetchResponse:
+    told = [at for at in fetched if fetched[at] is not None or at in acknowledged]
+    told += [at for at in acknowledged if at not in fetched]
+    results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in told}
+    leaders = [one.current_leader for one in results.values() if one.current_leader is not NO_LEADER]
+    lock_ms = share_groups_of(ctx).partitions.config_of(group_id).record_lock_duration_ms
+    by_topic = groupby(sorted(told), key=lambda at: at[0])
+    return ShareFetchResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        acquisition_lock_timeout=cast(i32Timedelta, lock_ms * MILLISECOND),
+        responses=tuple(
+            ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(results[at] for at in of_topic))
+            for topic_id, of_topic in by_topic
+        ),
+        node_endpoints=tuple(
+            NodeEndpoint(
+                node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack
+            )
+            for one in leader_endpoints(ctx, [(int(one.leader_id), int(one.leader_epoch)) for one in leaders])
+        ),
+    )
+
+
+def build_partition(
+    ctx: RequestContext, at: TopicIdPartition, fetched: FetchResult, acknowledged: KafkaError
+) -> PartitionData:
+    error = fetched if isinstance(fetched, KafkaError) else NO_ERROR
+    leader = NO_LEADER
+    if {error.code, acknowledged.code} & WRONG_BROKER_ERRORS and (found := current_leader(ctx, *at)) is not None:
+        leader = LeaderIdAndEpoch(leader_id=cast(i32, found[0]), leader_epoch=cast(i32, found[1]))
+    delivered = fetched if isinstance(fetched, DeliveredRecords) else None
+    return PartitionData(
+        partition_index=cast(i32, at[1]),
+        error_code=error.code,
+        error_message=error.message,
+        acknowledge_error_code=cast(i16, int(acknowledged.code)),
+        acknowledge_error_message=acknowledged.message,
+        current_leader=leader,
+        records=NO_RECORDS if delivered is None else Records(bytes(delivered.records)),
+        acquired_records=()
+        if delivered is None
+        else tuple(
+            AcquiredRecords(
+                first_offset=cast(i64, one.first),
+                last_offset=cast(i64, one.last),
+                delivery_count=cast(i16, one.delivery_count),
+            )
+            for one in delivered.acquired
+        ),
+    )

@@ -1,0 +1,88 @@
+"""ShareGroupHeartbeat (76), version 1 (KIP-932).
+
+- One request for all of a member's life in a share group: it joins (epoch 0), learns which
+  partitions it may fetch, and leaves (epoch −1). Fields that have not changed may be left out.
+- Members share partitions, so nobody waits until another has given something up.
+- The heartbeat that finds a new partition has its share state initialized before it is answered.
+- UNSUPPORTED_VERSION while the feature `share.version` has level 0.
+"""
+
+from typing import cast
+
+from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
+from kio.schema.share_group_heartbeat.v1.response import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
+from kio.static.primitive import i32, i32Timedelta
+
+from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
+from ottla_broker.coordination.share_heartbeat import JOINING_EPOCH, LEAVING_EPOCH, ShareHeartbeat
+from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.share_requests import check_share_groups_served
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import MILLISECOND
+
+API = Api(
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    versions=(1, 1),
+    flexible=1,
+    rights=(
+        Right(Operation.read, ResourceType.group),
+        Right(Operation.describe, ResourceType.topic, when="for the topics that the member names"),
+    ),
+)
+
+
+@API.handler()
+async def share_group_heartbeat(
+    ctx: RequestContext, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse:
+    check_share_groups_served(ctx)
+    ctx.check_authorized(Operation.read, Resource.group(request.group_id))
+    for topic in dict.fromkeys(request.subscribed_topic_names or ()):
+        ctx.check_authorized(Operation.describe, Resource.topic(topic))
+    check_request(request)
+    heartbeat = ShareHeartbeat(
+        request.member_id,
+        request.member_epoch,
+        request.rack_id,
+        request.subscribed_topic_names,
+        ctx.client_id or "",
+        f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+    )
+    result = await ctx.broker.group_coordinator.share_group_heartbeat(request.group_id, heartbeat)
+    return ShareGroupHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        member_id=result.member_id,
+        member_epoch=cast(i32, result.member_epoch),
+        heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
+        assignment=None if result.assignment is None else build_assignment(result.assignment),
+    )
+
+
+def build_assignment(assignment: PartitionsByTopic) -> Assignment:
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(topic_id=topic, partitions=tuple(cast(i32, it) for it in sorted(partitions)))
+            for topic, partitions in sorted(assignment.items())
+        )
+    )
+
+
+def check_request(request: ShareGroupHeartbeatRequest) -> None:
+    """INVALID_REQUEST, in Kafka's order."""
+    check_not_blank("MemberId", request.member_id)
+    check_not_blank("GroupId", request.group_id)
+    check_not_blank("RackId", request.rack_id)
+    if request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
+        raise KafkaError(ErrorCode.invalid_request, "SubscribedTopicNames must be set in first request.")
+    if request.member_epoch < LEAVING_EPOCH:
+        raise KafkaError(ErrorCode.invalid_request, "MemberEpoch is invalid.")
+
+
+def check_not_blank(name: str, value: str | None) -> None:
+    if value is not None and not value.strip():
+        raise KafkaError(ErrorCode.invalid_request, f"{name} can't be empty.")

@@ -1,0 +1,97 @@
+"""The assignor of share groups, `simple` (KIP-932): from members and topics to a target assignment.
+Pure.
+
+Every partition of a subscribed topic has a member, and every member has a partition if its topics
+have any. With more members than partitions, each partition is shared by the same number of members,
+give or take one. Members keep what they have where that is even.
+"""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from ottla_broker.coordination.assignors import (
+    AssignableMember,
+    Assignment,
+    TopicPartition,
+    partitions_of,
+    to_assignment,
+)
+
+
+def assign_shares(
+    members: Mapping[str, AssignableMember], partitions: Mapping[UUID, frozenset[int]]
+) -> dict[str, Assignment]:
+    """`partitions`: those of each topic that may be assigned."""
+    shares = _shares(members, partitions)
+    kept: dict[str, set[TopicPartition]] = {
+        member_id: {one for one in partitions_of(member.target) if one in shares and one[0] in member.topics}
+        for member_id, member in members.items()
+    }
+    _drop_surplus(kept, shares)
+    missing = dict(shares)
+    for mine in kept.values():
+        for one in mine:
+            missing[one] -= 1
+    for partition in sorted(missing):
+        for _ in range(missing[partition]):
+            candidates = [
+                member_id
+                for member_id, mine in kept.items()
+                if partition not in mine and partition[0] in members[member_id].topics
+            ]
+            if not candidates:
+                break
+            kept[min(candidates, key=lambda member_id: (len(kept[member_id]), member_id))].add(partition)
+    _feed_idle_members(kept, members, shares)
+    return {member_id: to_assignment(mine) for member_id, mine in kept.items()}
+
+
+def _shares(
+    members: Mapping[str, AssignableMember], partitions: Mapping[UUID, frozenset[int]]
+) -> dict[TopicPartition, int]:
+    """How many members each partition is to have."""
+    subscriptions = {member.topics for member in members.values()}
+    shares = {}
+    total = sum(len(partitions.get(topic, ())) for topic in frozenset().union(*subscriptions))
+    for topic in frozenset().union(*subscriptions):
+        count = len(partitions.get(topic, ()))
+        subscribers = sum(topic in member.topics for member in members.values())
+        divisor = total if len(subscriptions) == 1 else count
+        for partition in partitions.get(topic, ()):
+            shares[topic, partition] = max(1, -(-subscribers // divisor))
+    return shares
+
+
+def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartition, int]) -> None:
+    """Takes partitions from members that have more than others, and that more members have than are
+    to have it."""
+    holders: dict[TopicPartition, list[str]] = {}
+    for member_id, mine in kept.items():
+        for one in mine:
+            holders.setdefault(one, []).append(member_id)
+    for one, having in holders.items():
+        having.sort(key=lambda member_id: (-len(kept[member_id]), member_id))
+        for member_id in having[: max(0, len(having) - shares[one])]:
+            kept[member_id].remove(one)
+    fair = -(-sum(shares.values()) // len(kept)) if kept else 0
+    for mine in kept.values():
+        for one in sorted(mine)[fair:]:
+            mine.remove(one)
+
+
+def _feed_idle_members(
+    kept: dict[str, set[TopicPartition]],
+    members: Mapping[str, AssignableMember],
+    shares: dict[TopicPartition, int],
+) -> None:
+    """A member without a partition takes one over from the member that has most, if that keeps
+    another, or shares one."""
+    for member_id, mine in kept.items():
+        wanted = sorted(one for one in shares if one[0] in members[member_id].topics)
+        if mine or not wanted:
+            continue
+        richest = max(kept, key=lambda other: (len(kept[other].intersection(wanted)), other))
+        spare = sorted(kept[richest].intersection(wanted))
+        if len(kept[richest]) > 1:
+            kept[richest].remove(spare[0])
+        mine.add(spare[0] if spare else wanted[0])

@@ -1,0 +1,303 @@
+"""Runs the requests of share groups on the groups of one shard (KIP-932).
+
+A request changes its group at once, with the records that it appends to the leader's log, and is
+answered when they are replicated, as those of consumer groups are. The share state of a partition
+is initialized before the partition is assigned: the heartbeat that finds a new partition waits for
+that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from ottla_broker.coordination import share_heartbeat
+from ottla_broker.coordination.consumer_group_requests import GroupStore, Write
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.group_config import GroupCoordinatorConfig, ShareGroupConfig
+from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.share_group import ShareGroup
+from ottla_broker.coordination.share_group_records import encode_share_group_key, encode_share_group_value
+from ottla_broker.coordination.share_heartbeat import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    ShareGroupChange,
+    ShareHeartbeat,
+    ShareHeartbeatResult,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1_000
+NO_START_OFFSET: Final = -1
+
+
+class StatePartition(NamedTuple):
+    topic_id: UUID
+    partition: int
+
+
+class ShareStates(Protocol):
+    """The share coordinators, as group coordinators use them. Methods raise KafkaError."""
+
+    async def initialize_state(
+        self, group_id: str, at: StatePartition, state_epoch: int, start_offset: int
+    ) -> None: ...
+
+    async def delete_state(self, group_id: str, at: StatePartition) -> None: ...
+
+
+@dataclass(eq=False, repr=False)
+class ShareGroupRequests:
+    _store: GroupStore
+    _metadata: CoordinatorMetadata
+    _config: GroupCoordinatorConfig
+    _states: Callable[[], ShareStates]
+
+    def __post_init__(self) -> None:
+        self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
+        self._locks: dict[str, asyncio.Lock] = {}  # group → its state partitions are being changed
+
+    def _config_of(self, group_id: str) -> ShareGroupConfig:
+        return self._config.share.of_group(self._metadata.group_configs(group_id))
+
+    # -- members -----------------------------------------------------------------------------------
+
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
+        """GROUP_ID_NOT_FOUND, and the errors of `share_heartbeat`."""
+        if request.member_epoch == LEAVING_EPOCH:
+            return await self._leave(self.find_group(group_id), request.member_id)
+        result = await self._run_heartbeat(group_id, request)
+        group = self.find_group(group_id)
+        if not share_heartbeat.find_uninitialized(group, self._metadata):
+            return result
+        if not await self._initialize_partitions(group):
+            return result
+        again = replace(request, member_epoch=result.member_epoch, subscribed_topic_names=None)
+        after = await self._run_heartbeat(group_id, again)
+        return replace(after, assignment=self.find_group(group_id).find_member(request.member_id).assigned)
+
+    async def _run_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
+        change = ShareGroupChange(self._find_or_create_group(group_id, request))
+        try:
+            result = share_heartbeat.heartbeat(
+                change, request, self._metadata, self._config_of(group_id), self._store.timestamps()
+            )
+            write = self._append(change)
+        except KafkaError:
+            change.undo()
+            raise
+        self._store.groups[group_id] = change.group
+        self._store.schedule_timer(change.group)
+        if write is not None:
+            await wait_for_write(write)
+        return result
+
+    def find_group(self, group_id: str) -> ShareGroup:
+        """GROUP_ID_NOT_FOUND."""
+        group = self._store.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        if not isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
+        return group
+
+    def _find_or_create_group(self, group_id: str, request: ShareHeartbeat) -> ShareGroup:
+        if group_id not in self._store.groups and request.member_epoch == JOINING_EPOCH:
+            return ShareGroup(group_id)
+        return self.find_group(group_id)
+
+    async def _leave(self, group: ShareGroup, member_id: str) -> ShareHeartbeatResult:
+        group.find_member(member_id)
+        logger.info("share group %s: member %s left", group.id, member_id)
+        await wait_for_write(self._remove_members(group, [member_id]))
+        return ShareHeartbeatResult(member_id, LEAVING_EPOCH)
+
+    def expire_members(self, group: ShareGroup) -> None:
+        """Called at the group's next deadline."""
+        expired = share_heartbeat.take_expired_members(group, self._store.timestamps())
+        for member_id in expired:
+            logger.info("share group %s: member %s is removed because its session expired", group.id, member_id)
+        if expired:
+            try:
+                self._remove_members(group, expired)
+            except KafkaError as error:  # not the leader any more, or too few replicas: try again
+                logger.warning("share group %s: expired members could not be removed: %s", group.id, error)
+                group.lower_next_deadline(self._store.timestamps().loop_ms + RETRY_MS)
+        self._store.schedule_timer(group)
+
+    def restart_sessions(self, group: ShareGroup) -> None:
+        """Called when the group has been loaded."""
+        deadline_ms = self._store.timestamps().loop_ms + self._config_of(group.id).session_timeout_ms
+        for member_id in group.members:
+            group.deadlines[member_id] = deadline_ms
+            group.lower_next_deadline(deadline_ms)
+        self._store.schedule_timer(group)
+
+    def _remove_members(self, group: ShareGroup, member_ids: Sequence[str]) -> Write:
+        change = ShareGroupChange(group)
+        for member_id in member_ids:
+            change.remove_member(member_id)
+        change.raise_epoch(self._metadata)
+        write = self._append_or_undo(change)
+        assert write is not None
+        return write
+
+    # -- the partitions' share state ---------------------------------------------------------------
+
+    async def _initialize_partitions(self, group: ShareGroup) -> bool:
+        """Whether there are new partitions to assign. Those whose state could not be initialized
+        are left to a later heartbeat."""
+        async with self._lock_of(group.id):
+            missing = share_heartbeat.find_uninitialized(group, self._metadata)
+            wanted = [StatePartition(topic, at) for topic, found in missing.items() for at in sorted(found)]
+            if not wanted or group.is_dead:
+                return True  # another heartbeat has done it
+            epoch = group.epoch
+            done = await self._try_each(
+                wanted, lambda at: self._states().initialize_state(group.id, at, epoch, NO_START_OFFSET), group.id
+            )
+            if not done or self._store.groups.get(group.id) is not group:
+                return False
+            change = ShareGroupChange(group)
+            share_heartbeat.add_initialized(change, done, self._metadata)
+            await self._write(change)
+            return True
+
+    async def alter_offsets(
+        self, group_id: str, offsets: Mapping[StatePartition, int]
+    ) -> dict[StatePartition, KafkaError]:
+        """Sets where the group continues; the errors of those that could not be set.
+        GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group = self._find_empty_group(group_id)
+        async with self._lock_of(group_id):
+            change = ShareGroupChange(group)
+            change.raise_epoch(self._metadata)  # leaders that know the former offsets are fenced
+            await self._write(change)
+            epoch = group.epoch
+            errors: dict[StatePartition, KafkaError] = {}
+
+            async def initialize(at: StatePartition) -> None:
+                await self._states().initialize_state(group_id, at, epoch, offsets[at])
+
+            done = await self._try_each(list(offsets), initialize, group_id, errors)
+            if done and self._store.groups.get(group_id) is group:
+                change = ShareGroupChange(group)
+                share_heartbeat.add_initialized(change, done, self._metadata)
+                await self._write(change)
+        return errors
+
+    async def delete_offsets(self, group_id: str, topics: Iterable[UUID]) -> dict[UUID, KafkaError]:
+        """Forgets what the group has read of these topics; the errors of those that it could not
+        forget. GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group = self._find_empty_group(group_id)
+        return await self._delete_states(group, topics)
+
+    async def delete_offsets_of_topics(self, group: ShareGroup, topics: Iterable[UUID]) -> None:
+        """The topics have been deleted."""
+        known = [topic for topic in topics if topic in group.initialized]
+        if known:
+            await self._delete_states(group, known)
+
+    async def _delete_states(self, group: ShareGroup, topics: Iterable[UUID]) -> dict[UUID, KafkaError]:
+        async with self._lock_of(group.id):
+            wanted = [StatePartition(topic, at) for topic in topics for at in group.initialized_partitions(topic)]
+            errors: dict[StatePartition, KafkaError] = {}
+            await self._try_each(wanted, lambda at: self._states().delete_state(group.id, at), group.id, errors)
+            failed = {at.topic_id: reason for at, reason in errors.items()}
+            deleted = {at.topic_id for at in wanted} - failed.keys()
+            if deleted and self._store.groups.get(group.id) is group:
+                change = ShareGroupChange(group)
+                change.write_initialized(
+                    {topic: found for topic, found in group.initialized.items() if topic not in deleted}
+                )
+                await self._write(change)
+            return failed
+
+    async def delete_group(self, group: ShareGroup) -> None:
+        """NON_EMPTY_GROUP."""
+        self._find_empty_group(group.id)
+        failed = await self._delete_states(group, list(group.initialized))
+        for reason in failed.values():
+            raise reason
+        self._find_empty_group(group.id)
+        change = ShareGroupChange(group)
+        change.remove_group()
+        write = self._append_or_undo(change)
+        group.is_dead = True
+        del self._store.groups[group.id]
+        self._locks.pop(group.id, None)
+        if write is not None:
+            await wait_for_write(write)
+
+    def _find_empty_group(self, group_id: str) -> ShareGroup:
+        group = self.find_group(group_id)
+        if not group.is_empty:
+            raise KafkaError(ErrorCode.non_empty_group, f"Group {group_id} is not empty.")
+        return group
+
+    def _lock_of(self, group_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(group_id, asyncio.Lock())
+
+    async def _try_each(
+        self,
+        wanted: Sequence[StatePartition],
+        request: Callable[[StatePartition], Awaitable[None]],
+        group_id: str,
+        errors: dict[StatePartition, KafkaError] | None = None,
+    ) -> list[StatePartition]:
+        """Those that succeeded; the others are put in `errors`."""
+        results = await asyncio.gather(*(request(at) for at in wanted), return_exceptions=True)
+        done = []
+        for at, result in zip(wanted, results, strict=True):
+            if isinstance(result, KafkaError):
+                logger.warning(
+                    "share group %s: state of partition %d of %s: %s", group_id, at.partition, at.topic_id, result
+                )
+                if errors is not None:
+                    errors[at] = result
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                done.append(at)
+        return done
+
+    # -- records -----------------------------------------------------------------------------------
+
+    async def _write(self, change: ShareGroupChange) -> None:
+        if (write := self._append_or_undo(change)) is not None:
+            await wait_for_write(write)
+
+    def _append_or_undo(self, change: ShareGroupChange) -> Write | None:
+        try:
+            return self._append(change)
+        except KafkaError:
+            change.undo()
+            raise
+
+    def _append(self, change: ShareGroupChange) -> Write | None:
+        """The write of all records. Without any, the group's last write: a response that repeats
+        what it says must not come before it is replicated. None without that, too."""
+        now_ms = self._store.timestamps().wall_ms
+        group_id = change.group.id
+        if not change.records:
+            return self._in_flight.get(group_id)
+        write = self._in_flight[group_id] = self._store.append_records(
+            [
+                Record(
+                    now_ms, encode_share_group_key(key), None if value is None else encode_share_group_value(key, value)
+                )
+                for key, value in change.records
+            ]
+        )
+        write.add_done_callback(partial(self._on_written, group_id))
+        return write
+
+    def _on_written(self, group_id: str, write: Write) -> None:
+        if self._in_flight.get(group_id) is write:
+            del self._in_flight[group_id]

@@ -1,0 +1,246 @@
+"""ShareGroupHeartbeat as a share group handles it (KIP-932). No I/O.
+
+A heartbeat creates or updates its member, which may begin a new group epoch; it computes the target
+assignment of a new group epoch, and tells its own member of it. Other members learn of it with
+their own heartbeats.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Final
+from uuid import UUID
+
+from ottla_broker.coordination.assignors import NO_PARTITIONS, AssignableMember, Assignment
+from ottla_broker.coordination.consumer_group import to_topic_partitions
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.effects import Timestamps
+from ottla_broker.coordination.group_config import ShareGroupConfig
+from ottla_broker.coordination.share_assignor import assign_shares
+from ottla_broker.coordination.share_group import InitializedTopic, ShareGroup, ShareMember, state_partitions_value
+from ottla_broker.coordination.share_group_records import (
+    ShareAssignmentKey,
+    ShareGroupEpochValue,
+    ShareGroupKey,
+    ShareGroupRecordKey,
+    ShareGroupRecordValue,
+    ShareMemberKey,
+    ShareTargetEpochKey,
+    ShareTargetEpochValue,
+    ShareTargetKey,
+    ShareTargetValue,
+    StatePartitionsKey,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """What a member sends. None: the same as in its last heartbeat."""
+
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    subscribed_topic_names: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatResult:
+    """`assignment`: what the member may fetch; None when that has not changed."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+
+
+class ShareGroupChange:
+    """The records that one operation makes. Each is applied to the group at once; all are undone if
+    they cannot be appended."""
+
+    def __init__(self, group: ShareGroup) -> None:
+        self.group = group
+        self.records: list[tuple[ShareGroupRecordKey, ShareGroupRecordValue | None]] = []
+        self._before: ShareGroup | None = None
+
+    def write(self, key: ShareGroupRecordKey, value: ShareGroupRecordValue | None) -> None:
+        if self._before is None:
+            self._before = self.group.copy_state()
+        self.records.append((key, value))
+        self.group.apply(key, value)
+
+    def undo(self) -> None:
+        """Returns the group to the state before the first record."""
+        if self._before is not None:
+            for one in fields(ShareGroup):
+                setattr(self.group, one.name, getattr(self._before, one.name))
+            self._before = None
+        self.records.clear()
+
+    def raise_epoch(self, metadata: CoordinatorMetadata) -> None:
+        group = self.group
+        value = ShareGroupEpochValue(group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
+        self.write(ShareGroupKey(group.id), value)
+        group.metadata_version = metadata.version
+        logger.info("share group %s: epoch %d begins", group.id, group.epoch)
+
+    def write_initialized(self, initialized: dict[UUID, InitializedTopic]) -> None:
+        self.write(StatePartitionsKey(self.group.id), state_partitions_value(initialized))
+
+    def remove_member(self, member_id: str) -> None:
+        """In Kafka's order, in which the member itself is removed last."""
+        self.write(ShareAssignmentKey(self.group.id, member_id), None)
+        self.write(ShareTargetKey(self.group.id, member_id), None)
+        self.write(ShareMemberKey(self.group.id, member_id), None)
+        self.group.deadlines.pop(member_id, None)
+
+    def remove_group(self) -> None:
+        """Tombstones for every record of a group without members."""
+        self.write(StatePartitionsKey(self.group.id), None)
+        self.write(ShareTargetEpochKey(self.group.id), None)
+        self.write(ShareGroupKey(self.group.id), None)
+
+
+def heartbeat(
+    change: ShareGroupChange,
+    request: ShareHeartbeat,
+    metadata: CoordinatorMetadata,
+    config: ShareGroupConfig,
+    now: Timestamps,
+) -> ShareHeartbeatResult:
+    """The member's result. GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    group = change.group
+    member = _find_or_create_member(group, request, config)
+    updated = replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        subscribed_topic_names=member.subscribed_topic_names
+        if request.subscribed_topic_names is None
+        else tuple(sorted(set(request.subscribed_topic_names))),
+        client_id=request.client_id,
+        client_host=request.client_host,
+    )
+    is_new = member.id not in group.members
+    if is_new:
+        logger.info("share group %s: member %s joins", group.id, member.id)
+    if is_new or updated != member:
+        change.write(ShareMemberKey(group.id, member.id), updated.metadata_value())
+    _maybe_raise_epoch(
+        change, metadata, must_raise=is_new or updated.subscribed_topic_names != member.subscribed_topic_names
+    )
+    if group.epoch > group.assignment_epoch:
+        compute_targets(change, metadata)
+    after = _follow_target(change, group.members[member.id])
+    group.deadlines[member.id] = now.loop_ms + config.session_timeout_ms
+    group.lower_next_deadline(group.deadlines[member.id])
+    is_told = (
+        request.member_epoch == JOINING_EPOCH
+        or request.subscribed_topic_names is not None
+        or after.assigned != member.assigned
+    )
+    return ShareHeartbeatResult(
+        after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if is_told else None
+    )
+
+
+def _find_or_create_member(group: ShareGroup, request: ShareHeartbeat, config: ShareGroupConfig) -> ShareMember:
+    known = group.members.get(request.member_id)
+    if known is None:
+        if request.member_epoch != JOINING_EPOCH:
+            return group.find_member(request.member_id)
+        if len(group.members) >= config.max_size:
+            raise KafkaError(
+                ErrorCode.group_max_size_reached,
+                f"The share group has reached its maximum capacity of {config.max_size} members.",
+            )
+        return ShareMember(request.member_id)
+    epoch = request.member_epoch
+    if epoch not in (JOINING_EPOCH, known.epoch, known.previous_epoch):
+        kind = "greater" if epoch > known.epoch else "smaller"
+        raise KafkaError(
+            ErrorCode.fenced_member_epoch,
+            f"The share group member has a {kind} member epoch ({epoch}) than the one known by the group coordinator "
+            f"({known.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+    return known
+
+
+def _maybe_raise_epoch(change: ShareGroupChange, metadata: CoordinatorMetadata, *, must_raise: bool) -> None:
+    group = change.group
+    if must_raise or group.epoch == 0:
+        change.raise_epoch(metadata)
+    elif group.metadata_version != metadata.version:
+        if metadata.hash_topics(group.subscribed_topics()) != group.metadata_hash:
+            change.raise_epoch(metadata)
+        group.metadata_version = metadata.version
+
+
+def compute_targets(change: ShareGroupChange, metadata: CoordinatorMetadata) -> None:
+    """Writes what changes of the targets, then the assignment epoch."""
+    group = change.group
+    members = {
+        member.id: AssignableMember(
+            metadata.topic_ids(member.subscribed_topic_names), group.targets.get(member.id, NO_PARTITIONS)
+        )
+        for member in group.members.values()
+    }
+    topics = frozenset().union(*(member.topics for member in members.values()))
+    partitions = {topic: group.initialized_partitions(topic) for topic in topics}
+    for member_id, target in assign_shares(members, partitions).items():
+        if member_id not in group.targets or group.targets[member_id] != target:
+            change.write(ShareTargetKey(group.id, member_id), ShareTargetValue(to_topic_partitions(target)))
+    change.write(ShareTargetEpochKey(group.id), ShareTargetEpochValue(group.epoch))
+
+
+def _follow_target(change: ShareGroupChange, member: ShareMember) -> ShareMember:
+    group = change.group
+    target = group.targets.get(member.id, NO_PARTITIONS)
+    if member.epoch == group.assignment_epoch and member.assigned == target:
+        return member
+    after = replace(member, epoch=group.assignment_epoch, previous_epoch=member.epoch, assigned=target)
+    change.write(ShareAssignmentKey(group.id, member.id), after.assignment_value())
+    return group.members[member.id]
+
+
+def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, frozenset[int]]:
+    """Partitions of subscribed topics whose share state is to be initialized, by topic."""
+    found = {}
+    for topic_id in metadata.topic_ids(group.subscribed_topics()):
+        missing = frozenset(range(metadata.partition_count(topic_id))) - group.initialized_partitions(topic_id)
+        if missing:
+            found[topic_id] = missing
+    return found
+
+
+def add_initialized(change: ShareGroupChange, added: Iterable[tuple[UUID, int]], metadata: CoordinatorMetadata) -> None:
+    """These partitions can be assigned from now on."""
+    group = change.group
+    initialized = dict(group.initialized)
+    for topic_id, partition in added:
+        if (name := metadata.topic_name(topic_id)) is not None:
+            initialized[topic_id] = InitializedTopic(name, group_partitions(initialized, topic_id) | {partition})
+    change.write_initialized(initialized)
+    change.raise_epoch(metadata)
+
+
+def group_partitions(initialized: dict[UUID, InitializedTopic], topic_id: UUID) -> frozenset[int]:
+    topic = initialized.get(topic_id)
+    return frozenset() if topic is None else topic.partitions
+
+
+def take_expired_members(group: ShareGroup, now: Timestamps) -> list[str]:
+    """Members whose sessions have ended. Finds the next deadline of the others."""
+    for member_id in list(group.deadlines):
+        if member_id not in group.members:
+            del group.deadlines[member_id]
+    expired = [member_id for member_id, deadline in group.deadlines.items() if deadline <= now.loop_ms]
+    remaining = (deadline for member_id, deadline in group.deadlines.items() if member_id not in expired)
+    group.next_deadline_ms = min(remaining, default=None)
+    return expired

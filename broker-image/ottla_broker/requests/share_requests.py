@@ -1,0 +1,105 @@
+"""What ShareFetch and ShareAcknowledge have in common: whether share groups are served, the
+partitions that a request names, and the acknowledgements that it carries."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from ottla_broker.metadata.features import SHARE_VERSION
+from ottla_broker.requests.api import catch_error
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.share_groups.share_coordinator import ShareCoordinator
+from ottla_broker.share_groups.share_groups import ShareGroups
+from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType
+from ottla_broker.share_groups.share_sessions import TopicIdPartition
+from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+
+NO_TOPIC: Final = UUID(int=0)
+Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
+
+
+def share_groups_of(ctx: RequestContext) -> ShareGroups:
+    """The parts of the broker that serve share groups."""
+    found = ctx.broker.share_groups
+    assert isinstance(found, ShareGroups)
+    return found
+
+
+def share_coordinator_of(ctx: RequestContext) -> ShareCoordinator:
+    """For requests between brokers. CLUSTER_AUTHORIZATION_FAILED, which each of a request's
+    partitions gets."""
+    ctx.check_authorized(Operation.cluster_action, CLUSTER)
+    return share_groups_of(ctx).coordinator
+
+
+def check_share_groups_served(ctx: RequestContext) -> None:
+    """UNSUPPORTED_VERSION while `share.version` is 0 and the broker's settings do not enable
+    them."""
+    broker = ctx.broker
+    if not (broker.image.feature_level(SHARE_VERSION) or broker.group_coordinator.config.share.is_enabled):
+        raise KafkaError(
+            ErrorCode.unsupported_version, "share groups are not enabled: the feature share.version has level 0"
+        )
+
+
+def requested_partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
+    return [(topic.topic_id or NO_TOPIC, int(one.partition_index)) for topic in topics for one in topic.partitions]
+
+
+def read_acknowledgements(topics: Iterable[Any]) -> Acknowledgements:
+    return {
+        (topic.topic_id or NO_TOPIC, int(one.partition_index)): [
+            Acknowledgement(
+                int(batch.first_offset), int(batch.last_offset), tuple(int(kind) for kind in batch.acknowledge_types)
+            )
+            for batch in one.acknowledgement_batches
+        ]
+        for topic in topics
+        for one in topic.partitions
+        if one.acknowledgement_batches
+    }
+
+
+def check_renewals(acknowledgements: Acknowledgements, *, announced: bool) -> None:
+    """INVALID_REQUEST for locks that are renewed by a request that does not announce it."""
+    renews = any(AcknowledgeType.renew in one.types for given in acknowledgements.values() for one in given)
+    if renews and not announced:
+        raise KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
+
+
+def check_may_read(ctx: RequestContext, topic_id: UUID) -> None:
+    """UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED."""
+    if (name := ctx.broker.image.topic_names.get(topic_id)) is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, "no topic has that id")
+    ctx.check_authorized(Operation.read, Resource.topic(name))
+
+
+def find_forbidden(ctx: RequestContext, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, KafkaError]:
+    """The partitions that the client may not read, or that do not exist."""
+    errors: dict[UUID, KafkaError] = {}
+    partitions = list(partitions)
+    for topic_id in dict.fromkeys(topic_id for topic_id, _ in partitions):
+        try:
+            check_may_read(ctx, topic_id)
+        except KafkaError as reason:
+            errors[topic_id] = reason
+    return {at: errors[at[0]] for at in partitions if at[0] in errors}
+
+
+async def acknowledge_all(
+    ctx: RequestContext, group_id: str, member_id: str, acknowledgements: Acknowledgements
+) -> dict[TopicIdPartition, KafkaError]:
+    """The result for each partition, once it is stored."""
+    forbidden = find_forbidden(ctx, acknowledgements)
+    partitions = share_groups_of(ctx).partitions
+    allowed = [at for at in acknowledgements if at not in forbidden]
+    results = await asyncio.gather(
+        *(catch_error(partitions.acknowledge(group_id, member_id, at, acknowledgements[at])) for at in allowed)
+    )
+    return {**forbidden, **dict(zip(allowed, results, strict=True))}
+
+
+def error_of(results: Mapping[TopicIdPartition, KafkaError], at: TopicIdPartition) -> KafkaError:
+    return results.get(at, NO_ERROR)

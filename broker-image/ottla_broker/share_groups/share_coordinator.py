@@ -1,0 +1,104 @@
+"""The share coordinator of a broker (KIP-932): finds the shard that keeps a share-partition's
+state, and runs the requests of group coordinators and partition leaders on it.
+
+Methods raise KafkaError: NOT_COORDINATOR when another broker leads the partition of
+`__share_group_state`, or the topic does not exist; COORDINATOR_LOAD_IN_PROGRESS while it loads; and
+those of `ShareStateShard`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.coordination.records import SHARE_STATE_TOPIC, partition_of
+from ottla_broker.runtime import Runtime
+from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
+from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState, StateUpdate
+from ottla_broker.share_groups.share_state_shard import PrunableJournal, ShareStateShard
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, repr=False)
+class ShareCoordinator:
+    """`_partitions` returns the number of partitions of `__share_group_state`, 0 while it does not
+    exist. No request is served while `_is_in_session` returns False."""
+
+    _runtime: Runtime
+    config: ShareCoordinatorConfig
+    _partitions: Callable[[], int]
+    _is_in_session: Callable[[], bool]
+    _shards: dict[int, ShareStateShard] = field(default_factory=dict)
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    _is_pruning: bool = False
+
+    async def load(self, partition: int, journal: PrunableJournal) -> None:
+        """This broker leads the partition now. Returns when its states are served, or failed to
+        load.
+        """
+        self.unload(partition)
+        shard = self._shards[partition] = ShareStateShard(journal, self._runtime, self.config)
+        if not self._is_pruning:
+            self._is_pruning = True
+            self._tasks.start(self._prune_periodically())
+        try:
+            await journal.wait_until_recovered()
+        except KafkaError:  # another broker leads it by now
+            if self._shards.get(partition) is shard:
+                self.unload(partition)
+            return
+        async with self._loading:
+            await shard.load()
+
+    def unload(self, partition: int) -> None:
+        """This broker no longer leads the partition, or is about to load it again."""
+        if (shard := self._shards.pop(partition, None)) is not None:
+            shard.close()
+
+    def close(self) -> None:
+        self._tasks.cancel_soon()
+        for partition in list(self._shards):
+            self.unload(partition)
+
+    def partition_of(self, key: SharePartitionKey) -> int:
+        """COORDINATOR_NOT_AVAILABLE before the topic exists."""
+        if (count := self._partitions()) == 0:
+            raise KafkaError(ErrorCode.coordinator_not_available, f"{SHARE_STATE_TOPIC} does not exist yet")
+        return partition_of(key.coordinator_key, count)
+
+    def _shard_of(self, key: SharePartitionKey) -> ShareStateShard:
+        shard = self._shards.get(self.partition_of(key)) if self._partitions() else None
+        if shard is None or not self._is_in_session():
+            raise KafkaError(ErrorCode.not_coordinator, f"another broker leads the partition of {SHARE_STATE_TOPIC}")
+        shard.check_serving()
+        return shard
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """See `ShareStateShard`, as for the other methods."""
+        await self._shard_of(key).initialize(key, state_epoch, start_offset)
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        return await self._shard_of(key).read(key, leader_epoch)
+
+    async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
+        await self._shard_of(key).write(key, update)
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        await self._shard_of(key).delete(key)
+
+    async def find(self, key: SharePartitionKey) -> ShareState | None:
+        """The state, for readers who are not the partition's leader; None without one."""
+        return self._shard_of(key).find(key)
+
+    async def _prune_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.prune_interval_ms / 1000)
+            for shard in list(self._shards.values()):
+                try:
+                    await shard.prune()
+                except KafkaError as reason:
+                    logger.info("%s-%d could not be pruned: %s", SHARE_STATE_TOPIC, shard.partition, reason)

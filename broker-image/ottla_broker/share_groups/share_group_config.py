@@ -1,0 +1,69 @@
+"""The settings of share groups, and of the coordinator of their state, under Kafka's names with
+underscores for dots."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla_broker.config import (
+    GROUP_SHARE_DELIVERY_COUNT_LIMIT,
+    GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_MAX_SHARE_SESSIONS,
+    GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
+    GROUP_SHARE_RECORD_LOCK_DURATION_MS,
+    SHARE_AUTO_OFFSET_RESET,
+    SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT,
+    SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS,
+    SHARE_COORDINATOR_WRITE_TIMEOUT_MS,
+    SHARE_ISOLATION_LEVEL,
+    SHARE_RECORD_LOCK_DURATION_MS,
+    Config,
+)
+from ottla_broker.replication.partition import READ_COMMITTED
+
+READ_UNCOMMITTED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCoordinatorConfig:
+    updates_per_snapshot: int = 500
+    prune_interval_ms: int = 300_000
+    write_timeout_ms: int = 5_000
+
+    @classmethod
+    def from_config(cls, config: Config) -> "ShareCoordinatorConfig":
+        return cls(
+            config(SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
+            config(SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS),
+            config(SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDeliveryConfig:
+    """How a group's records are delivered. `auto_offset_reset`: as it is written."""
+
+    record_lock_duration_ms: int = 30_000
+    delivery_count_limit: int = 5
+    max_record_locks: int = 2_000
+    max_sessions: int = 2_000
+    auto_offset_reset: str = "latest"
+    isolation: int = READ_UNCOMMITTED
+
+    @classmethod
+    def of_group(cls, config: Config, group: Mapping[str, str]) -> "ShareDeliveryConfig":
+        """`group`: the group's own configs. The broker's bounds may have changed since they were
+        set, so they are applied again."""
+        lock_ms = config(GROUP_SHARE_RECORD_LOCK_DURATION_MS)
+        if (text := group.get(SHARE_RECORD_LOCK_DURATION_MS.name)) is not None:
+            low, high = config(GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS), config(GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS)
+            lock_ms = min(max(SHARE_RECORD_LOCK_DURATION_MS.parse(text), low), high)
+        committed_only = group.get(SHARE_ISOLATION_LEVEL.name) == "read_committed"
+        return cls(
+            lock_ms,
+            config(GROUP_SHARE_DELIVERY_COUNT_LIMIT),
+            config(GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
+            config(GROUP_SHARE_MAX_SHARE_SESSIONS),
+            group.get(SHARE_AUTO_OFFSET_RESET.name, SHARE_AUTO_OFFSET_RESET.default),
+            READ_COMMITTED if committed_only else READ_UNCOMMITTED,
+        )

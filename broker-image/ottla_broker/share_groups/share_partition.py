@@ -1,0 +1,403 @@
+"""What a share group has in flight of one partition: which records are acquired by whom, and how
+often each was delivered (KIP-932). Pure: no I/O, no clock.
+
+    start offset   everything below it is acknowledged or archived (Kafka's SPSO)
+    next offset    the first that has not been delivered yet; Kafka's end offset is the one before
+
+Every offset between the two lies in exactly one range. Its state changes so:
+
+    available → acquired                    `acquire`; the delivery count grows
+    acquired  → acknowledged                accepted
+    acquired  → archived                    rejected, a gap, or delivered as often as allowed
+    acquired  → available                   released, or its lock has expired
+
+A change that leaves `acquired` is a *write*: it counts once it is stored (`commit`), and is undone
+if it cannot be (`abort`). Until then nobody acquires or acknowledges its records. So an
+acknowledgement that a client was told of survives the leader.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from itertools import count, groupby, pairwise
+from typing import Final, NamedTuple
+
+from ottla_broker.share_groups.share_state import DeliveryState, StateBatch, combine_batches
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+
+class AcknowledgeType(IntEnum):
+    """Values as requests have them."""
+
+    gap = 0
+    accept = 1
+    release = 2
+    reject = 3
+    renew = 4
+
+
+STATE_AFTER: Final = {
+    AcknowledgeType.gap: DeliveryState.archived,
+    AcknowledgeType.accept: DeliveryState.acknowledged,
+    AcknowledgeType.release: DeliveryState.available,
+    AcknowledgeType.reject: DeliveryState.archived,
+}
+FINAL_STATES: Final = frozenset({DeliveryState.acknowledged, DeliveryState.archived})
+KNOWN_TYPES: Final = frozenset(AcknowledgeType)
+NOT_WRITTEN: Final = 0
+
+
+class Span(NamedTuple):
+    """Offsets, the last included."""
+
+    first: int
+    last: int
+
+
+class Acknowledgement(NamedTuple):
+    """`types`: one for all offsets, or one for each."""
+
+    first: int
+    last: int
+    types: tuple[int, ...]
+
+
+class AcquiredSpan(NamedTuple):
+    first: int
+    last: int
+    delivery_count: int
+
+
+class StateWrite(NamedTuple):
+    """To be stored, then committed or aborted by its id. `start_offset`: once it is committed."""
+
+    id: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+@dataclass(slots=True)
+class InFlightRange:
+    """Offsets in one state. `next_state`, `next_count`: after the write `write`, unless that is
+    NOT_WRITTEN. `member_id`, `deadline_ms`: of acquired ones."""
+
+    first: int
+    last: int
+    state: DeliveryState
+    delivery_count: int
+    member_id: str = ""
+    deadline_ms: int = 0
+    write: int = NOT_WRITTEN
+    next_state: DeliveryState = DeliveryState.available
+    next_count: int = 0
+
+    @property
+    def is_available(self) -> bool:
+        return self.state is DeliveryState.available
+
+    def is_acquired_by(self, member_id: str) -> bool:
+        return self.state is DeliveryState.acquired and self.member_id == member_id and self.write == NOT_WRITTEN
+
+
+@dataclass(eq=False, repr=False)
+class SharePartition:
+    """`max_deliveries`: how often a record is delivered before it is archived. `max_in_flight`: how
+    far the next offset may be ahead of the start offset."""
+
+    start_offset: int
+    max_deliveries: int
+    max_in_flight: int
+    next_offset: int = -1
+    _ranges: list[InFlightRange] = field(default_factory=list)
+    _writes: "count[int]" = field(default_factory=lambda: count(NOT_WRITTEN + 1))
+
+    def __post_init__(self) -> None:
+        self.next_offset = max(self.next_offset, self.start_offset)
+
+    def restore(self, batches: Iterable[StateBatch]) -> None:
+        """Continues from what a former leader has stored. What it had delivered without an
+        acknowledgement is available."""
+        for batch in combine_batches((), batches, self.start_offset):
+            if batch.first_offset > self.next_offset:
+                self._append(self.next_offset, batch.first_offset - 1, DeliveryState.available, 0)
+            state = DeliveryState(batch.delivery_state)
+            self._append(batch.first_offset, batch.last_offset, state, batch.delivery_count)
+        self._advance_start()
+
+    def _append(self, first: int, last: int, state: DeliveryState, delivery_count: int) -> InFlightRange:
+        added = InFlightRange(first, last, state, delivery_count)
+        self._ranges.append(added)
+        self.next_offset = last + 1
+        return added
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    @property
+    def fetch_offset(self) -> int:
+        """Where to read for the next delivery."""
+        return next((one.first for one in self._ranges if one.is_available), self.next_offset)
+
+    @property
+    def may_acquire(self) -> bool:
+        """False while too much is in flight and nothing of it is available."""
+        return self.free_locks > 0 or any(one.is_available for one in self._ranges)
+
+    @property
+    def free_locks(self) -> int:
+        """How many more records may be in flight."""
+        return self.max_in_flight - (self.next_offset - self.start_offset)
+
+    @property
+    def has_available(self) -> bool:
+        return any(one.is_available for one in self._ranges)
+
+    @property
+    def is_idle(self) -> bool:
+        """No record is acquired, and no write under way."""
+        return not any(one.state is DeliveryState.acquired for one in self._ranges)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next lock expires."""
+        locked = (one for one in self._ranges if one.state is DeliveryState.acquired and one.write == NOT_WRITTEN)
+        return min((one.deadline_ms for one in locked), default=None)
+
+    def ranges(self) -> Sequence[InFlightRange]:
+        return tuple(self._ranges)
+
+    # -- acquiring ---------------------------------------------------------------------------------
+
+    def acquire(
+        self, member_id: str, readable: Sequence[Span], *, deadline_ms: int, enough: int, at_most: int
+    ) -> list[AcquiredSpan]:
+        """Acquires available records for a member. `readable`: what was read from `fetch_offset`
+        on, in order; offsets before and between have no record that may be delivered, and are
+        archived. Stops behind the span in which `enough` records are acquired, and in any case at
+        `at_most`."""
+        acquired: list[AcquiredSpan] = []
+        taken, at = 0, self.fetch_offset
+        for span in readable:
+            if taken >= enough:
+                break
+            if span.last < at:
+                continue
+            first = max(span.first, at)
+            self._archive_available(at, first - 1)
+            found = self._acquire_span(member_id, Span(first, span.last), deadline_ms, at_most - taken)
+            taken += sum(one.last - one.first + 1 for one in found)
+            acquired += found
+            at = span.last + 1
+            if taken >= at_most:
+                break
+        self._advance_start()
+        return acquired
+
+    def archive_to(self, offset: int) -> None:
+        """Archives what has not been delivered and lies below the offset: nothing of it can be
+        delivered."""
+        self._archive_available(self.fetch_offset, offset - 1)
+        self._advance_start()
+
+    def _acquire_span(self, member_id: str, span: Span, deadline_ms: int, at_most: int) -> list[AcquiredSpan]:
+        if span.last >= self.next_offset:
+            room = max(self.free_locks, 0)
+            last = min(span.last, self.next_offset + room - 1)
+            if room and last >= self.next_offset:
+                self._append(self.next_offset, last, DeliveryState.available, 0)
+        acquired = []
+        for one in self._split_ranges(span.first, span.last):
+            if at_most <= 0:
+                break
+            if not one.is_available:
+                continue
+            if one.last - one.first + 1 > at_most:
+                one = self._split_ranges(one.first, one.first + at_most - 1)[0]
+            one.state = DeliveryState.acquired
+            one.delivery_count += 1
+            one.member_id, one.deadline_ms = member_id, deadline_ms
+            at_most -= one.last - one.first + 1
+            acquired.append(AcquiredSpan(one.first, one.last, one.delivery_count))
+        return acquired
+
+    def _archive_available(self, first: int, last: int) -> None:
+        if last >= self.next_offset >= first:
+            self._append(self.next_offset, last, DeliveryState.available, 0)
+        for one in self._split_ranges(first, last):
+            if one.is_available:
+                one.state = DeliveryState.archived
+
+    # -- acknowledging -----------------------------------------------------------------------------
+
+    def acknowledge(
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement], *, renewed_until_ms: int
+    ) -> StateWrite | None:
+        """All of them or none: INVALID_RECORD_STATE for records that the member has not acquired,
+        or no longer; INVALID_REQUEST. None when nothing has to be stored, because locks were only
+        renewed or the records are below the start offset."""
+        spans = [span for one in acknowledgements for span in self._typed_spans(one)]
+        if any(later.first <= before.last for (_, before), (_, later) in pairwise(spans)):
+            raise KafkaError(ErrorCode.invalid_request, "acknowledged offsets must be ascending")
+        for _, span in spans:
+            self._check_acquired(member_id, span)
+        targets: list[tuple[InFlightRange, DeliveryState]] = []
+        for kind, span in spans:
+            for one in self._split_ranges(span.first, span.last):
+                if kind is AcknowledgeType.renew:
+                    one.deadline_ms = renewed_until_ms
+                else:
+                    targets.append((one, STATE_AFTER[kind]))
+        return self._begin_write([(one, state, one.delivery_count) for one, state in targets])
+
+    def _typed_spans(self, given: Acknowledgement) -> list[tuple[AcknowledgeType, Span]]:
+        size = given.last - given.first + 1
+        if size <= 0 or len(given.types) not in (1, size) or not KNOWN_TYPES.issuperset(given.types):
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"offsets {given.first} to {given.last} with {len(given.types)} acknowledge types; "
+                "one, or one of 0 to 4 for each offset, is allowed",
+            )
+        if given.last < self.start_offset:
+            return []
+        if len(given.types) == 1:
+            found = [(AcknowledgeType(given.types[0]), Span(given.first, given.last))]
+        else:
+            found, at = [], given.first
+            for kind, run in groupby(given.types):
+                length = len(list(run))
+                found.append((AcknowledgeType(kind), Span(at, at + length - 1)))
+                at += length
+        start = self.start_offset
+        return [(kind, Span(max(span.first, start), span.last)) for kind, span in found if span.last >= start]
+
+    def _check_acquired(self, member_id: str, span: Span) -> None:
+        if span.last >= self.next_offset:
+            raise KafkaError(ErrorCode.invalid_request, f"offset {span.last} has not been delivered")
+        if not all(one.is_acquired_by(member_id) for one in self._overlapping(span.first, span.last)):
+            raise KafkaError(
+                ErrorCode.invalid_record_state,
+                f"offsets {span.first} to {span.last} are not all acquired by member {member_id}",
+            )
+
+    def release(self, member_id: str) -> StateWrite | None:
+        """The member is gone: what it has acquired counts as not delivered."""
+        mine = [one for one in self._ranges if one.is_acquired_by(member_id)]
+        return self._begin_write([(one, DeliveryState.available, one.delivery_count - 1) for one in mine])
+
+    def expire_locks(self, now_ms: int) -> StateWrite | None:
+        """Releases what was not acknowledged in time."""
+        expired = [
+            one
+            for one in self._ranges
+            if one.state is DeliveryState.acquired and one.write == NOT_WRITTEN and one.deadline_ms <= now_ms
+        ]
+        return self._begin_write([(one, DeliveryState.available, one.delivery_count) for one in expired])
+
+    # -- writes ------------------------------------------------------------------------------------
+
+    def _begin_write(self, changes: Sequence[tuple[InFlightRange, DeliveryState, int]]) -> StateWrite | None:
+        if not changes:
+            return None
+        write = next(self._writes)
+        for one, state, delivery_count in changes:
+            is_over = state is DeliveryState.available and delivery_count >= self.max_deliveries
+            one.write, one.next_count = write, delivery_count
+            one.next_state = DeliveryState.archived if is_over else state
+        batches = tuple(StateBatch(one.first, one.last, one.next_state, one.next_count) for one, _, _ in changes)
+        done = [one.last - one.first + 1 for one in self._ranges if _state_after(one, write) in FINAL_STATES]
+        start_offset = self._start_after(write)
+        complete = sum(done) - (start_offset - self.start_offset)
+        return StateWrite(write, start_offset, complete, combine_batches((), batches, start_offset))
+
+    def _start_after(self, write: int) -> int:
+        """The start offset if this write is the next to be committed."""
+        for one in self._ranges:
+            if _state_after(one, write) not in FINAL_STATES:
+                return one.first
+        return self.next_offset
+
+    def commit(self, write: int) -> None:
+        """The write is stored."""
+        for one in self._ranges:
+            if one.write == write:
+                one.state, one.delivery_count, one.write, one.member_id = (
+                    one.next_state,
+                    one.next_count,
+                    NOT_WRITTEN,
+                    "",
+                )
+        self._advance_start()
+
+    def abort(self, write: int, retry_ms: int) -> None:
+        """The write could not be stored: the records stay acquired until `retry_ms` at least."""
+        for one in self._ranges:
+            if one.write == write:
+                one.write, one.deadline_ms = NOT_WRITTEN, max(one.deadline_ms, retry_ms)
+
+    # -- the ends ----------------------------------------------------------------------------------
+
+    def truncate_to(self, log_start: int) -> None:
+        """Records below the log's start are gone."""
+        if log_start <= self.start_offset:
+            return
+        self._split_ranges(self.start_offset, log_start - 1)
+        self._ranges = [one for one in self._ranges if one.first >= log_start]
+        self.start_offset = log_start
+        self.next_offset = max(self.next_offset, log_start)
+        self._advance_start()
+
+    def _advance_start(self) -> None:
+        done = 0
+        while done < len(self._ranges) and self._ranges[done].state in FINAL_STATES:
+            done += 1
+        del self._ranges[:done]
+        self.start_offset = self._ranges[0].first if self._ranges else self.next_offset
+        self._join_final_ranges()
+
+    def _join_final_ranges(self) -> None:
+        """Neighbours in the same final state become one, so that their number stays small."""
+        joined: list[InFlightRange] = []
+        for one in self._ranges:
+            last = joined[-1] if joined else None
+            if (
+                last is not None
+                and one.state in FINAL_STATES
+                and last.state is one.state
+                and last.delivery_count == one.delivery_count
+            ):
+                last.last = one.last
+            else:
+                joined.append(one)
+        self._ranges = joined
+
+    # -- ranges ------------------------------------------------------------------------------------
+
+    def _overlapping(self, first: int, last: int) -> list[InFlightRange]:
+        at = max(bisect_right(self._ranges, first, key=lambda one: one.first) - 1, 0)
+        found = []
+        while at < len(self._ranges) and self._ranges[at].first <= last:
+            if self._ranges[at].last >= first:
+                found.append(self._ranges[at])
+            at += 1
+        return found
+
+    def _split_ranges(self, first: int, last: int) -> list[InFlightRange]:
+        """The ranges that make up these offsets, as far as they are in flight."""
+        self._split_at(first)
+        self._split_at(last + 1)
+        return self._overlapping(first, last) if first <= last else []
+
+    def _split_at(self, offset: int) -> None:
+        """Makes a range begin at the offset."""
+        at = bisect_right(self._ranges, offset, key=lambda one: one.first) - 1
+        if at < 0:
+            return
+        one = self._ranges[at]
+        if one.first < offset <= one.last:
+            self._ranges.insert(at + 1, replace(one, first=offset))
+            one.last = offset - 1
+
+
+def _state_after(one: InFlightRange, write: int) -> DeliveryState:
+    return one.next_state if one.write == write else one.state

@@ -1,0 +1,157 @@
+"""The share-partitions that this broker serves, as leader of their partitions, and the sessions of
+their members (Kafka's SharePartitionManager)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ottla_broker.config import Config
+from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
+from ottla_broker.replication.partitions import Partitions
+from ottla_broker.share_groups.share_group_config import ShareDeliveryConfig
+from ottla_broker.share_groups.share_partition import Acknowledgement
+from ottla_broker.share_groups.share_partition_leader import (
+    DeliveredRecords,
+    ShareFetchLimits,
+    SharePartitionLeader,
+)
+from ottla_broker.share_groups.share_sessions import ShareSession, ShareSessions, TopicIdPartition
+from ottla_broker.share_groups.share_state import SharePartitionKey
+from ottla_broker.share_groups.share_state_client import ShareStateClient
+from ottla_broker.wire.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+FetchResult = DeliveredRecords | KafkaError | None
+"""None: no record is available."""
+
+
+@dataclass(eq=False, repr=False)
+class SharePartitions:
+    _config: Config
+    _image: MetadataImage
+    _partitions: Partitions
+    _states: ShareStateClient
+    _now_ms: Callable[[], int]
+    sessions: ShareSessions = field(default_factory=ShareSessions)
+    _leaders: dict[SharePartitionKey, SharePartitionLeader] = field(default_factory=dict)
+
+    def config_of(self, group_id: str) -> ShareDeliveryConfig:
+        return ShareDeliveryConfig.of_group(self._config, self._image.configs.get((GROUP_RESOURCE, group_id), {}))
+
+    def close(self) -> None:
+        for leader in self._leaders.values():
+            leader.close()
+        self._leaders.clear()
+
+    # -- sessions ----------------------------------------------------------------------------------
+
+    async def open_session(self, group_id: str, member_id: str) -> ShareSession:
+        """Share-partitions in which nothing is acquired are loaded again: the group's offsets may
+        have been set by an administrator. SHARE_SESSION_LIMIT_REACHED."""
+        with suppress(KafkaError):  # without a session
+            await self.close_session(self.sessions.find(group_id, member_id))
+        session = self.sessions.open(group_id, member_id, self.config_of(group_id).max_sessions)
+        for key, leader in list(self._leaders.items()):
+            if key.group_id == group_id and (leader.is_closed or leader.is_idle):
+                leader.close()
+                del self._leaders[key]
+        return session
+
+    async def close_session(self, session: ShareSession) -> None:
+        """What the member has acquired is available again."""
+        self.sessions.close(session)
+        for topic_id, partition in list(session.partitions):
+            leader = self._leaders.get(SharePartitionKey(session.group_id, topic_id, partition))
+            if leader is not None and not leader.is_closed:
+                try:
+                    await leader.release(session.member_id)
+                except KafkaError as reason:  # the locks expire
+                    logger.info("records of member %s are not released: %s", session.member_id, reason)
+
+    # -- acknowledging and fetching ----------------------------------------------------------------
+
+    async def acknowledge(
+        self, group_id: str, member_id: str, at: TopicIdPartition, acknowledgements: Sequence[Acknowledgement]
+    ) -> None:
+        """Returns when it is stored. KafkaError."""
+        leader = await self._find_leader(group_id, at)
+        await leader.acknowledge(member_id, acknowledgements)
+
+    async def fetch(
+        self, session: ShareSession, limits: ShareFetchLimits, *, min_bytes: int, max_wait_s: float
+    ) -> dict[TopicIdPartition, FetchResult]:
+        """Records of the session's partitions, as soon as some are available or one has an error.
+        Without any after `max_wait_s` all results are None."""
+        session.rotate()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + max_wait_s
+        found = {at: await self._find_leader_or_error(session.group_id, at) for at in list(session.partitions)}
+        leaders = [one for one in found.values() if isinstance(one, SharePartitionLeader)]
+        changed = asyncio.Event()
+        for leader in leaders:
+            leader.waiters.add(changed.set)
+        try:
+            while True:
+                is_last = loop.time() >= until_s
+                results = self._deliver(session.member_id, found, limits, 1 if is_last else min_bytes)
+                if is_last or any(result is not None for result in results.values()):
+                    return results
+                changed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(until_s):
+                        await changed.wait()
+        finally:
+            for leader in leaders:
+                leader.waiters.remove(changed.set)
+
+    def _deliver(
+        self,
+        member_id: str,
+        found: dict[TopicIdPartition, SharePartitionLeader | KafkaError],
+        limits: ShareFetchLimits,
+        min_bytes: int,
+    ) -> dict[TopicIdPartition, FetchResult]:
+        results: dict[TopicIdPartition, FetchResult] = {}
+        max_bytes, enough, at_most = limits.max_bytes, limits.enough, limits.at_most
+        for at, leader in found.items():
+            results[at] = None
+            if isinstance(leader, KafkaError):
+                results[at] = leader
+            elif max_bytes > 0 and enough > 0 and at_most > 0:
+                try:
+                    if not leader.has_enough(min_bytes):
+                        continue
+                    delivered = leader.deliver(member_id, ShareFetchLimits(max_bytes, enough, at_most))
+                except KafkaError as reason:
+                    results[at] = reason
+                    continue
+                if delivered is not None:
+                    results[at] = delivered
+                    count = sum(one.last - one.first + 1 for one in delivered.acquired)
+                    max_bytes, enough, at_most = max_bytes - len(delivered.records), enough - count, at_most - count
+        return results
+
+    async def _find_leader_or_error(self, group_id: str, at: TopicIdPartition) -> SharePartitionLeader | KafkaError:
+        try:
+            return await self._find_leader(group_id, at)
+        except KafkaError as reason:
+            return reason
+
+    async def _find_leader(self, group_id: str, at: TopicIdPartition) -> SharePartitionLeader:
+        """Loaded. UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, and the errors of the share
+        coordinator."""
+        topic_id, index = at
+        partition = self._partitions.leader(self._partitions.topic_name(topic_id), index, topic_id=topic_id)
+        key = SharePartitionKey(group_id, topic_id, index)
+        leader = self._leaders.get(key)
+        if leader is None or leader.is_closed or leader.partition is not partition:
+            if leader is not None:
+                leader.close()
+            leader = self._leaders[key] = SharePartitionLeader(
+                key, partition, self._states, lambda: self.config_of(group_id), self._now_ms
+            )
+        await leader.load()
+        return leader

@@ -1,0 +1,84 @@
+"""Share sessions: which partitions a member fetches from this broker (KIP-932).
+
+A member opens one with epoch 0 and closes it with epoch −1; each request in between has the next
+epoch. So a request that is repeated, or was lost, is noticed: INVALID_SHARE_SESSION_EPOCH.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+LAST_EPOCH: Final = 2**31 - 1
+
+TopicIdPartition = tuple[UUID, int]
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """`epoch`: of the next request. `partitions`: in the order in which they are read next."""
+
+    group_id: str
+    member_id: str
+    epoch: int = 1
+    partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
+
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
+        self.partitions.update(dict.fromkeys(added))
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
+
+    def rotate(self) -> None:
+        """The partition that was read first is the last one next time, so that none starves."""
+        if self.partitions:
+            first = next(iter(self.partitions))
+            del self.partitions[first]
+            self.partitions[first] = None
+
+
+class ShareSessions:
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, group_id: str, member_id: str, max_sessions: int) -> ShareSession:
+        """A new session, in place of one that the member has. SHARE_SESSION_LIMIT_REACHED."""
+        key = group_id, member_id
+        if key not in self._sessions and len(self._sessions) >= max_sessions:
+            raise KafkaError(
+                ErrorCode.share_session_limit_reached,
+                f"this broker has {len(self._sessions)} share sessions (group.share.max.share.sessions)",
+            )
+        session = self._sessions[key] = ShareSession(group_id, member_id)
+        return session
+
+    def find(self, group_id: str, member_id: str) -> ShareSession:
+        """SHARE_SESSION_NOT_FOUND."""
+        if (session := self._sessions.get((group_id, member_id))) is None:
+            raise KafkaError(ErrorCode.share_session_not_found, f"member {member_id} has no share session here")
+        return session
+
+    def proceed(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        """The session, for a request with its next epoch or its final one. SHARE_SESSION_NOT_FOUND,
+        INVALID_SHARE_SESSION_EPOCH."""
+        session = self.find(group_id, member_id)
+        if epoch == FINAL_EPOCH:
+            return session
+        if epoch != session.epoch:
+            raise KafkaError(
+                ErrorCode.invalid_share_session_epoch, f"share session epoch {epoch}; {session.epoch} is expected"
+            )
+        session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
+        return session
+
+    def close(self, session: ShareSession) -> None:
+        self._sessions.pop((session.group_id, session.member_id), None)
+
+    def of_group(self, group_id: str) -> list[ShareSession]:
+        return [one for one in self._sessions.values() if one.group_id == group_id]

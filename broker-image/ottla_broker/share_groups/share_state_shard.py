@@ -1,0 +1,266 @@
+"""One partition of `__share_group_state`: loads the states of its share-partitions, changes them
+and writes the records.
+
+A change counts in memory as soon as the leader's log has its record, so that what follows builds on
+it, and is answered once it is replicated. Every `snapshot_interval` updates are followed by a
+snapshot. Records before the oldest snapshot that is in use are deleted from time to time
+(`prune`); the topic is not compacted, because the updates of a share-partition have one key.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
+from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, run_in_slices
+from ottla_broker.runtime import Runtime
+from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
+from ottla_broker.share_groups.share_state import (
+    NO_START_OFFSET,
+    UNKNOWN_COUNT,
+    SharePartitionKey,
+    ShareState,
+    StateUpdate,
+    check_batches,
+    combine_batches,
+)
+from ottla_broker.share_groups.share_state_records import (
+    SNAPSHOT_TYPE,
+    SnapshotValue,
+    UpdateValue,
+    decode_key,
+    decode_snapshot,
+    decode_update,
+    encode_snapshot,
+    encode_snapshot_key,
+    encode_update,
+    encode_update_key,
+)
+from ottla_broker.wire.batch import BatchHeader
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record
+
+logger = logging.getLogger(__name__)
+
+
+class PrunableJournal(Journal, Protocol):
+    """`end`: the offset that the next record gets."""
+
+    @property
+    def end(self) -> int: ...
+
+    def delete_records_before(self, offset: int) -> None:
+        """Deletes replicated records; fewer where not all of these are."""
+        ...
+
+
+@dataclass(slots=True)
+class _Entry:
+    """`snapshot_offset`: at or below that of the last snapshot; `updates`: written since."""
+
+    state: ShareState
+    snapshot_offset: int
+    updates: int = 0
+
+
+class ShareStateShard:
+    def __init__(self, journal: PrunableJournal, runtime: Runtime, config: ShareCoordinatorConfig) -> None:
+        self.partition = journal.partition
+        self.state = ShardState.loading
+        self._journal = journal
+        self._runtime = runtime
+        self._snapshot_interval = config.updates_per_snapshot
+        self._writes = JournalWriter(journal, timeout_ms=config.write_timeout_ms)
+        self._entries: dict[SharePartitionKey, _Entry] = {}
+
+    # -- loading and closing -----------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Reads the journal and starts serving. On an error the state becomes `failed`, and the
+        error is logged.
+        """
+        if self._is_closed():
+            return
+        try:
+            await run_in_slices(self._load_steps(), self._is_closed)
+        except (KafkaError, OSError) as reason:
+            self.state = ShardState.failed
+            logger.error("failed to load %s-%d: %s", self._journal.topic, self.partition, reason)
+            return
+        if not self._is_closed():
+            self.state = ShardState.serving
+
+    def _is_closed(self) -> bool:
+        return self.state is ShardState.closed
+
+    def _load_steps(self) -> Iterator[None]:
+        for chunk in self._journal.read():
+            yield from apply_records(chunk, self._apply_record)
+
+    def _apply_record(self, header: BatchHeader, raw_key: bytes | None, value: bytes | None) -> None:
+        found = None if raw_key is None or header.is_control else decode_key(raw_key)
+        if found is None:
+            return
+        kind, key = found
+        if kind == SNAPSHOT_TYPE:
+            if value is None:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = _Entry(_state_of_snapshot(decode_snapshot(value)), header.base_offset)
+        elif value is not None and (entry := self._entries.get(key)) is not None:
+            # Without a snapshot before it, it is of a share-partition that has been deleted.
+            update = decode_update(value)
+            entry.state = _updated(
+                entry.state,
+                StateUpdate(entry.state.state_epoch, *update[1:3], update.delivery_complete_count, update.batches),
+            )
+            entry.updates += 1
+
+    def close(self) -> None:
+        """Called when another broker leads the partition."""
+        self.state = ShardState.closed
+
+    def check_serving(self) -> None:
+        """Raises KafkaError unless the shard serves requests."""
+        check_shard_serving(self.state)
+
+    # -- the states --------------------------------------------------------------------------------
+
+    def find(self, key: SharePartitionKey) -> ShareState | None:
+        self.check_serving()
+        entry = self._entries.get(key)
+        return None if entry is None else entry.state
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """FENCED_STATE_EPOCH when the offsets have been set in a later epoch."""
+        known = self.find(key)
+        if known is not None and known.state_epoch > state_epoch:
+            raise KafkaError(ErrorCode.fenced_state_epoch, f"{key}: state epoch {known.state_epoch} has begun")
+        created_ms = self._runtime.now_ms() if known is None else known.created_ms
+        snapshot_epoch = 0 if known is None else known.snapshot_epoch + 1
+        complete = UNKNOWN_COUNT if start_offset == NO_START_OFFSET else 0
+        state = ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete, created_ms=created_ms)
+        await wait_for_write(self._write_snapshots({key: state}))
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        """The state, for the partition's leader in `leader_epoch`. An earlier leader cannot write
+        any more. FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        state = self._find_for_leader(key, leader_epoch)
+        if leader_epoch > state.leader_epoch:
+            update = StateUpdate(state.state_epoch, leader_epoch, NO_START_OFFSET, state.delivery_complete_count, ())
+            await wait_for_write(self._write(key, update))
+        return state
+
+    async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
+        """Returns when it is replicated. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH,
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
+        check_batches(update.batches)
+        state = self._find_for_leader(key, update.leader_epoch)
+        if update.state_epoch != state.state_epoch:
+            raise KafkaError(
+                ErrorCode.fenced_state_epoch, f"{key}: state epoch {update.state_epoch}, here it is {state.state_epoch}"
+            )
+        await wait_for_write(self._write(key, update))
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        """Returns when it is replicated; at once for a share-partition that does not exist."""
+        if self.find(key) is None:
+            return
+        write = self._writes.append_records([Record(self._runtime.now_ms(), encode_snapshot_key(key), None)])
+        del self._entries[key]
+        await wait_for_write(write)
+
+    def _find_for_leader(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        if (state := self.find(key)) is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"share-partition {key} has not been initialized")
+        if leader_epoch < state.leader_epoch:
+            raise KafkaError(
+                ErrorCode.fenced_leader_epoch, f"{key}: leader epoch {leader_epoch}, here it is {state.leader_epoch}"
+            )
+        return state
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def _write(self, key: SharePartitionKey, update: StateUpdate) -> asyncio.Future[ErrorCode]:
+        entry = self._entries[key]
+        state = _updated(entry.state, update)
+        if entry.updates >= self._snapshot_interval:
+            return self._write_snapshots({key: replace(state, snapshot_epoch=state.snapshot_epoch + 1)})
+        value = UpdateValue(
+            state.snapshot_epoch,
+            update.leader_epoch,
+            update.start_offset,
+            update.batches,
+            state.delivery_complete_count,
+        )
+        record = Record(self._runtime.now_ms(), encode_update_key(key), encode_update(value))
+        write = self._writes.append_records([record])
+        entry.state = state
+        entry.updates += 1
+        return write
+
+    def _write_snapshots(self, states: dict[SharePartitionKey, ShareState]) -> asyncio.Future[ErrorCode]:
+        now_ms = self._runtime.now_ms()
+        records = [
+            Record(now_ms, encode_snapshot_key(key), encode_snapshot(_snapshot_of(state, now_ms)))
+            for key, state in states.items()
+        ]
+        offset = self._journal.end
+        write = self._writes.append_records(records)
+        for key, state in states.items():
+            self._entries[key] = _Entry(state, offset)
+        return write
+
+    async def prune(self) -> None:
+        """Deletes records that no share-partition needs. Share-partitions whose snapshot is older
+        than half of the log get a new one first, so that they do not hold it back."""
+        if self.state is not ShardState.serving or not self._entries:
+            return
+        oldest = min(entry.snapshot_offset for entry in self._entries.values())
+        middle = oldest + (self._journal.end - oldest) // 2
+        cold = {
+            key: replace(entry.state, snapshot_epoch=entry.state.snapshot_epoch + 1)
+            for key, entry in self._entries.items()
+            if entry.snapshot_offset < middle - len(self._entries)
+        }
+        if cold:
+            await wait_for_write(self._write_snapshots(cold))
+        self._journal.delete_records_before(min(entry.snapshot_offset for entry in self._entries.values()))
+
+
+def _updated(state: ShareState, update: StateUpdate) -> ShareState:
+    start_offset = state.start_offset if update.start_offset == NO_START_OFFSET else update.start_offset
+    return replace(
+        state,
+        leader_epoch=update.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        batches=combine_batches(state.batches, update.batches, start_offset),
+    )
+
+
+def _snapshot_of(state: ShareState, now_ms: int) -> SnapshotValue:
+    return SnapshotValue(
+        state.snapshot_epoch,
+        state.state_epoch,
+        state.leader_epoch,
+        state.start_offset,
+        state.created_ms,
+        now_ms,
+        state.batches,
+        state.delivery_complete_count,
+    )
+
+
+def _state_of_snapshot(value: SnapshotValue) -> ShareState:
+    return ShareState(
+        value.snapshot_epoch,
+        value.state_epoch,
+        value.leader_epoch,
+        value.start_offset,
+        value.delivery_complete_count,
+        value.batches,
+        value.created_ms,
+    )

@@ -1,0 +1,310 @@
+"""`ottla transactions`."""
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.cli.command_config import call_brokers
+from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
+from ottla_operator.cli.output import print_document, print_fields, print_rows
+from ottla_operator.formatting import format_count, format_duration
+from ottla_operator.kafka import cluster, topics, transactions
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.transactions import ActiveProducer
+from ottla_operator.resources.common import parse_duration_ms
+
+FENCED_WITHIN_S: Final = 30.0
+TransactionalId = Annotated[str, typer.Argument(metavar="ID", help="Transactional id.")]
+TopicAndPartition = Annotated[
+    str, typer.Argument(metavar="TOPIC:PARTITION", help="A partition, such as orders:3.", show_default=False)
+]
+
+app = new_app("Manage transactions.")
+
+
+@app.command("list")
+def list_(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="State, such as Ongoing. Repeatable. Default: all.")
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None, typer.Option("--producer-id", help="Producer id. Repeatable. Default: all.")
+    ] = None,
+    longer_than: Annotated[
+        str | None,
+        typer.Option("--longer-than", metavar="DURATION", help="Only transactions that began before, such as 10m."),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", metavar="REGEX", help="Only ids that match as a whole, in the syntax of RE2."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    output: Output = Format.table,
+) -> None:
+    """List transactional ids with their state."""
+    longer_than_ms = -1 if longer_than is None else _duration_ms(longer_than)
+
+    async def work(client: KafkaClient) -> list[dict[str, Any]]:
+        found = await transactions.list_transactions(
+            client,
+            await _broker_ids(client),
+            states=state or (),
+            producer_ids=producer_id or (),
+            running_longer_than_ms=longer_than_ms,
+            pattern=pattern,
+        )
+        return [
+            {
+                "transactionalId": it.transactional_id,
+                "coordinator": it.coordinator,
+                "producerId": it.producer_id,
+                "state": it.state,
+            }
+            for it in found
+        ]
+
+    columns = {
+        "transactionalId": "TRANSACTIONAL ID",
+        "coordinator": "COORDINATOR",
+        "producerId": "PRODUCER ID",
+        "state": "STATE",
+    }
+    print_rows(call_brokers(bootstrap, command_config, work), columns, output)
+
+
+@app.command()
+def describe(
+    transactional_id: TransactionalId,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    output: Output = Format.table,
+) -> None:
+    """Describe the producer of a transactional id, and its open transaction."""
+
+    async def work(client: KafkaClient) -> transactions.TransactionDescription:
+        return await transactions.describe_transaction(client, transactional_id)
+
+    found = call_brokers(bootstrap, command_config, work)
+    fields: dict[str, Any] = {
+        "transactionalId": found.transactional_id,
+        "state": found.state,
+        "producerId": found.producer_id,
+        "producerEpoch": found.producer_epoch,
+        "timeoutMs": found.timeout_ms,
+        "started": None if found.started is None else found.started.isoformat(timespec="milliseconds"),
+        "partitions": [f"{topic}-{partition}" for topic, partition in sorted(found.partitions)],
+    }
+    if output is Format.table:
+        age = "" if found.started is None else f" ({format_duration(time.time() - found.started.timestamp())} ago)"
+        print_fields(fields | {"started": f"{fields['started'] or '-'}{age}"})
+    else:
+        print_document(fields, output)
+
+
+@app.command()
+def producers(
+    partition: TopicAndPartition,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    output: Output = Format.table,
+) -> None:
+    """List the producers that a partition remembers, and their open transactions."""
+    at = _parse_partition(partition)
+
+    async def work(client: KafkaClient) -> list[dict[str, Any]]:
+        found = await transactions.describe_producers(client, [await _describe_partition(client, *at)])
+        return [_producer_row(it) for it in found]
+
+    print_rows(call_brokers(bootstrap, command_config, work), PRODUCER_COLUMNS, output)
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Topic to search. Repeatable. Default: all topics.")
+    ] = None,
+    broker: Annotated[
+        int | None, typer.Option("--broker", metavar="ID", help="Only partitions with a replica on this broker.")
+    ] = None,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            "--older-than",
+            metavar="DURATION",
+            help="Ignore transactions with a later record. At least the brokers' transaction.max.timeout.ms.",
+        ),
+    ] = "15m",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    output: Output = Format.table,
+) -> None:
+    """Find open transactions that no coordinator will end.
+
+    They hold back read_committed consumers of their partition for ever.
+    `ottla transactions abort` ends them.
+    """
+    age_ms = _duration_ms(older_than)
+
+    async def work(client: KafkaClient) -> list[dict[str, Any]]:
+        found = await (topics.describe_existing_topics(client, topic) if topic else _all_topics(client))
+        searched = [_with_replica_on(it, broker) for it in found.values()]
+        hanging = await transactions.find_hanging(
+            client, await _broker_ids(client), searched, silent_since_ms=_now_ms() - age_ms
+        )
+        return [
+            {"topic": it.topic, "partition": it.partition, "transactionalId": transactional_id} | _producer_row(it)
+            for it, transactional_id in hanging
+        ]
+
+    columns = {"topic": "TOPIC", "partition": "PARTITION", "transactionalId": "TRANSACTIONAL ID"} | PRODUCER_COLUMNS
+    print_rows(call_brokers(bootstrap, command_config, work), columns, output)
+
+
+@app.command()
+def abort(
+    partition: TopicAndPartition,
+    start_offset: Annotated[
+        int | None,
+        typer.Option("--start-offset", metavar="N", help="Start of the transaction, as find-hanging prints it."),
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", metavar="N", help="In place of --start-offset, with the next two.")
+    ] = None,
+    producer_epoch: Annotated[int | None, typer.Option("--producer-epoch", metavar="N")] = None,
+    coordinator_epoch: Annotated[int | None, typer.Option("--coordinator-epoch", metavar="N")] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Abort a hanging transaction in one partition.
+
+    An abort of a transaction that does not hang breaks its atomicity. Fence its producer instead.
+
+    Example: ottla transactions abort orders:3 --start-offset 1042
+    """
+    topic, index = _parse_partition(partition)
+    by_producer = (producer_id, producer_epoch, coordinator_epoch)
+    if (start_offset is None) == (None in by_producer) or (start_offset is not None and any(by_producer)):
+        raise typer.BadParameter("give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
+
+    async def work(client: KafkaClient) -> None:
+        described = await _describe_partition(client, topic, index)
+        marker = (producer_id or 0, producer_epoch or 0, coordinator_epoch or 0)
+        if start_offset is not None:
+            marker = await _find_producer(client, described, start_offset)
+        subject = f"transaction of producer {marker[0]} (epoch {marker[1]}) in {topic}-{index}"
+        if dry_run:
+            print(f"{subject} would be aborted")
+            return
+        if not yes:
+            typer.confirm(f"Abort the {subject}?", abort=True)
+        leader = described.partitions[0].leader
+        if leader < 0:
+            raise KafkaError(ErrorCode.leader_not_available, f"partition {topic}-{index} has no leader")
+        await transactions.abort_in_partition(client, (topic, index), leader, *marker)
+        print(f"{subject} aborted")
+
+    call_brokers(bootstrap, command_config, work)
+
+
+@app.command()
+def fence(
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Fence the producers of transactional ids, and abort their open transactions.
+
+    A producer that still runs gets an error that ends it.
+    """
+    if not yes:
+        typer.confirm(f"Fence {format_count(len(transactional_ids), 'producer')} and abort what is open?", abort=True)
+
+    async def work(client: KafkaClient) -> None:
+        for transactional_id in transactional_ids:
+            await transactions.describe_transaction(client, transactional_id)  # fencing would create an unknown id
+            await transactions.fence_producer(client, transactional_id, FENCED_WITHIN_S)
+            print(f"{transactional_id} fenced")
+
+    call_brokers(bootstrap, command_config, work)
+
+
+PRODUCER_COLUMNS: Final = {
+    "producerId": "PRODUCER ID",
+    "producerEpoch": "EPOCH",
+    "coordinatorEpoch": "COORDINATOR EPOCH",
+    "lastSequence": "LAST SEQUENCE",
+    "lastTimestamp": "LAST RECORD",
+    "startOffset": "OPEN SINCE OFFSET",
+}
+
+
+def _producer_row(producer: ActiveProducer) -> dict[str, Any]:
+    at = datetime.fromtimestamp(producer.last_timestamp_ms / 1000, UTC)
+    return {
+        "producerId": producer.producer_id,
+        "producerEpoch": producer.epoch,
+        "coordinatorEpoch": producer.coordinator_epoch if producer.coordinator_epoch >= 0 else None,
+        "lastSequence": producer.last_sequence if producer.last_sequence >= 0 else None,
+        "lastTimestamp": at.isoformat(timespec="milliseconds") if producer.last_timestamp_ms >= 0 else None,
+        "startOffset": producer.transaction_start,
+    }
+
+
+async def _find_producer(
+    client: KafkaClient, partition: topics.TopicDescription, start_offset: int
+) -> tuple[int, int, int]:
+    """Producer id, its epoch and its coordinator's, of the transaction that began at the offset."""
+    for it in await transactions.describe_producers(client, [partition]):
+        if it.transaction_start == start_offset:
+            return it.producer_id, it.epoch, it.coordinator_epoch
+    at = f"{partition.name}-{partition.partitions[0].index}"
+    raise CommandError(ExitCode.not_found, f"no transaction that began at offset {start_offset} is open in {at}")
+
+
+async def _describe_partition(client: KafkaClient, topic: str, index: int) -> topics.TopicDescription:
+    """The topic with this partition only."""
+    found = await topics.describe_topic(client, topic)
+    chosen = tuple(it for it in found.partitions if it.index == index)
+    if not chosen:
+        last = len(found.partitions) - 1
+        raise CommandError(ExitCode.not_found, f"topic {topic!r} has no partition {index}; it has 0 to {last}")
+    return topics.TopicDescription(found.name, found.id, found.is_internal, chosen)
+
+
+def _with_replica_on(topic: topics.TopicDescription, broker: int | None) -> topics.TopicDescription:
+    partitions = tuple(it for it in topic.partitions if broker is None or broker in it.replicas)
+    return topics.TopicDescription(topic.name, topic.id, topic.is_internal, partitions)
+
+
+async def _all_topics(client: KafkaClient) -> dict[str, topics.TopicDescription]:
+    return {it.name: it for it in await topics.list_topics(client)}
+
+
+async def _broker_ids(client: KafkaClient) -> list[int]:
+    return [it.id for it in (await cluster.describe_cluster(client)).brokers]
+
+
+def _parse_partition(text: str) -> tuple[str, int]:
+    topic, _, number = text.rpartition(":")
+    if not topic or not number.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION, such as orders:3")
+    return topic, int(number)
+
+
+def _duration_ms(text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,55 @@
+"""Streams groups (KIP-1071): members and the partitions that their tasks read."""
+
+from typing import Final
+
+from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
+from kio.schema.streams_group_describe.v0.response import DescribedGroup, Member, TaskIds, Topology
+from kio.schema.types import GroupId
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.groups import GroupDescription, MemberDescription
+from ottla_operator.kafka.offsets import TopicPartition
+
+STREAMS: Final = "streams"
+
+
+async def describe_streams_group(client: KafkaClient, group: str) -> GroupDescription | None:
+    """None for a group that is no streams group, and for a broker without them."""
+    request = StreamsGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+    try:
+        found: DescribedGroup
+        (found,) = (await client.send_to_coordinator(group, request)).groups
+    except KafkaError as error:
+        if error.code is ErrorCode.unsupported_version:
+            return None
+        raise
+    if found.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
+        return None
+    raise_for_error(found.error_code, found.error_message, f"group {group!r}")
+    members = tuple(_describe_member(member, found.topology) for member in found.members)
+    return GroupDescription(group, found.group_state, "", members, STREAMS, int(found.group_epoch))
+
+
+def _describe_member(member: Member, topology: Topology | None) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.client_id,
+        member.client_host.lstrip("/"),
+        _partitions_read(member.assignment.active_tasks, topology),
+        STREAMS,
+        int(member.member_epoch),
+        _partitions_read(member.target_assignment.active_tasks, topology),
+    )
+
+
+def _partitions_read(tasks: tuple[TaskIds, ...], topology: Topology | None) -> frozenset[TopicPartition]:
+    """Those of the topics that the tasks' subtopologies read."""
+    parts = {} if topology is None else {part.subtopology_id: part for part in topology.subtopologies or ()}
+    return frozenset(
+        (str(name), int(partition))
+        for one in tasks
+        if (part := parts.get(one.subtopology_id)) is not None
+        for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
+        for partition in one.partitions
+    )

@@ -1,0 +1,190 @@
+"""A member of a share group that sends its requests itself, so that a test sees each answer."""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from ottla_broker.wire.batch import iter_batches
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.codec import read_response, request_class
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.records import decode_batch
+from tests.clients.api_session import KEYS, build_message
+
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class Delivered:
+    partition: int
+    offset: int
+    value: bytes
+    delivery_count: int
+
+
+@dataclass
+class ShareMember:
+    """Member of `group`, which reads one topic. `channels`: to the brokers, by node id."""
+
+    group: str
+    topic: str
+    bootstrap: str
+    id: str = field(default_factory=lambda: base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode())
+    epoch: int = 0
+    assigned: dict[UUID, list[int]] = field(default_factory=dict)
+    session_epochs: dict[int, int] = field(default_factory=dict)
+    channels: dict[int, Channel] = field(default_factory=dict)
+    addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    topic_id: UUID | None = None
+
+    async def send(self, node: int, api: str, version: int, **fields: Any) -> Any:
+        """The response. OSError when the broker is gone."""
+        channel = self.channels.get(node)
+        if channel is None or not channel.is_open:
+            channel = self.channels[node] = await open_channel(*self.addresses[node], "share-member")
+        key = KEYS[api]
+        frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
+        return read_response(bytes(frame), key, version)
+
+    async def find_brokers(self) -> None:
+        host, _, port = self.bootstrap.partition(":")
+        self.addresses.setdefault(-1, (host, int(port)))
+        for node in list(self.addresses):
+            try:
+                found = await self.send(node, "metadata", 12, topics=[{"name": self.topic}])
+                break
+            except OSError:
+                continue
+        else:
+            raise ConnectionError("no broker answers")
+        self.addresses |= {int(one.node_id): (one.host, int(one.port)) for one in found.brokers}
+        [topic] = found.topics
+        self.topic_id = topic.topic_id
+        self.leaders = {int(one.partition_index): int(one.leader_id) for one in topic.partitions}
+
+    async def find_coordinator(self) -> int:
+        found = await self.send(-1, "find_coordinator", 4, key_type=0, coordinator_keys=[self.group])
+        return int(found.coordinators[0].node_id)
+
+    async def join(self) -> None:
+        """Returns when the member is assigned a partition."""
+        while not self.assigned:
+            await self.find_brokers()
+            await self.heartbeat()
+            await asyncio.sleep(0.02)
+
+    async def heartbeat(self, epoch: int | None = None) -> ErrorCode:
+        coordinator = await self.find_coordinator()
+        if coordinator < 0:
+            return ErrorCode.coordinator_not_available
+        fields: dict[str, Any] = {"group_id": self.group, "member_id": self.id}
+        wanted = self.epoch if epoch is None else epoch
+        names = [self.topic] if wanted == 0 else None
+        found = await self.send(
+            coordinator,
+            "share_group_heartbeat",
+            1,
+            **fields,
+            member_epoch=wanted,
+            subscribed_topic_names=names,
+        )
+        if found.error_code is ErrorCode.none:
+            self.epoch = int(found.member_epoch)
+            if found.assignment is not None:
+                parts = found.assignment.topic_partitions
+                self.assigned = {one.topic_id: [int(at) for at in one.partitions] for one in parts}
+        result: ErrorCode = found.error_code
+        return result
+
+    async def fetch(
+        self,
+        node: int,
+        *,
+        max_records: int = 500,
+        max_wait: int = 500,
+        acknowledged: Sequence[tuple[int, int, int, int]] = (),
+    ) -> tuple[list[Delivered], dict[int, ErrorCode]]:
+        """Records of the assigned partitions that the broker leads, and errors by partition, of
+        acknowledgements (partition, first, last, type) too."""
+        epoch = self.session_epochs.get(node, 0)
+        mine = [at for parts in self.assigned.values() for at in parts if self.leaders.get(at) == node]
+        topics = [{"topic_id": self.topic_id, "partitions": build_partitions(mine, acknowledged)}]
+        found = await self.send(
+            node,
+            "share_fetch",
+            2,
+            group_id=self.group,
+            member_id=self.id,
+            share_session_epoch=epoch,
+            max_wait=max_wait,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            max_records=max_records,
+            share_acquire_mode=1,
+            topics=topics if mine else [],
+        )
+        if found.error_code is not ErrorCode.none:
+            self.session_epochs.pop(node, None)
+            return [], {-1: found.error_code}
+        self.session_epochs[node] = epoch + 1
+        delivered, errors = [], {}
+        for one in (one for topic in found.responses for one in topic.partitions):
+            at = int(one.partition_index)
+            for code in (one.error_code, ErrorCode(one.acknowledge_error_code)):
+                if code is not ErrorCode.none:
+                    errors[at] = code
+            counts = {
+                offset: int(span.delivery_count)
+                for span in one.acquired_records
+                for offset in range(span.first_offset, span.last_offset + 1)
+            }
+            data = one.records or b""
+            for position, header in iter_batches(data):
+                delivered += [
+                    Delivered(at, record.offset, record.value or b"", counts[record.offset])
+                    for record in decode_batch(data, header, position)
+                    if record.offset in counts
+                ]
+        return delivered, errors
+
+    async def acknowledge(
+        self,
+        node: int,
+        acknowledged: Sequence[tuple[int, int, int, int]],
+        *,
+        closes: bool = False,
+        renews: bool = False,
+    ) -> dict[int, ErrorCode]:
+        """The error of each partition, or of the request at −1."""
+        epoch = -1 if closes else self.session_epochs[node]
+        partitions = build_partitions([], acknowledged)
+        found = await self.send(
+            node,
+            "share_acknowledge",
+            2,
+            group_id=self.group,
+            member_id=self.id,
+            share_session_epoch=epoch,
+            is_renew_ack=renews,
+            topics=[{"topic_id": self.topic_id, "partitions": partitions}] if partitions else [],
+        )
+        if found.error_code is not ErrorCode.none:
+            self.session_epochs.pop(node, None)
+            return {-1: found.error_code}
+        self.session_epochs[node] = epoch + 1
+        return {int(one.partition_index): one.error_code for topic in found.responses for one in topic.partitions}
+
+    def close(self) -> None:
+        for channel in self.channels.values():
+            channel.close()
+
+
+def build_partitions(mine: Sequence[int], acknowledged: Sequence[tuple[int, int, int, int]]) -> list[dict[str, Any]]:
+    batches: dict[int, list[dict[str, Any]]] = {at: [] for at in mine}
+    for at, first, last, kind in acknowledged:
+        batches.setdefault(at, []).append({"first_offset": first, "last_offset": last, "acknowledge_types": [kind]})
+    return [{"partition_index": at, "acknowledgement_batches": found} for at, found in batches.items()]

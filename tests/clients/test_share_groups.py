@@ -1,0 +1,260 @@
+"""Share groups (KIP-932): with Kafka's own tools, and with a member that sends its own requests."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from ottla_broker.wire.errors import ErrorCode
+from tests.brokers import BrokerProcess
+from tests.clients import librdkafka as rd
+from tests.clients.conftest import NewBroker
+from tests.clients.share_member import ACCEPT, REJECT, RELEASE, RENEW, ShareMember
+from tests.jars import java_command, kafka_classpath
+
+GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+
+
+@pytest.fixture(scope="module")
+def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
+    """Locks are held for one second."""
+    with new_broker(group_share_record_lock_duration_ms=1000) as broker:
+        yield broker
+
+
+def run_tool(broker: BrokerProcess, main: str, *arguments: str) -> str:
+    command = java_command(kafka_classpath(), main, "--bootstrap-server", broker.bootstrap, *arguments)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def set_offset_reset(broker: BrokerProcess, group: str) -> None:
+    run_in_session(ShareMember(group, "none", broker.bootstrap), _set_offset_reset)
+
+
+async def _set_offset_reset(member: ShareMember) -> None:
+    host, _, port = member.bootstrap.partition(":")
+    member.addresses[-1] = host, int(port)
+    change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    resource = {"resource_type": 32, "resource_name": member.group, "configs": [change]}
+    found = await member.send(-1, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    assert found.responses[0].error_code is ErrorCode.none
+
+
+def run_in_session(member: ShareMember, test: Callable[[ShareMember], Awaitable[None]]) -> None:
+    async def main() -> None:
+        try:
+            await test(member)
+        finally:
+            member.close()
+
+    asyncio.run(main())
+
+
+def run_with_member(broker: BrokerProcess, name: str, test: Callable[[ShareMember], Awaitable[None]]) -> None:
+    """A member of a group that begins at the log's start, of a topic with ten records."""
+    rd.create_topic(broker.bootstrap, name)
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 10))
+    set_offset_reset(broker, name)
+    run_in_session(ShareMember(name, name, broker.bootstrap), test)
+
+
+def described(output: str) -> list[list[str]]:
+    """The columns of a table without its head."""
+    return [line.split() for line in output.splitlines() if line.strip()][1:]
+
+
+def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, name: str) -> None:
+    rd.create_topic(broker.bootstrap, name, partitions=2)
+    for partition in range(2):
+        messages = rd.numbered_messages(partition * 10, partition * 10 + 10)
+        rd.produce(broker.bootstrap, name, messages, partition=partition)
+    set_offset_reset(broker, name)
+    read = run_tool(broker, CONSUMER, "--topic", name, "--group", name, "--max-messages", "20", "--timeout-ms", "20000")
+    assert sorted(read.split("\n")) == sorted(["", *(f"value {number}" for number in range(20))])
+    offsets = run_tool(broker, GROUP_COMMAND, "--describe", "--group", name)
+    assert described(offsets) == [[name, name, "0", "10"], [name, name, "1", "10"]]
+    assert "Empty" in run_tool(broker, GROUP_COMMAND, "--describe", "--group", name, "--state")
+    assert name in run_tool(broker, GROUP_COMMAND, "--list").split()
+    run_tool(broker, GROUP_COMMAND, "--delete-offsets", "--group", name, "--topic", name)
+    run_tool(broker, GROUP_COMMAND, "--delete", "--group", name)
+    assert name not in run_tool(broker, GROUP_COMMAND, "--list").split()
+
+
+def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
+    def ottla_share(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "ottla_operator.cli", "share", *arguments, "--bootstrap", quick.bootstrap]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout
+
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        await member.acknowledge(1, [(0, 0, 2, ACCEPT), (0, 5, 5, ACCEPT)])
+        code, text = await asyncio.to_thread(ottla_share, "describe", name, "-o", "json")
+        found = json.loads(text)
+        assert (code, found["state"], found["lag"], len(found["members"])) == (0, "Stable", 6, 1)
+        assert [(one["start"], one["lag"], one["members"]) for one in found["partitions"]] == [(3, 6, 1)]
+        code, text = await asyncio.to_thread(ottla_share, "list")
+        assert code == 0 and [name, "Stable"] in [line.split() for line in text.splitlines()]
+        assert (await asyncio.to_thread(ottla_share, "describe", f"{name}-none"))[0] == 3
+        assert (await asyncio.to_thread(ottla_share, "delete", name, "--yes"))[0] == 1  # it has a member
+        await member.heartbeat(epoch=-1)
+        assert (await asyncio.to_thread(ottla_share, "delete", name, "--yes"))[0] == 0
+
+    run_with_member(quick, name, test)
+
+
+def test_kafka_decodes_the_records_of_share_groups(new_broker: NewBroker) -> None:
+    with new_broker(share_coordinator_snapshot_update_records_per_snapshot=2) as broker:
+
+        async def test(member: ShareMember) -> None:
+            await member.join()
+            await member.fetch(1)
+            for at in range(4):
+                await member.acknowledge(1, [(0, at, at, ACCEPT if at % 2 else RELEASE)])
+
+        run_with_member(broker, "t", test)
+        broker.stop()
+        states = decode_with_kafka(broker, "__share_group_state", "--share-group-state-decoder")
+        assert states.count('key: {"type":"0"') == 2 and states.count('key: {"type":"1"') == 4
+        assert '"stateBatches":[{"firstOffset":3,"lastOffset":3,"deliveryState":2,"deliveryCount":1}]' in states
+        groups = decode_with_kafka(broker, "__consumer_offsets", "--offsets-decoder")
+        assert {f'key: {{"type":"{kind}"' in groups for kind in range(10, 16)} == {True}
+
+
+def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
+    """All records of an internal topic of a stopped broker, as Kafka's DumpLogSegments prints
+    them."""
+    files = ",".join(str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")))
+    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", decoder, "--files", files)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and "Exception" not in ran.stderr, ran.stderr
+    return ran.stdout
+
+
+def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        first, _ = await member.fetch(1)
+        assert [(one.offset, one.delivery_count) for one in first] == [(at, 1) for at in range(10)]
+        kinds = [(0, 0, 3, ACCEPT), (0, 4, 5, RELEASE), (0, 6, 6, REJECT), (0, 7, 9, ACCEPT)]
+        again, errors = await member.fetch(1, acknowledged=kinds)
+        assert errors == {}
+        again += (await member.fetch(1))[0] if not again else []
+        assert [(one.offset, one.delivery_count) for one in again] == [(4, 2), (5, 2)]
+
+    run_with_member(quick, name, test)
+
+
+def test_records_whose_lock_expires_come_again_to_another_member(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        first, _ = await member.fetch(1, max_records=4)
+        other = ShareMember(name, name, quick.bootstrap)
+        try:
+            await other.join()
+            rest, _ = await other.fetch(1)
+            assert [one.offset for one in first] == [0, 1, 2, 3]
+            assert [one.offset for one in rest] == [4, 5, 6, 7, 8, 9]
+            assert (await other.acknowledge(1, [(0, 4, 9, ACCEPT)])) == {0: ErrorCode.none}
+            later, _ = await other.fetch(1, max_wait=10_000)
+            assert [(one.offset, one.delivery_count) for one in later] == [(at, 2) for at in range(4)]
+            assert (await member.acknowledge(1, [(0, 0, 3, ACCEPT)])) == {0: ErrorCode.invalid_record_state}
+            assert (await other.acknowledge(1, [(0, 0, 3, ACCEPT)])) == {0: ErrorCode.none}
+        finally:
+            other.close()
+
+    run_with_member(quick, name, test)
+
+
+def test_a_session_that_ends_releases_its_records_uncounted(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        assert (await member.acknowledge(1, [(0, 0, 4, ACCEPT)], closes=True)) == {0: ErrorCode.none}
+        member.session_epochs.clear()
+        again, _ = await member.fetch(1)
+        assert [(one.offset, one.delivery_count) for one in again] == [(at, 1) for at in range(5, 10)]
+
+    run_with_member(quick, name, test)
+
+
+def test_locks_are_renewed(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1, max_records=1)
+        assert (await member.acknowledge(1, [(0, 0, 0, RENEW)])) == {-1: ErrorCode.invalid_request}
+        member.session_epochs.clear()
+        await member.fetch(1)
+        assert (await member.acknowledge(1, [(0, 1, 9, RENEW)], renews=True)) == {0: ErrorCode.none}
+
+    run_with_member(quick, name, test)
+
+
+def test_requests_out_of_sequence_are_refused(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        member.session_epochs[1] = 3
+        assert (await member.fetch(1))[1] == {-1: ErrorCode.share_session_not_found}
+        await member.fetch(1)
+        member.session_epochs[1] = 5
+        assert (await member.acknowledge(1, [])) == {-1: ErrorCode.invalid_share_session_epoch}
+
+    run_with_member(quick, name, test)
+
+
+def test_acknowledgements_survive_a_kill_of_the_broker(new_broker: NewBroker) -> None:
+    with new_broker() as broker:
+
+        async def test(member: ShareMember) -> None:
+            await member.join()
+            await member.fetch(1)
+            kinds = [(0, 0, 3, ACCEPT), (0, 5, 5, ACCEPT), (0, 6, 6, RELEASE)]
+            assert (await member.acknowledge(1, kinds)) == {0: ErrorCode.none}
+            member.close()
+            broker.kill()
+            broker.start()
+            member.channels.clear()
+            member.session_epochs.clear()
+            found: list[tuple[int, int]] = []
+            while not found:
+                delivered, _ = await member.fetch(1)
+                found = [(one.offset, one.delivery_count) for one in delivered]
+            # Nobody has stored that 4 and 7 to 9 were delivered.
+            assert found == [(4, 1), (6, 2), (7, 1), (8, 1), (9, 1)]
+
+        run_with_member(broker, "t", test)
+
+
+def test_offsets_are_set_and_forgotten_by_administrators(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        await member.acknowledge(1, [(0, 0, 9, ACCEPT)], closes=True)
+        partitions = [{"partition_index": 0, "start_offset": 6}]
+        wanted = {"group_id": name, "topics": [{"topic_name": name, "partitions": partitions}]}
+        refused = await member.send(1, "alter_share_group_offsets", 0, **wanted)
+        assert refused.error_code is ErrorCode.non_empty_group
+        await member.heartbeat(epoch=-1)
+        altered = await member.send(1, "alter_share_group_offsets", 0, **wanted)
+        assert altered.responses[0].partitions[0].error_code is ErrorCode.none
+        asked = [{"group_id": name, "topics": None}]
+        told = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
+        [partition] = told.groups[0].topics[0].partitions
+        assert (partition.start_offset, partition.error_code) == (6, ErrorCode.none)
+        member.epoch, member.assigned = 0, {}
+        member.session_epochs.clear()
+        await member.join()
+        again, _ = await member.fetch(1)
+        assert [one.offset for one in again] == [6, 7, 8, 9]
+        await member.acknowledge(1, [(0, 6, 7, ACCEPT)])
+        told = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
+        assert told.groups[0].topics[0].partitions[0].lag == 2
+
+    run_with_member(quick, name, test)

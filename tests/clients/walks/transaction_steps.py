@@ -1,0 +1,332 @@
+"""Steps of transactional producers, of both protocols, and of those who look at their
+transactions.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tests.clients.walks import group_steps as groups
+from tests.clients.walks import record_steps as records
+from tests.clients.walks import topic_steps as topics
+from tests.clients.walks.step_generator import TIMES, StepGenerator
+from tests.clients.walks.steps import BatchSpec, Reference, Step
+from tests.clients.walks.walk_state import UNKNOWN_PRODUCER
+
+IDS: Final = ("x0", "x1", "x2")
+SECOND_PROTOCOL: Final = frozenset({"x0"})
+"""Ids whose clients mostly use protocol 2. A change of protocol within a transaction is part of a
+walk, too.
+"""
+TIMEOUT_MS: Final = 60_000
+FOR_EVER_MS: Final = str(1 << 42)
+STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "CompleteAbort", "Dead", "Nonsense")
+
+
+def choose_id(generator: StepGenerator) -> str:
+    return generator.random.choices(IDS, (6, 5, 1))[0]
+
+
+def name_of(transactional_id: str) -> Reference:
+    return Reference("name", (transactional_id,))
+
+
+def producer_of(transactional_id: str) -> Reference:
+    return Reference("producer id", (transactional_id,))
+
+
+def epoch_of(transactional_id: str) -> Reference:
+    return Reference("producer epoch", (transactional_id,))
+
+
+def uses_second_protocol(generator: StepGenerator, transactional_id: str) -> bool:
+    return (transactional_id in SECOND_PROTOCOL) != generator.rarely(0.04)
+
+
+def producer(generator: StepGenerator, transactional_id: str) -> dict[str, Any]:
+    """Transactional id, producer id and epoch: its own, usually."""
+    another = producer_of(generator.choose(*IDS)) if generator.rarely() else UNKNOWN_PRODUCER
+    shift = generator.random.choices((0, -1, 1), (25, 1, 1))[0]
+    return {
+        "transactional_id": "" if generator.rarely(0.01) else name_of(transactional_id),
+        "producer_id": another if generator.rarely(0.04) else producer_of(transactional_id),
+        "producer_epoch": Reference("producer epoch", (transactional_id,), shift),
+    }
+
+
+def init_producer_id(generator: StepGenerator) -> Step:
+    transactional_id = choose_id(generator)
+    own = generator.rarely(0.4)
+    nobody = {"producer_id": -1, "producer_epoch": -1}
+    return generator.step(
+        "init_producer_id",
+        low=3 if own else 0,
+        learns=(transactional_id,),
+        **(producer(generator, transactional_id) if own else nobody)
+        | {"transactional_id": "" if generator.rarely(0.02) else name_of(transactional_id)},
+        transaction_timeout=generator.random.choices((TIMEOUT_MS, 0, 1 << 30), (25, 1, 1))[0],
+        enable2_pc=generator.rarely(0.03),
+        keep_prepared_txn=generator.rarely(0.03),
+    )
+
+
+def begin_producer(generator: StepGenerator, transactional_id: str) -> Step:
+    return generator.step(
+        "init_producer_id",
+        learns=(transactional_id,),
+        transactional_id=name_of(transactional_id),
+        transaction_timeout=TIMEOUT_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+
+
+def chosen_partitions(generator: StepGenerator) -> list[tuple[str, list[int]]]:
+    return [(topic, generator.partitions(topic)) for topic in generator.topics()]
+
+
+def add_partitions(generator: StepGenerator) -> Step:
+    transactional_id = choose_id(generator)
+    return adding(generator, producer(generator, transactional_id), chosen_partitions(generator), high=5)
+
+
+def adding(generator: StepGenerator, asking: dict[str, Any], chosen: list[tuple[str, list[int]]], *, high: int) -> Step:
+    added = [{"name": Reference("name", (topic,)), "partitions": partitions} for topic, partitions in chosen]
+    transaction = {**asking, "verify_only": generator.rarely(0.3), "topics": added}
+    return generator.step(
+        "add_partitions_to_txn",
+        high=high,
+        transactions=[transaction],
+        v3_and_below_topics=added,
+        **{f"v3_and_below_{name}": value for name, value in asking.items()},
+    )
+
+
+def produce(generator: StepGenerator) -> Step:
+    transactional_id = choose_id(generator)
+    return producing(generator, transactional_id, chosen_partitions(generator), valid=False)
+
+
+def producing(
+    generator: StepGenerator, transactional_id: str, chosen: list[tuple[str, list[int]]], *, valid: bool
+) -> Step:
+    second = uses_second_protocol(generator, transactional_id)
+    # One for all: Kafka refuses a whole request with batches of two epochs, Ottla each by itself.
+    shift = 0 if valid else generator.random.choices((0, -1, 1), (20, 1, 1))[0]
+    data = [
+        {
+            **generator.topic_fields(topic),
+            "partition_data": [
+                {
+                    "index": index,
+                    "records": (build_batch(generator, transactional_id, topic, index, shift, valid=valid),),
+                }
+                for index in partitions
+            ],
+        }
+        for topic, partitions in chosen
+    ]
+    return generator.step(
+        "produce",
+        low=12 if second else 3,
+        high=99 if second else 11,
+        transactional_id=None if not valid and generator.rarely(0.02) else name_of(transactional_id),
+        acks=-1,
+        timeout=10_000,
+        topic_data=data,
+    )
+
+
+def build_batch(
+    generator: StepGenerator, transactional_id: str, topic: str, index: int, shift: int, *, valid: bool
+) -> BatchSpec:
+    own = producer_of(transactional_id)
+    plus = 0 if valid else generator.random.choices((0, -1, 1), (16, 2, 1))[0]
+    return BatchSpec(
+        values=tuple(generator.choose(b"v", b"w", None) for _ in range(generator.choose(1, 1, 2))),
+        at_ms=generator.choose(*TIMES),
+        producer=own,
+        epoch=Reference("producer epoch", (transactional_id,), shift),
+        sequence=Reference("sequence", (topic, index, own), plus),
+        transactional=valid or not generator.rarely(0.03),
+    )
+
+
+def end_txn(generator: StepGenerator) -> Step:
+    transactional_id = choose_id(generator)
+    return ending(generator, transactional_id, producer(generator, transactional_id))
+
+
+def ending(generator: StepGenerator, transactional_id: str, asking: dict[str, Any]) -> Step:
+    second = uses_second_protocol(generator, transactional_id)
+    return generator.step(
+        "end_txn",
+        low=5 if second else 0,
+        high=99 if second else 4,
+        learns=(transactional_id,),
+        committed=not generator.rarely(0.35),
+        **asking,
+    )
+
+
+def add_offsets(generator: StepGenerator) -> Step:
+    asking = producer(generator, choose_id(generator))
+    return generator.step("add_offsets_to_txn", group_id=Reference("name", (generator.group(),)), **asking)
+
+
+def txn_offset_commit(generator: StepGenerator) -> Step:
+    transactional_id = choose_id(generator)
+    return committing(generator, transactional_id, producer(generator, transactional_id), generator.group())
+
+
+def committing(generator: StepGenerator, transactional_id: str, asking: dict[str, Any], group: str) -> Step:
+    second = uses_second_protocol(generator, transactional_id)
+    offsets = [
+        {
+            "name": Reference("name", (topic,)),
+            "partitions": [
+                {
+                    "partition_index": index,
+                    "committed_offset": generator.choose(0, 1, 2, 5),
+                    "committed_leader_epoch": generator.choose(-1, 0),
+                    "committed_metadata": generator.choose("", "m", None),
+                }
+                for index in partitions
+            ],
+        }
+        for topic, partitions in chosen_partitions(generator)
+    ]
+    return generator.step(
+        "txn_offset_commit",
+        low=5 if second else 0,
+        high=99 if second else 4,
+        group_id=Reference("name", (group,)),
+        generation_id=generator.random.choices((-1, 3), (20, 1))[0],
+        member_id="" if not generator.rarely(0.04) else "nobody",
+        group_instance_id=None,
+        topics=offsets,
+        **asking,
+    )
+
+
+def whole_transaction(generator: StepGenerator) -> list[Step]:
+    """A transaction as clients have it, perhaps not ended, because few requests have an effect on
+    an id without one.
+    """
+    transactional_id, group = choose_id(generator), generator.group()
+    asking: dict[str, Any] = {
+        "transactional_id": name_of(transactional_id),
+        "producer_id": producer_of(transactional_id),
+        "producer_epoch": epoch_of(transactional_id),
+    }
+    chosen = [
+        (topic, [index for index in partitions if index in range(generator.created.get(topic, 0))])
+        for topic, partitions in chosen_partitions(generator)
+    ]
+    chosen = [(topic, partitions) for topic, partitions in chosen if partitions]
+    first = transactional_id not in SECOND_PROTOCOL
+    steps = [begin_producer(generator, transactional_id)] * generator.choose(0, 1, 2)
+    if chosen:
+        steps += [adding(generator, asking, chosen, high=3)] * first
+        steps += [producing(generator, transactional_id, chosen, valid=True) for _ in range(generator.choose(1, 1, 2))]
+    if generator.rarely(0.4):
+        group_id = Reference("name", (group,))
+        steps += [generator.step("add_offsets_to_txn", group_id=group_id, **asking)] * first
+        steps += [committing(generator, transactional_id, asking, group)]
+    if generator.rarely(0.8):
+        steps += [ending(generator, transactional_id, asking)]
+    return steps
+
+
+def write_txn_markers(generator: StepGenerator) -> Step:
+    """As an administrator who ends a transaction in one partition."""
+    transactional_id, topic = choose_id(generator), generator.topic()
+    marker = {
+        "producer_id": producer_of(transactional_id),
+        "producer_epoch": Reference(
+            "producer epoch", (transactional_id,), generator.random.choices((0, -1, 1), (6, 1, 1))[0]
+        ),
+        "transaction_result": False,
+        "topics": [{"name": Reference("name", (topic,)), "partition_indexes": generator.partitions(topic)[:1]}],
+        "coordinator_epoch": 0,
+    }
+    return generator.step("write_txn_markers", markers=[marker])
+
+
+def describe_transactions(generator: StepGenerator) -> Step:
+    ids = generator.random.sample(IDS, generator.choose(1, 2))
+    return generator.step("describe_transactions", transactional_ids=[name_of(one) for one in ids])
+
+
+def list_transactions(generator: StepGenerator) -> Step:
+    return generator.step(
+        "list_transactions",
+        state_filters=[generator.choose(*STATES)] if generator.rarely(0.5) else [],
+        producer_id_filters=[producer_of(choose_id(generator))] if generator.rarely(0.3) else [],
+        duration_filter=3_600_000 if generator.rarely(0.2) else -1,
+        transactional_id_pattern=generator.choose(".*x0", "x0", "(") if generator.rarely(0.2) else None,
+    )
+
+
+def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
+    """With one segment: Kafka's response ends with a segment, Ottla's does not. A marker, whose
+    time is that of the broker's clock, would begin another one.
+    """
+    step = topics.create_topics(generator, topic)
+    for wanted in step.fields["topics"]:
+        wanted["configs"] = [*wanted["configs"], {"name": "segment.ms", "value": FOR_EVER_MS}]
+    return step
+
+
+def fetch_alone(generator: StepGenerator) -> Step:
+    """Without a session, from the beginning or near the end."""
+    fetched = [
+        {
+            **generator.topic_fields(topic),
+            "partitions": [
+                {
+                    "partition": index,
+                    "fetch_offset": 0 if generator.rarely(0.6) else generator.offset(topic, index),
+                    "partition_max_bytes": records.PLENTY,
+                    "current_leader_epoch": -1,
+                    "last_fetched_epoch": -1,
+                }
+                for index in generator.partitions(topic)
+            ],
+        }
+        for topic in generator.topics()
+    ]
+    return generator.step(
+        "fetch",
+        low=4,
+        replica_id=-1,
+        max_wait=0,
+        min_bytes=0,
+        isolation_level=generator.choose(0, 1, 1),
+        topics=fetched,
+        session_id=0,
+        session_epoch=-1,
+    )
+
+
+KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+    create_topics: 0.4,
+    topics.create_partitions: 0.2,
+    topics.delete_topics: 0.4,
+    whole_transaction: 8,
+    init_producer_id: 2,
+    add_partitions: 3,
+    produce: 4,
+    end_txn: 3,
+    add_offsets: 1.5,
+    txn_offset_commit: 2,
+    write_txn_markers: 0.7,
+    describe_transactions: 2,
+    list_transactions: 1,
+    fetch_alone: 5,
+    records.list_offsets: 2,
+    records.describe_producers: 3,
+    records.delete_records: 0.5,
+    records.produce: 1.5,
+    groups.offset_fetch: 3,
+    groups.offset_commit: 0.7,
+}

@@ -1,0 +1,83 @@
+"""kube-router's firewall, built from its Go module. It enforces NetworkPolicies on a node, as the
+network plugins of most clusters do.
+
+`python -m tests.kube.network_plugin` builds it once; tests only look it up.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests import go_programs
+from tests.go_programs import ProgramUnavailable
+from tests.jars import skip_or_fail_in_ci
+from tests.kube.control_plane import SERVICE_NETWORK, ControlPlane
+from tests.kube.node import Node
+from tests.kube.node_packages import ensure_unpacked, program_environment
+from tests.kube.programs import BUILD_COMMAND
+
+SOURCE = Path(__file__).parent / "go_network_policies"
+NAME = "kube-router"
+
+
+def cache_folder() -> Path:
+    """The folder with the program built from this source."""
+    match = re.search(r"kube-router/v2 (v[0-9.]+)", (SOURCE / "go.mod").read_text())
+    assert match is not None
+    return go_programs.cache_folder(SOURCE, NAME, match[1])
+
+
+def build() -> Path:
+    """Build kube-router if it is not built yet. Raises ProgramUnavailable."""
+    return go_programs.build_program(SOURCE, cache_folder(), NAME, "minutes")
+
+
+@contextmanager
+def enforced_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
+    """NetworkPolicies are enforced on the node inside the block. Rules that are left afterwards end
+    with the node.
+    """
+    program = cache_folder() / NAME
+    if not program.exists():
+        skip_or_fail_in_ci(f"{NAME} is not built: `{BUILD_COMMAND}` builds it once, in minutes")
+    command: list[str | Path] = [
+        program,
+        *("--run-firewall=true", "--run-router=false", "--run-service-proxy=false"),
+        *(f"--kubeconfig={plane.kubeconfig()}", f"--hostname-override={node.name}"),
+        *(f"--service-cluster-ip-range={SERVICE_NETWORK}", "--health-port=0", "--v=1"),
+    ]
+    firewall = node.machine.create_daemon(command, node.folder / "kube-router.log", _environment(node.folder))
+    firewall.start()
+    try:
+        yield
+    finally:
+        firewall.stop()
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Debian's iptables is a set of names for one program, which its installation makes."""
+    packages = ensure_unpacked()
+    names = folder / "iptables"
+    names.mkdir(exist_ok=True)
+    for family in ("iptables", "ip6tables"):
+        for suffix in ("", "-save", "-restore"):
+            (names / f"{family}{suffix}").symlink_to(packages / "usr/sbin/xtables-nft-multi")
+    environment = program_environment(packages)
+    plugins = packages / "usr/lib/x86_64-linux-gnu/xtables"
+    return environment | {"PATH": f"{names}{os.pathsep}{environment['PATH']}", "XTABLES_LIBDIR": str(plugins)}
+
+
+def main() -> int:
+    try:
+        print(build())
+    except ProgramUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1 if os.environ.get("CI") else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

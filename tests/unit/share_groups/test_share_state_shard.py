@@ -1,0 +1,196 @@
+"""The states of share-partitions in one partition of `__share_group_state`."""
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.share_groups.share_coordinator import ShareCoordinator
+from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
+from ottla_broker.share_groups.share_state import (
+    DeliveryState,
+    SharePartitionKey,
+    StateBatch,
+    StateUpdate,
+    combine_batches,
+    parse_coordinator_key,
+)
+from ottla_broker.share_groups.share_state_records import (
+    SnapshotValue,
+    UpdateValue,
+    decode_key,
+    decode_snapshot,
+    decode_update,
+    encode_snapshot,
+    encode_snapshot_key,
+    encode_update,
+    encode_update_key,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import iter_records
+from tests.sim.virtual_loop import run_in_virtual_time
+from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
+
+KEY = SharePartitionKey("g", UUID(int=7), 3)
+ACKED, AVAILABLE = DeliveryState.acknowledged, DeliveryState.available
+
+
+class PrunableMemoryJournal(MemoryJournal):
+    def __init__(self) -> None:
+        super().__init__(topic="__share_group_state")
+        self.start = 0
+
+    def delete_records_before(self, offset: int) -> None:
+        self.start = offset
+
+
+class States:
+    """A share coordinator with one partition, which can be restarted from its journal."""
+
+    def __init__(self, updates_per_snapshot: int) -> None:
+        self.journal = PrunableMemoryJournal()
+        self.config = ShareCoordinatorConfig(updates_per_snapshot=updates_per_snapshot)
+
+    async def start(self) -> ShareCoordinator:
+        self.coordinator = ShareCoordinator(virtual_runtime(), self.config, lambda: 1, lambda: True)
+        await self.coordinator.load(0, self.journal)
+        return self.coordinator
+
+    def record_types(self) -> list[int]:
+        return [int.from_bytes((record.key or b"")[:2]) for _, record in iter_records(bytes(self.journal.log))]
+
+
+def run(test: Callable[[States, ShareCoordinator], Awaitable[None]], updates_per_snapshot: int = 500) -> None:
+    async def main() -> None:
+        states = States(updates_per_snapshot)
+        try:
+            await test(states, await states.start())
+        finally:
+            states.coordinator.close()
+
+    run_in_virtual_time(main())
+
+
+def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1, state_epoch: int = 1) -> StateUpdate:
+    return StateUpdate(state_epoch, leader_epoch, start_offset, 0, batches)
+
+
+async def code_of(call: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        await call
+    return raised.value.code
+
+
+def test_a_state_is_restored_from_snapshots_and_updates() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, 5)
+        for at in range(5, 12):
+            await coordinator.write(KEY, update(5, StateBatch(at, at, ACKED if at % 2 else AVAILABLE, 1)))
+        before = await coordinator.find(KEY)
+        assert before is not None and before.batches[0] == StateBatch(5, 5, ACKED, 1)
+        assert states.record_types() == [0, 1, 1, 1, 0, 1, 1, 1]
+        coordinator.close()
+        assert await (await states.start()).find(KEY) == before
+
+    run(test, updates_per_snapshot=3)
+
+
+def test_former_leaders_and_former_offsets_are_fenced() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        assert await code_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition
+        await coordinator.initialize(KEY, 1, -1)
+        await coordinator.read(KEY, 4)
+        assert await code_of(coordinator.write(KEY, update(0, leader_epoch=3))) is ErrorCode.fenced_leader_epoch
+        assert await code_of(coordinator.read(KEY, 3)) is ErrorCode.fenced_leader_epoch
+        await coordinator.initialize(KEY, 2, 10)
+        assert await code_of(coordinator.write(KEY, update(0, leader_epoch=4))) is ErrorCode.fenced_state_epoch
+        assert await code_of(coordinator.initialize(KEY, 1, 0)) is ErrorCode.fenced_state_epoch
+        state = await coordinator.read(KEY, 4)
+        assert (state.state_epoch, state.start_offset, state.batches) == (2, 10, ())
+
+    run(test)
+
+
+def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, 0)
+        before = await coordinator.find(KEY)
+        states.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        write = coordinator.write(KEY, update(0, StateBatch(0, 4, ACKED, 1)))
+        assert await code_of(write) is ErrorCode.coordinator_not_available
+        assert await code_of(coordinator.delete(KEY)) is ErrorCode.coordinator_not_available
+        assert await coordinator.find(KEY) == before
+
+    run(test)
+
+
+def test_impossible_batches_are_refused() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, 0)
+        for batch in (StateBatch(4, 3, ACKED, 1), StateBatch(-1, 3, ACKED, 1), StateBatch(0, 3, 1, 1)):
+            assert await code_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
+
+    run(test)
+
+
+def test_a_deleted_state_stays_deleted() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, 0)
+        await coordinator.delete(KEY)
+        await coordinator.delete(KEY)
+        assert await coordinator.find(KEY) is None
+        coordinator.close()
+        assert await (await states.start()).find(KEY) is None
+
+    run(test)
+
+
+def test_records_before_the_oldest_snapshot_are_deleted() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, 0)
+        cold = KEY._replace(partition=4)
+        await coordinator.initialize(cold, 1, 0)
+        for at in range(40):
+            await coordinator.write(KEY, update(at, StateBatch(at, at, ACKED, 1)))
+        [shard] = coordinator._shards.values()
+        await shard.prune()
+        await shard.prune()
+        assert states.journal.start > 20
+        assert (await coordinator.find(cold)) is not None
+
+    run(test, updates_per_snapshot=5)
+
+
+def test_newer_states_replace_older_ones_offset_by_offset() -> None:
+    before = [StateBatch(0, 9, AVAILABLE, 1)]
+    after = combine_batches(before, [StateBatch(3, 5, ACKED, 2), StateBatch(6, 6, ACKED, 2)], 1)
+    assert after == (StateBatch(1, 2, AVAILABLE, 1), StateBatch(3, 6, ACKED, 2), StateBatch(7, 9, AVAILABLE, 1))
+    assert combine_batches(after, [], 20) == ()
+
+
+def test_records_have_kafkas_format() -> None:
+    """As Kafka 4.2's own classes write them."""
+    batches = (StateBatch(1, 2, 2, 3),)
+    snapshot = SnapshotValue(1, 2, 3, 4, 5, 6, batches, -1)
+    raw = encode_snapshot(snapshot)
+    assert raw == bytes.fromhex(
+        "0000 00000001 00000002 00000003 0000000000000004 0000000000000005 0000000000000006"
+        "02 0000000000000001 0000000000000002 02 0003 00 00"
+    )
+    assert decode_snapshot(raw) == snapshot
+    change = UpdateValue(1, 3, 4, batches, 7)
+    raw = encode_update(change)
+    assert raw == bytes.fromhex(
+        "0000 00000001 00000003 000000000000000402 0000000000000001 0000000000000002 02 0003 00 01 00 04 00000007"
+    )
+    assert decode_update(raw) == change
+    key = bytes.fromhex("0001 67 00000000000000000000000000000007 00000003")
+    assert (encode_snapshot_key(KEY), encode_update_key(KEY)) == (b"\0\0" + key, b"\0\1" + key)
+    assert decode_key(b"\0\1" + key) == (1, KEY)
+
+
+def test_a_coordinator_key_is_read_as_it_is_written() -> None:
+    assert KEY.coordinator_key == "g:AAAAAAAAAAAAAAAAAAAABw:3"
+    assert parse_coordinator_key(KEY.coordinator_key) == KEY
+    assert parse_coordinator_key("a:b:" + KEY.coordinator_key) == KEY._replace(group_id="a:b:g")
+    assert [parse_coordinator_key(text) for text in ("", "g", "g:x:3", ":AAAAAAAAAAAAAAAAAAAABw:3")] == [None] * 4
