@@ -13,13 +13,16 @@ import time
 from multiprocessing.sharedctypes import Synchronized
 from typing import Final
 
+from kio.schema.sasl_authenticate.v1.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from rich.console import Console
 from rich.table import Table
 
 from bench.access import CORRELATION_ID, HOST, MODULES, PASSWORD, TOPIC, USER, login_of
 from bench.plain_requests import encode_batch, produce_request, wait_for_first_ack
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.channel import open_channel
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.codec import write_request
 from tests.brokers import run_ottla_broker
 from tests.ports import free_port
 
@@ -83,16 +86,22 @@ async def measure_waits(port: int, seconds: float) -> list[float]:
 
 def fail_logins(port: int, rate: float, seconds: float, count: "Synchronized[int]") -> None:
     """A process: `rate` failures a second. Adds to `count` those that the broker has answered."""
-    login = login_of("nobody", "a wrong one", MECHANISM)
+    handshake = bytes(write_request(ApiKey.SASL_HANDSHAKE, 1, 1, "attacker", SaslHandshakeRequest(mechanism=MECHANISM)))
+    token = SaslAuthenticateRequest(auth_bytes=b"\0nobody\0a wrong one")
+    authenticate = bytes(write_request(ApiKey.SASL_AUTHENTICATE, 1, 2, "attacker", token))
 
     async def fail() -> None:
         try:
-            await open_channel(HOST, port, "attacker", security=login)
-        except KafkaError:
-            with count.get_lock():
-                count.value += 1
-        except OSError:
-            pass  # the broker refuses more connections
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(handshake)
+            await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            writer.write(authenticate)
+            await reader.readexactly(4)
+            writer.close()
+        except (OSError, asyncio.IncompleteReadError):
+            return  # the broker refuses more connections
+        with count.get_lock():
+            count.value += 1
 
     async def run() -> None:
         began, tasks = time.perf_counter(), set[asyncio.Task[None]]()

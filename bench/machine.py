@@ -6,7 +6,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from bench.programs import load_program
+from bench.programs import compile_load_program
 from tests.jars import KAFKA, java_program
 
 
@@ -20,7 +20,7 @@ def describe() -> dict[str, str]:
         "Python": f"{platform.python_version()}, uvloop {_version('uvloop')}, kio {_version('kio')}",
         "Apache Kafka": f"{KAFKA}, default settings, KRaft combined mode, heap 1 GiB",
         "Java": _first_line([java_program(), "-version"]),
-        "librdkafka": _first_line([load_program(), "version"]),
+        "librdkafka": _first_line([compile_load_program(), "version"]),
     }
 
 

@@ -37,19 +37,19 @@ class Amounts:
 QUICK = Amounts(60_000, 400_000, 300_000, 1_000, 500, 20_000, 10e6, 3.0)
 
 
-def measure_one_broker(side: RunBroker, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
-    """The wanted lines of one side by name, in the units of `bench.lines`."""
+def measure_one_broker(side: RunBroker, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+    """The selected lines of one side by name, in the units of `bench.lines`."""
     found: dict[str, float] = {}
-    if _is_any_wanted(wanted, "produce", "consume", "latency", "fan-out", "start", "memory"):
+    if _is_any_selected(selected, "produce", "consume", "latency", "fan-out", "start", "memory"):
         with side(test_settings=False, start=False) as broker:
-            found |= _measure_load(broker, wanted, amounts)
-    if _is_any_wanted(wanted, "partitions"):
+            found |= _measure_load(broker, selected, amounts)
+    if _is_any_selected(selected, "partitions"):
         with side(test_settings=False) as broker:
             found |= _measure_many_partitions(broker, amounts)
-    return {name: value for name, value in found.items() if name in wanted}
+    return {name: value for name, value in found.items() if name in selected}
 
 
-def _measure_load(broker: BrokerProcess, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def _measure_load(broker: BrokerProcess, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
     broker.command(broker)  # formats Kafka's folder before the clock starts
     found = {"start": _measure_start_s(broker, "first")}
     time.sleep(2)  # lets background work of the start finish
@@ -57,26 +57,26 @@ def _measure_load(broker: BrokerProcess, wanted: Sequence[str], amounts: Amounts
     for topic in ("large", "small", "java", "latency", "busy"):
         rd.create_topic(broker.bootstrap, topic)
     where = broker.bootstrap
-    if _is_any_wanted(wanted, "produce-1k", "consume-1k", "memory-load"):
+    if _is_any_selected(selected, "produce-1k", "consume-1k", "memory-load"):
         programs.produce(where, "large", amounts.large // 4, KIB)
         with _log_broker_cpu(broker):
             found["produce-1k"] = programs.produce(where, "large", amounts.large, KIB).mb_per_s
         found["consume-1k"] = _measure_consuming(broker, "large", amounts.large)
-    if _is_any_wanted(wanted, "produce-100", "consume-100", "memory-load"):
+    if _is_any_selected(selected, "produce-100", "consume-100", "memory-load"):
         programs.produce(where, "small", amounts.small // 4, HUNDRED)
         with _log_broker_cpu(broker):
             found["produce-100"] = programs.produce(where, "small", amounts.small, HUNDRED).mb_per_s
         found["consume-100"] = _measure_consuming(broker, "small", amounts.small)
-    if _is_any_wanted(wanted, "produce-java", "memory-load"):
+    if _is_any_selected(selected, "produce-java", "memory-load"):
         programs.produce_with_java(where, "java", amounts.java // 4, HUNDRED)
         with _log_broker_cpu(broker):
             found["produce-java"] = programs.produce_with_java(where, "java", amounts.java, HUNDRED)
-    if _is_any_wanted(wanted, "latency"):
+    if _is_any_selected(selected, "latency"):
         os.sync()  # else writeback of earlier lines takes processor time from this one
         programs.measure_latency(broker.port, "latency", amounts.warm_latency, KIB)
         took = programs.measure_latency(broker.port, "latency", amounts.latency, KIB)
         found |= {"latency-p50": took.p50, "latency-p99": took.p99}
-    if _is_any_wanted(wanted, "fan-out", "memory-load"):
+    if _is_any_selected(selected, "fan-out", "memory-load"):
         found["fan-out"] = _measure_fan_out(broker, amounts)
     found["memory-load"] = broker.resident_memory_kib() / 1024
     return found
@@ -144,5 +144,5 @@ def _measure_start_s(broker: BrokerProcess, topic: str) -> float:
     return took
 
 
-def _is_any_wanted(wanted: Sequence[str], *prefixes: str) -> bool:
-    return any(name.startswith(prefixes) for name in wanted)
+def _is_any_selected(selected: Sequence[str], *prefixes: str) -> bool:
+    return any(name.startswith(prefixes) for name in selected)

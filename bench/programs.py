@@ -61,16 +61,18 @@ def run_program(command: list[str], stdin: bytes = b"") -> str:
 
 def produce(bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0) -> LoadResult:
     words = ["produce", bootstrap, topic, str(records), str(size), str(bytes_per_s), "acks=all"]
-    return LoadResult(**json.loads(run_program([load_program(), *words])))
+    return LoadResult(**json.loads(run_program([compile_load_program(), *words])))
 
 
 def consume(bootstrap: str, topic: str, records: int) -> LoadResult:
-    return LoadResult(**json.loads(run_program([load_program(), "consume", bootstrap, topic, str(records), "1"])))
+    return LoadResult(
+        **json.loads(run_program([compile_load_program(), "consume", bootstrap, topic, str(records), "1"]))
+    )
 
 
 def start_consumers(bootstrap: str, topic: str, records: int, count: int) -> "subprocess.Popen[str]":
     """Start `count` consumers that each read `records`; `wait_for_load` returns their result."""
-    command = [load_program(), "consume", bootstrap, topic, str(records), str(count), "fetch.wait.max.ms=500"]
+    command = [compile_load_program(), "consume", bootstrap, topic, str(records), str(count), "fetch.wait.max.ms=500"]
     command_log.append(shlex.join(command) + " &")
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -107,7 +109,7 @@ def measure_latency(port: int, topic: str, count: int, size: int) -> LatencyResu
     )
 
 
-def load_program() -> str:
+def compile_load_program() -> str:
     return compile_program("load")
 
 

@@ -64,15 +64,15 @@ def run_benchmark(benchmark: Benchmark[Side, Amounts]) -> int:
     measured: dict[str, dict[str, list[float]]] = {side: {} for side in arguments.sides}
     began = time.monotonic()
     for session in benchmark.sessions:
-        wanted = [name for name in names if name.startswith(session.lines)]
+        selected = [name for name in names if name.startswith(session.lines)]
         turns = min(session.turns, arguments.repeat or (1 if arguments.quick else session.turns))
-        for turn in range(turns if wanted else 0):
+        for turn in range(turns if selected else 0):
             for side in arguments.sides:
-                heading = f"[bold]{side}[/], {', '.join(wanted)}, {turn + 1} of {turns}"
+                heading = f"[bold]{side}[/], {', '.join(selected)}, {turn + 1} of {turns}"
                 console.print(f"{heading}, after {time.monotonic() - began:.0f} s", highlight=False)
                 already = len(programs.command_log)
-                values = session.measure(benchmark.sides[side], wanted, amounts)
-                for name in wanted:
+                values = session.measure(benchmark.sides[side], selected, amounts)
+                for name in selected:
                     measured[side].setdefault(name, []).append(values[name])
                     console.print(f"  {name}: {values[name]:.3f}", highlight=False)
                 for command in programs.command_log[already:]:

@@ -24,7 +24,7 @@ class Amounts(Protocol):
 
 
 def measure_many_partitions(
-    side: Callable[..., AbstractContextManager[ProcessCluster]], wanted: Sequence[str], amounts: Amounts
+    side: Callable[..., AbstractContextManager[ProcessCluster]], selected: Sequence[str], amounts: Amounts
 ) -> dict[str, float]:
     found: dict[str, float] = {}
     per_topic = min(PARTITIONS_PER_TOPIC, amounts.partitions)

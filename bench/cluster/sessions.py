@@ -54,7 +54,7 @@ def cluster_runner(kind: str) -> RunCluster:
     return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKA_HEAP)
 
 
-def measure_load(side: RunCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_load(side: RunCluster, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
     found: dict[str, float] = {}
     with side(start=False) as cluster:
         for broker in cluster.brokers.values():
@@ -69,13 +69,13 @@ def measure_load(side: RunCluster, wanted: Sequence[str], amounts: Amounts) -> d
         time.sleep(2)  # lets background work of the start finish
         found["memory"] = sum(broker.resident_memory_kib() for broker in cluster.brokers.values()) / 1024
         for name, size, records in (("produce-1k", KIB, amounts.large), ("produce-100", HUNDRED, amounts.small)):
-            if name in wanted:
+            if name in selected:
                 create_topic(cluster, name, PARTITIONS)
                 acks.measure_flood(cluster.bootstrap, name, PARTITIONS, size, records // 4)
                 before = _cpu_s(cluster)
                 found[name] = acks.measure_flood(cluster.bootstrap, name, PARTITIONS, size, records)
                 command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
-        if any(name.startswith("latency") for name in wanted):
+        if any(name.startswith("latency") for name in selected):
             create_topic(cluster, "steady", PARTITIONS)
             ask = partial(acks.measure_steady_latency, cluster.bootstrap, "steady", PARTITIONS, KIB, STEADY_PER_S)
             ask(amounts.warm_s)
@@ -83,7 +83,7 @@ def measure_load(side: RunCluster, wanted: Sequence[str], amounts: Amounts) -> d
             took = ask(amounts.steady_s)
             command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
             found |= {f"latency-{name}": took[key] * 1000 for name, key in PERCENTILES.items()}
-        if "new-topic" in wanted:
+        if "new-topic" in selected:
             found["new-topic"] = _measure_new_topics_s(cluster)
     return found
 
@@ -107,18 +107,18 @@ def _cpu_s(cluster: ProcessCluster) -> float:
     return sum(broker.cpu_s() for broker in cluster.brokers.values())
 
 
-def measure_faults(side: RunCluster, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_faults(side: RunCluster, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
     found: dict[str, float] = {}
     with side() as cluster:
         create_topic(cluster, WATCHED, 1)
-        if any(name.startswith("killed") for name in wanted):
+        if any(name.startswith("killed") for name in selected):
             took = [
                 longest_ack_gap_s(cluster, BrokerProcess.kill, BrokerProcess.start)
                 for _ in _log_repetitions(amounts.kills, "SIGKILL of the leader")
             ]
             found |= {"killed-p50": statistics.median(took), "killed-p95": percentile(took, 95)}
             _log_values(took)
-        if "silent-p95" in wanted:
+        if "silent-p95" in selected:
             times = _log_repetitions(amounts.pauses, "SIGSTOP of the leader")
             took = [
                 longest_ack_gap_s(cluster, BrokerProcess.pause, BrokerProcess.resume, *SHORT_CLIENT_TIMEOUTS)
@@ -126,14 +126,14 @@ def measure_faults(side: RunCluster, wanted: Sequence[str], amounts: Amounts) ->
             ]
             found["silent-p95"] = percentile(took, 95)
             _log_values(took)
-        if "planned" in wanted:
+        if "planned" in selected:
             took = [
                 longest_ack_gap_s(cluster, _restart, _do_nothing)
                 for _ in _log_repetitions(amounts.restarts, "SIGTERM of the leader")
             ]
             found["planned"] = max(took)
             _log_values(took)
-        if "controller" in wanted:
+        if "controller" in selected:
             times = _log_repetitions(amounts.controllers, "SIGKILL of the controller")
             took = [topic_creation_after_controller_loss_s(cluster, number) for number in times]
             found["controller"] = statistics.median(took)

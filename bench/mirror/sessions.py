@@ -45,7 +45,7 @@ class Amounts:
 QUICK = Amounts(60_000, 60_000, 500, 500, 2.0, 3.0, 60, 3.0)
 
 
-def measure_copying(side: RunCopier, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_copying(side: RunCopier, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
     found: dict[str, float] = {}
     with side() as copier:
         source = copier.source.bootstrap
@@ -58,9 +58,9 @@ def measure_copying(side: RunCopier, wanted: Sequence[str], amounts: Amounts) ->
         megabytes = (amounts.copied - already) * KIB / 1e6
         found["copy-rate"] = megabytes / (time.monotonic() - began)
         found["copy-cpu"] = megabytes / (copier.cpu_s() - before)
-        if "catch-up" in wanted:
+        if "catch-up" in selected:
             found["catch-up"] = _catch_up_s(copier, amounts)
-        if any(name.startswith("lag") for name in wanted):
+        if any(name.startswith("lag") for name in selected):
             rd.create_topic(source, "bench-lag", PARTITIONS)
             _wait_until_copied(copier, "bench-lag", 0)
             took = _measure_lag_s(copier, amounts)
@@ -116,7 +116,7 @@ def _measure_lag_s(copier: Copier, amounts: Amounts) -> dict[str, float]:
     return found
 
 
-def measure_idle(side: RunCopier, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_idle(side: RunCopier, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
     with side() as copier:
         each = amounts.partitions // MANY_TOPICS
         names = [f"bench-many-{number}" for number in range(MANY_TOPICS)]

@@ -48,6 +48,8 @@ class Copier(Protocol):
 
 @dataclass
 class BrokerMirror:
+    """Ottla copies. `without_kib`: resident memory of the target before mirroring started."""
+
     source: BrokerProcess
     target: BrokerProcess
     without_kib: int = 0  # the broker's memory before it had a mirror (VmRSS)
@@ -81,6 +83,8 @@ class BrokerMirror:
 
 @dataclass
 class MirrorMaker:
+    """MirrorMaker 2 copies. `earlier_cpu_s`: processor time of its processes that have ended."""
+
     source: BrokerProcess
     target: BrokerProcess
     maker: BrokerProcess

@@ -85,7 +85,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="Set one setting, over all files. May be repeated.",
+        help="Set one setting, which overrides all files. May be repeated.",
     )
     parser.add_argument(
         "--add-scram",

@@ -70,7 +70,9 @@ class ConnectionQuotas:
             del self._of_host[host]
 
     def room_for(self, listener: str, host: str) -> Room:
-        """Whether there is room for one more connection. One without is counted as refused."""
+        """Whether one more connection is allowed. A connection that is not allowed is counted as
+        refused.
+        """
         config = self._config
         max_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
         max_of_listener = config.own_of_listener(listener, MAX_CONNECTIONS)

@@ -25,8 +25,9 @@ LOG_INTERVAL_S: Final = 10.0
 
 
 class Handshakes:
-    """Of one listener. `admit(host)`: how many seconds one more connection from that address has to
-    wait; None: it is refused. `release(host)` is called at the end of each admitted handshake.
+    """The TLS handshakes in progress on one listener. `admit(host)` returns how many seconds one
+    more connection from that address has to wait, or None to refuse it. `release(host)` is called
+    at the end of each admitted handshake.
     """
 
     def __init__(self, admit: Callable[[str], float | None], release: Callable[[str], None]) -> None:
@@ -39,57 +40,57 @@ class Handshakes:
     def __len__(self) -> int:
         return len(self._in_progress)
 
-    def begin(self, one: TlsTransport) -> bool:
+    def begin(self, connection: TlsTransport) -> bool:
         """Counts the handshake of a new connection. Returns False if the connection must be
         refused.
         """
-        host, now = _peer_host(one), self._loop.time()
+        host, now = _peer_host(connection), self._loop.time()
         if (wait_s := self._admit(host)) is None:
             return False
         if len(self._in_progress) >= MAX_IN_PROGRESS:
             oldest, (_, begun, _) = next(iter(self._in_progress.items()))
             if now - begun < MIN_AGE_S:
-                self._log(one, f"{MAX_IN_PROGRESS} other handshakes are in progress")
+                self._log(connection, f"{MAX_IN_PROGRESS} other handshakes are in progress")
                 self._release(host)
                 return False
             self._abort(oldest, f"it took longer than {MAX_IN_PROGRESS} others that began after it")
         if wait_s:
-            one.wait(wait_s)
+            connection.wait(wait_s)
         timeout = self._loop.call_later(
-            wait_s + TIMEOUT_S, self._abort, one, f"it was not done within {TIMEOUT_S:.0f} s"
+            wait_s + TIMEOUT_S, self._abort, connection, f"it was not done within {TIMEOUT_S:.0f} s"
         )
-        self._in_progress[one] = host, now, timeout
+        self._in_progress[connection] = host, now, timeout
         return True
 
-    def complete(self, one: TlsTransport) -> None:
-        self._remove(one)
+    def complete(self, connection: TlsTransport) -> None:
+        self._remove(connection)
 
-    def fail(self, one: TlsTransport, why: str) -> None:
-        if self._remove(one) and why:
-            self._log(one, why)
+    def fail(self, connection: TlsTransport, why: str) -> None:
+        if self._remove(connection) and why:
+            self._log(connection, why)
 
-    def log_failure(self, one: TlsTransport, why: str) -> None:
-        self._log(one, why)
+    def log_failure(self, connection: TlsTransport, why: str) -> None:
+        self._log(connection, why)
 
     def close(self) -> None:
-        for one in tuple(self._in_progress):
-            self._remove(one)
-            one.abort()
+        for connection in tuple(self._in_progress):
+            self._remove(connection)
+            connection.abort()
 
-    def _abort(self, one: TlsTransport, why: str) -> None:
-        self.fail(one, why)
-        one.abort()
+    def _abort(self, connection: TlsTransport, why: str) -> None:
+        self.fail(connection, why)
+        connection.abort()
 
-    def _remove(self, one: TlsTransport) -> bool:
+    def _remove(self, connection: TlsTransport) -> bool:
         """Returns whether the handshake was in progress."""
-        if (found := self._in_progress.pop(one, None)) is None:
+        if (found := self._in_progress.pop(connection, None)) is None:
             return False
         host, _, timeout = found
         timeout.cancel()
         self._release(host)
         return True
 
-    def _log(self, one: TlsTransport, why: str) -> None:
+    def _log(self, connection: TlsTransport, why: str) -> None:
         """Logs each reason at most once in LOG_INTERVAL_S, so that a client that retries for ever
         does not fill the log.
         """
@@ -100,10 +101,10 @@ class Handshakes:
             return
         self._logged[why] = now, 0
         more = f" ({suppressed} more since this was last logged)" if suppressed else ""
-        host, port = (one.get_extra_info("peername") or ("", 0))[:2]
+        host, port = (connection.get_extra_info("peername") or ("", 0))[:2]
         logger.warning("TLS handshake with %s:%d failed: %s%s", host, port, why, more)
 
 
-def _peer_host(one: TlsTransport) -> str:
-    host: str = (one.get_extra_info("peername") or ("",))[0]
+def _peer_host(connection: TlsTransport) -> str:
+    host: str = (connection.get_extra_info("peername") or ("",))[0]
     return host

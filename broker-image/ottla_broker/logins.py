@@ -44,7 +44,7 @@ CHECK_INTERVAL_S: Final = 5.0
 
 
 class ListenerLogins:
-    """`sasl_sessions`: makes the session of a new connection, by the names of the listeners with
+    """`sasl_sessions`: creates the session of a new connection, by the names of the listeners with
     SASL. `principal_mappers`: by the names of the listeners where certificates of clients are their
     logins.
     """

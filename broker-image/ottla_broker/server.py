@@ -262,6 +262,7 @@ class Server:
             self._delayed.discard(connection)
             return
         del self.connections[connection]
+        connection.state.on_closed()
         if not self.connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._quotas.remove(connection.state.listener, connection.state.host)

@@ -180,9 +180,8 @@ class Clock:
 def flights(data: Path) -> Iterator[Event]:
     """Departures and arrivals in the order of their actual times.
 
-    Days are taken in their order, and a heap holds what happens after the end of a day: whatever
-    comes with a later day happens after its midnight, less the little that a flight may leave
-    early.
+    The days are read one by one. A heap holds the events that are later than the day that was read
+    last: an event of a later day is at most _LONGEST_EARLY before that day's midnight.
     """
     clock = Clock()
     offsets = _offsets(data)

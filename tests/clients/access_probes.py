@@ -134,7 +134,7 @@ def group_probes(of: Names) -> Iterator[Probe]:
 
 
 def transaction_probes(of: Names) -> Iterator[Probe]:
-    """Of a transactional id that nobody uses."""
+    """Requests about a transactional id that nobody uses."""
     name = of.transactional_id
     producer = {"transactional_id": name, "producer_id": 7, "producer_epoch": 0}
     yield "find_coordinator", "a transaction", {"key": name, "key_type": 1, "coordinator_keys": [name]}

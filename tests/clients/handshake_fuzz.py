@@ -37,7 +37,9 @@ class HandshakesTried:
 
 
 async def try_handshakes(host: str, port: int, seconds: float, seed: int, at_least: int) -> HandshakesTried:
-    """For as long, and until there were as many. No handshake has a right password."""
+    """Tries handshakes for `seconds`, and until there were `at_least`. None has a right
+    password.
+    """
     tried, loop = HandshakesTried(), asyncio.get_running_loop()
     end_s = loop.time() + seconds
 
@@ -60,7 +62,7 @@ async def try_handshakes(host: str, port: int, seconds: float, seed: int, at_lea
 
 
 async def try_handshake(host: str, port: int, random: Random) -> str:
-    """How it ended: `closed`, `refused`, or `served`, which must not happen."""
+    """Returns how it ended: `closed`, `refused`, or `served`, which must not happen."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         mechanism, version = random.choice(MECHANISMS), random.choice((0, 1, 1))

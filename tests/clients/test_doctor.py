@@ -10,7 +10,7 @@ from tests.ports import free_port
 
 
 def examine(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code, and findings by what was examined."""
+    """The exit code, and findings by their subjects."""
     done = subprocess.run(
         [*COMMAND, "doctor", "--output", "json", *arguments],
         env=command_environment(),
@@ -20,15 +20,15 @@ def examine(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
         timeout=60,
     )
     assert done.stderr == ""
-    return done.returncode, {it["what"]: it for it in json.loads(done.stdout)}
+    return done.returncode, {it["subject"]: it for it in json.loads(done.stdout)}
 
 
 def test_a_healthy_broker_has_no_problem(new_broker: NewBroker) -> None:
     with new_broker() as broker:
         code, found = examine("--bootstrap", broker.bootstrap)
     assert code == 0, found
-    assert found[f"bootstrap {broker.bootstrap}"]["verdict"] == "ok"
-    assert found["controller"]["seen"] == "broker 1" and found["partitions"]["verdict"] == "ok"
+    assert found[f"bootstrap {broker.bootstrap}"]["severity"] == "ok"
+    assert found["controller"]["observed"] == "broker 1" and found["partitions"]["severity"] == "ok"
 
 
 def test_an_advertised_address_that_clients_do_not_reach_is_named_with_what_to_do(new_broker: NewBroker) -> None:
@@ -36,16 +36,16 @@ def test_an_advertised_address_that_clients_do_not_reach_is_named_with_what_to_d
     with new_broker(advertised_listeners=f"PLAINTEXT://127.0.0.1:{nobody}") as broker:
         code, found = examine("--bootstrap", broker.bootstrap)
     assert code == 1, found
-    assert found[f"bootstrap {broker.bootstrap}"]["verdict"] == "ok"
+    assert found[f"bootstrap {broker.bootstrap}"]["severity"] == "ok"
     problem = found[f"broker 1 at 127.0.0.1:{nobody}"]
-    assert (problem["verdict"], problem["seen"]) == ("problem", "connection refused")
-    assert "advertised.listeners" in problem["next"]
+    assert (problem["severity"], problem["observed"]) == ("problem", "connection refused")
+    assert "advertised.listeners" in problem["next_step"]
 
 
 def test_a_bootstrap_address_without_a_broker_is_a_problem() -> None:
     address = f"127.0.0.1:{free_port()}"
     code, found = examine("--bootstrap", address)
-    assert (code, found[f"bootstrap {address}"]["seen"]) == (1, "connection refused")
+    assert (code, found[f"bootstrap {address}"]["observed"]) == (1, "connection refused")
     assert "controller" not in found
 
 

@@ -161,10 +161,10 @@ def test_address_that_connects_too_often_is_refused_until_it_waits(limited: Limi
         )
         assert rd.admin_client(limited.broker.bootstrap).list_topics(timeout=WITHIN_S).brokers  # it tries again
     finally:
-        eventually(lambda: removed(limited), within_s=WITHIN_S, message="a connection that removes the quota")
+        eventually(lambda: is_quota_removed(limited), within_s=WITHIN_S, message="a connection that removes the quota")
 
 
-def removed(limited: Limited) -> bool:
+def is_quota_removed(limited: Limited) -> bool:
     try:
         limited.set_quota(("ip", "127.0.0.1"), connection_creation_rate=None)
     except ConnectionError:

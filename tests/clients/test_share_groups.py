@@ -115,7 +115,7 @@ def test_kafka_decodes_the_records_of_share_groups(new_broker: NewBroker) -> Non
 
         async def test(member: ShareMember) -> None:
             await member.join()
-            await member.fetch(1)
+            await member.fetch(1, max_records=4)
             for at in range(4):
                 await member.acknowledge(1, [(0, at, at, ACCEPT if at % 2 else RELEASE)])
 
@@ -183,6 +183,22 @@ def test_a_session_that_ends_releases_its_records_uncounted(quick: BrokerProcess
         assert [(one.offset, one.delivery_count) for one in again] == [(at, 1) for at in range(5, 10)]
 
     run_with_member(quick, name, test)
+
+
+def test_a_lost_connection_releases_its_records_uncounted(broker: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        member.close()
+        other = ShareMember(name, name, broker.bootstrap)
+        try:
+            await other.join()
+            found, _ = await other.fetch(1, max_wait=10_000)
+            assert [(one.offset, one.delivery_count) for one in found] == [(at, 1) for at in range(10)]
+        finally:
+            other.close()
+
+    run_with_member(broker, name, test)
 
 
 def test_locks_are_renewed(quick: BrokerProcess, name: str) -> None:

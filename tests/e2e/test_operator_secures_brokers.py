@@ -46,7 +46,7 @@ def run(
 
 
 def logins(kubelet: ProcessKubelet) -> list[InterBrokerLogin]:
-    """Of each broker's pod, by its settings."""
+    """The inter-broker login of each broker's pod, by its settings."""
     config_maps = kubelet.api.of("ConfigMap")
     mounted = [it["spec"]["volumes"][0]["configMap"]["name"] for it in kubelet.api.of("Pod").values()]
     return [observed_login(started_with(config_maps[it], 1)) for it in mounted]

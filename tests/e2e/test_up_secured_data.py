@@ -30,7 +30,7 @@ def cluster(name: str, port: int) -> Json:
 
 
 def login_options(up: UpProcess, cluster: str) -> tuple[str, ...]:
-    """By which `ottla` commands log in as `ottla up` does."""
+    """Options with which `ottla` commands log in as `ottla up` does."""
     folder = up.folder / ".ottla" / cluster
     listeners = json.loads((folder / "1" / "settings.json").read_text())["listeners"]
     addresses = dict(it.split("://") for it in listeners.split(","))

@@ -82,7 +82,9 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
 
 
 def check_topics_authorized(ctx: RequestContext, group: ConsumerGroup) -> None:
-    """TOPIC_AUTHORIZATION_FAILED."""
+    """Raises TOPIC_AUTHORIZATION_FAILED if the client may not describe one of the group's
+    topics.
+    """
     names = {name for member in group.members.values() for name in member.subscribed_topic_names}
     topics = {topic for member in group.members.values() for topic in {**member.assigned, **member.pending_revocation}}
     topics.update(topic for target in group.targets.values() for topic in target)

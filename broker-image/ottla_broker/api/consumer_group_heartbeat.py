@@ -94,7 +94,7 @@ def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest)
 
 
 def new_member_id(ctx: RequestContext) -> str:
-    """As Kafka writes a UUID: in URL-safe base64 without padding."""
+    """A random UUID in Kafka's text form: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(ctx.broker.runtime.new_uuid().bytes).rstrip(b"=").decode()
 
 

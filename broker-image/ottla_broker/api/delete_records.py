@@ -61,7 +61,9 @@ async def delete_records(ctx: RequestContext, request: DeleteRecordsRequest) -> 
 async def delete_from_partition(
     ctx: RequestContext, topic: str, requested: DeleteRecordsPartition, until_s: float
 ) -> DeleteRecordsPartitionResult:
-    """`until_s`: on the loop's clock."""
+    """Deletes the records below the requested offset and waits for the low watermark until
+    `until_s` on the loop's clock. Errors are in the result.
+    """
     try:
         async with asyncio.timeout_at(until_s):
             partition, below = await raise_log_start(ctx, topic, requested)

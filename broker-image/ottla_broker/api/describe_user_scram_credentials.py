@@ -54,7 +54,9 @@ async def describe_user_scram_credentials(
 
 
 def refused(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    """With a result for each requested user, without its name, as in Kafka."""
+    """The response to an unauthorized client. As in Kafka it has a result for each requested user,
+    without the name.
+    """
     code = ErrorCode.cluster_authorization_failed
     return DescribeUserScramCredentialsResponse(
         throttle_time=NO_THROTTLE,

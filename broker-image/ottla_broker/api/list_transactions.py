@@ -42,7 +42,7 @@ async def list_transactions(ctx: RequestContext, request: ListTransactionsReques
     now_ms = ctx.broker.runtime.now_ms()
     matches = compile_pattern(request.transactional_id_pattern)
 
-    def is_wanted(found: TransactionMetadata) -> bool:
+    def matches_filters(found: TransactionMetadata) -> bool:
         if request.state_filters and found.state not in states:
             return False
         if producer_ids and found.producer_id not in producer_ids:
@@ -60,7 +60,7 @@ async def list_transactions(ctx: RequestContext, request: ListTransactionsReques
                 transaction_state=found.state.title,
             )
             for transactional_id, found in ctx.broker.transactions.coordinator.list_transactions()
-            if is_wanted(found)
+            if matches_filters(found)
             and matches(transactional_id)
             and ctx.may(Operation.describe, Resource.transactional_id(transactional_id))
         ),
@@ -68,7 +68,9 @@ async def list_transactions(ctx: RequestContext, request: ListTransactionsReques
 
 
 def compile_pattern(pattern: str | None) -> Callable[[str], object]:
-    """Whether a transactional id matches. INVALID_REGULAR_EXPRESSION."""
+    """Returns a function that matches a whole transactional id. Raises
+    INVALID_REGULAR_EXPRESSION.
+    """
     if not pattern:
         return lambda _: True
     re2 = import_module("re2")  # it has no types, and few requests need it

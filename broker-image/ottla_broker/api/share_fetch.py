@@ -1,8 +1,8 @@
 """ShareFetch (78), versions 1–2 (KIP-932).
 
-- Delivers records of the partitions in the member's share session, which epoch 0 opens and epoch −1
-  closes, and locks them for the member. Whole batches are returned, with the offsets in them that
-  the member has acquired, and how often each was delivered.
+- Delivers records of the partitions in the member's share session, which epoch 0 opens, and epoch
+  −1 or the end of the connection closes, and locks them for the member. Whole batches are returned,
+  with the offsets in them that the member has acquired, and how often each was delivered.
 - Acknowledges records that were delivered before, with an error of their own.
 - Waits up to `max_wait` until records are available, new ones or such as were released.
 - NOT_LEADER_OR_FOLLOWER comes with the current leader.
@@ -11,6 +11,7 @@
 """
 
 import asyncio
+from functools import partial
 from itertools import groupby
 from typing import cast
 
@@ -88,6 +89,7 @@ async def find_session(ctx: RequestContext, request: ShareFetchRequest, *, has_a
         if has_acknowledgements:
             raise KafkaError(ErrorCode.invalid_request, "nothing can be acknowledged before a share session is open")
         session = await partitions.open_session(group_id, member_id)
+        ctx.connection.on_closed = partial(partitions.on_disconnected, session)
     else:
         session = partitions.sessions.proceed(group_id, member_id, epoch)
     forgotten = [

@@ -60,10 +60,10 @@ async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
     )
 
 
-def vote_request(asked: VotePartition) -> VoteRequest:
+def vote_request(partition: VotePartition) -> VoteRequest:
     return VoteRequest(
-        (int(asked.replica_id), asked.replica_directory_id or UUID(int=0)),
-        int(asked.replica_epoch),
-        EpochAndOffset(int(asked.last_offset_epoch), int(asked.last_offset)),
-        asked.pre_vote,
+        (int(partition.replica_id), partition.replica_directory_id or UUID(int=0)),
+        int(partition.replica_epoch),
+        EpochAndOffset(int(partition.last_offset_epoch), int(partition.last_offset)),
+        partition.pre_vote,
     )

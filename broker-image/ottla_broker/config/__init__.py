@@ -23,7 +23,7 @@ from ottla_broker.config.mirror_settings import *  # noqa: F403
 from ottla_broker.config.registry_settings import *  # noqa: F403
 from ottla_broker.config.security_settings import *  # noqa: F403
 from ottla_broker.config.server_properties import find_setting_problems as find_setting_problems
-from ottla_broker.config.server_properties import refers_to_place as refers_to_place
+from ottla_broker.config.server_properties import has_reference as has_reference
 from ottla_broker.config.setting import BROKER_SETTINGS as BROKER_SETTINGS
 from ottla_broker.config.setting import CLIENT_METRICS_SETTINGS as CLIENT_METRICS_SETTINGS
 from ottla_broker.config.setting import GROUP_SETTINGS as GROUP_SETTINGS

@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 def why_ignored(name: str) -> str | None:
-    """Why a setting of Kafka's is accepted without effect; None for other names."""
+    """The reason for which a setting of Kafka's has no effect here; None for other names."""
     if (key := _find_key(name)) is not None:
         return IGNORED_DYNAMIC.get(key) or IGNORED_STATIC[key]
     if name.startswith("listener.name."):

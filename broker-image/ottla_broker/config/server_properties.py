@@ -84,11 +84,11 @@ def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
 
 
 def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
-    """Returns why no broker starts with this setting, regardless of other settings; empty if one
-    does. A text that refers to the environment or to a file of the broker can be checked only
-    there, and has no problem here.
+    """Returns the reasons for which every broker refuses this setting, regardless of other
+    settings. A reference to the environment or to a file can be checked only on the broker and is
+    no problem here.
     """
-    if name in BROKER_SETTINGS and refers_to_place(text):
+    if name in BROKER_SETTINGS and has_reference(text):
         return ()
     try:
         _parse_setting(ALIASES.get(name, name), GivenSetting(name, text, ""), StaticSettings())
@@ -97,8 +97,10 @@ def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
     return ()
 
 
-def refers_to_place(text: str) -> bool:
-    """True if the text has a reference that is resolved where the broker runs."""
+def has_reference(text: str) -> bool:
+    """True if the text has a reference that only the broker can resolve: `${env:…}`,
+    `${directory:…}`.
+    """
     return "${env:" in text or text.startswith("${directory:")
 
 
@@ -106,17 +108,17 @@ def _parse_setting(name: str, item: GivenSetting, static: StaticSettings) -> Non
     """`name`: the item's, or what its alias stands for. Raises SettingError."""
     if (setting := BROKER_SETTINGS.get(name)) is not None:
         static.values[setting] = setting.parse(item.text)
-        _keep_reference(item, ("", "", setting), static)
+        _store_reference(item, ("", "", setting), static)
         if setting.no_effect:
             static.notes.append(f"{item.place}: {name} has no effect: {setting.no_effect}")
     elif (found := find_listener_setting(name)) is not None:
         static.of_listeners[found] = found[2].parse(item.text)
-        _keep_reference(item, found, static)
+        _store_reference(item, found, static)
     else:
         _accept_ignored(item, static)
 
 
-def _keep_reference(item: GivenSetting, key: tuple[str, str, Setting[object]], static: StaticSettings) -> None:
+def _store_reference(item: GivenSetting, key: tuple[str, str, Setting[object]], static: StaticSettings) -> None:
     if item.reference:
         static.references[key] = item
 

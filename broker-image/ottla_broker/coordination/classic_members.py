@@ -50,8 +50,9 @@ def join_group(
     config: ConsumerGroupConfig,
     now: Timestamps,
 ) -> JoinResult:
-    """GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID."""
+    """Adds or updates a member of the classic protocol in a consumer group. Raises
+    GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
     group = change.group
     member_id = request.member_id or request.unique_suffix
     check_room(group, member_id, request.group_instance_id, config)

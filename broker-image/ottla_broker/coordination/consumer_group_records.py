@@ -19,7 +19,7 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 
 class ConsumerGroupKey(NamedTuple):
-    """Of the group's epoch, and of its partition metadata before Kafka 4.1."""
+    """Key of the record of a group's epoch and, before Kafka 4.1, of its partition metadata."""
 
     group: str
 

@@ -50,14 +50,16 @@ Write = asyncio.Future[ErrorCode]
 
 
 class GroupStore(Protocol):
-    """What a shard offers."""
+    """The part of a shard that these requests use."""
 
     groups: dict[str, Group]
 
     def timestamps(self) -> Timestamps: ...
 
     def append_records(self, records: Sequence[Record]) -> Write:
-        """At once; KafkaError when the log did not take them."""
+        """Appends the records to the log before it returns. The result completes when they are
+        replicated. Raises KafkaError if the log does not accept them.
+        """
         ...
 
     def schedule_timer(self, group: Group) -> None: ...
@@ -80,7 +82,9 @@ class ConsumerGroupRequests:
     # -- the consumer protocol ---------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatResult:
-        """GROUP_ID_NOT_FOUND, and the errors of `consumer_heartbeat`."""
+        """Handles a ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND and the errors of
+        `consumer_heartbeat`.
+        """
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return await self._leave(self._find_group(group_id), request)
         replaced = self._store.groups.get(group_id)
@@ -180,7 +184,7 @@ class ConsumerGroupRequests:
     # -- members of the classic protocol -----------------------------------------------------------
 
     async def join_classic(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
-        """Like `membership.join_group`, in a group with members."""
+        """Handles the JoinGroup of a classic member in a consumer group that has members."""
         change = GroupChange(group)
         now = self._store.timestamps()
         try:
@@ -214,7 +218,9 @@ class ConsumerGroupRequests:
         return codes
 
     def delete_empty_group(self, group: ConsumerGroup) -> None:
-        """Makes room for a classic group of the same id. KafkaError when that cannot be written."""
+        """Deletes a group without members, so that a classic group may take its id. Raises
+        KafkaError if the log does not accept that.
+        """
         change = GroupChange(group)
         change.remove_group()
         self._append_or_undo(change)
@@ -265,8 +271,9 @@ class ConsumerGroupRequests:
             raise
 
     def _append(self, change: GroupChange, first: Sequence[Record] = (), last: Sequence[Record] = ()) -> Write | None:
-        """The write of all records. Without any, the group's last write: a response that repeats
-        what it says must not come before it is replicated. None without that, too."""
+        """Appends the records and returns their write. Without records, returns the group's last
+        write, which a response that repeats its content has to wait for; None if there was none.
+        """
         now_ms = self._store.timestamps().wall_ms
         records = [
             Record(

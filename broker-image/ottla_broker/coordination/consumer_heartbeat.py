@@ -378,7 +378,7 @@ def take_expired_members(group: ConsumerGroup, now: Timestamps) -> dict[str, str
 
 
 def find_leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
-    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if request.group_instance_id is None:
         return group.find_member(request.member_id)
     return group.find_static_member(request.member_id, request.group_instance_id)

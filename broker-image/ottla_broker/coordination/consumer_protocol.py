@@ -52,7 +52,7 @@ _ASSIGNMENT: Final = RecordFormat(
 
 
 def read_version(data: bytes) -> int:
-    """MalformedMessage."""
+    """Raises MalformedMessage."""
     if len(data) < 2:
         raise MalformedMessage(f"{len(data)} bytes have no version")
     version = int.from_bytes(data[:2], "big", signed=True)
@@ -62,16 +62,16 @@ def read_version(data: bytes) -> int:
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """MalformedMessage."""
+    """Raises MalformedMessage."""
     return _SUBSCRIPTION.read(data, 2, read_version(data))
 
 
 def read_assignment(data: bytes) -> ConsumerAssignment:
-    """MalformedMessage. Nothing is assigned by no bytes."""
+    """Parses an assignment; empty bytes are an empty one. Raises MalformedMessage."""
     return _ASSIGNMENT.read(data, 2, read_version(data)) if data else ConsumerAssignment(())
 
 
 def write_assignment(assigned: TopicPartitionsByName, version: int) -> bytes:
-    """In the version of the subscription to which it answers."""
+    """Encodes an assignment. `version`: that of the member's subscription."""
     named = tuple(NamedPartitions(topic, tuple(sorted(assigned[topic]))) for topic in sorted(assigned))
     return _ASSIGNMENT.write(ConsumerAssignment(named), version)

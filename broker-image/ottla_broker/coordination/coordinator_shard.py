@@ -195,7 +195,9 @@ class GroupCoordinatorShard:
         return [Record(self._runtime.now_ms(), encode_group_metadata_key(group_id), None)] if group.has_records else []
 
     def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
-        """At once; KafkaError when the log did not take them."""
+        """Appends the records to the log before it returns. The future completes when they are
+        replicated. Raises KafkaError if the log does not accept them.
+        """
         return self._writes.append_records(records)
 
     def rebalance_classic_group(self, group: ClassicGroup, reason: str) -> None:

@@ -62,7 +62,7 @@ class GroupChange:
             self.write(PartitionMetadataKey(self.group.id), None)
 
     def remove_member(self, member_id: str) -> None:
-        """In Kafka's order, in which the member itself is removed last."""
+        """Removes a member's records in Kafka's order: its assignments first, the member last."""
         self.write(CurrentAssignmentKey(self.group.id, member_id), None)
         self.write(TargetAssignmentKey(self.group.id, member_id), None)
         self.write(ConsumerMemberKey(self.group.id, member_id), None)

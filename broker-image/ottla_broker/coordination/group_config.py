@@ -80,8 +80,9 @@ class ConsumerGroupConfig:
         return self.migration_policy in ("downgrade", "bidirectional")
 
     def of_group(self, configs: Mapping[str, str]) -> "ConsumerGroupConfig":
-        """With a group's own configs. The broker's bounds may have changed since they were set, so
-        they are applied again."""
+        """These settings overridden by a group's own configs, within the broker's current
+        bounds.
+        """
         if not configs:
             return self
         session = configs.get(CONSUMER_SESSION_TIMEOUT_MS.name)

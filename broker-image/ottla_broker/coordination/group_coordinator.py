@@ -422,7 +422,9 @@ def _group_with_offsets(
 
 
 def _check_member_epoch(group: ConsumerGroup | StreamsGroup, member_id: str, epoch: int) -> None:
-    """Of a commit in a transaction, where a stale epoch is ILLEGAL_GENERATION."""
+    """Validates the member epoch of a commit inside a transaction. Raises ILLEGAL_GENERATION for a
+    stale epoch.
+    """
     try:
         group.check_commit(member_id, epoch, MEMBER_EPOCHS_SINCE)
     except KafkaError as reason:

@@ -134,8 +134,8 @@ class JournalWriter:
         return self._add(_PendingWrite(records, apply, asyncio.get_running_loop().create_future()))
 
     def write_batch(self, batch: bytes, *, apply: Callable[[], None] | None = None) -> asyncio.Future[ErrorCode]:
-        """Like `write_records`, of a batch that is built already: part of a transaction, or its
-        end.
+        """Like `write_records`, but of an encoded batch: one of a transaction, or its end
+        marker.
         """
         return self._add(_PendingWrite((), apply, asyncio.get_running_loop().create_future(), batch))
 

@@ -44,7 +44,7 @@ class CommittedOffsets:
                 del self._groups[group]
 
     def apply(self, key: OffsetCommitKey, commit: OffsetCommit | None) -> None:
-        """What a record says; None is a tombstone."""
+        """Applies a record; `commit` is None for a tombstone."""
         if commit is None:
             self.remove(key)
         else:

@@ -13,7 +13,9 @@ CommitOrRemoval = OffsetCommit | None
 
 
 class PendingOffsets:
-    """By producer id, in one partition of `__consumer_offsets`. True while there are any."""
+    """Offsets committed inside open transactions of one partition of `__consumer_offsets`, by
+    producer id. False when there are none.
+    """
 
     __slots__ = ("_by_producer", "_counts", "_epochs", "_groups")
 
@@ -42,7 +44,7 @@ class PendingOffsets:
             known[key] = commit
 
     def discard(self, keys: Iterable[OffsetCommitKey]) -> None:
-        """A later record replaces these."""
+        """Drops the pending commits of these keys, because a later record replaces them."""
         if not self._by_producer:
             return
         for key in keys:

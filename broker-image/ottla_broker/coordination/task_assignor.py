@@ -22,7 +22,7 @@ class StreamsAssignee:
 
 @dataclass(slots=True)
 class _Load:
-    """What the members of one assignment have got."""
+    """The tasks given to each member and to each process so far."""
 
     members: Mapping[str, StreamsAssignee]
     active: dict[str, set[Task]] = field(default_factory=dict)

@@ -146,10 +146,11 @@ def plan_job(log: LogState, dirty: DirtyRange, now_ms: int) -> CleaningJob:
 
 
 def last_offset_to_keep(log: LogState, producer: ProducerStateEntry) -> int:
-    """The end of the batch of a producer that stays, empty if need be: its last one; -1 for none.
+    """The end of the producer's last batch, which cleaning retains even when it is empty; -1 if
+    there is none.
 
-    Of a reserved producer id it is the last one below the high watermark. A change of leader can
-    remove a later one, and then nothing of that id would be left.
+    For a reserved producer id it is the last batch below the high watermark: a change of leader may
+    remove a later one, and then the log would have no batch of that id.
     """
     if producer.producer_id < FIRST_RESERVED_PRODUCER_ID:
         return producer.last_offset
@@ -157,8 +158,9 @@ def last_offset_to_keep(log: LogState, producer: ProducerStateEntry) -> int:
 
 
 def can_clean(log: LogState) -> bool:
-    """True if the batches to keep are known: only the last few are remembered, and all of them may
-    be new."""
+    """True if the batch to retain is known for each reserved producer id. The log remembers only
+    the last few batches of an id, and all of them may be above the high watermark.
+    """
     return all(
         last_offset_to_keep(log, producer) >= 0
         for producer in log.producers
@@ -221,8 +223,9 @@ def make_filter(
 def clean_group(
     files: OpenFiles, group: Sequence[SourceSegment], record_filter: RecordFilter, new: Segment
 ) -> Iterator[int]:
-    """Writes what stays of a group into `new` and brings it to the device. Raises OSError,
-    CorruptSegment."""
+    """Writes the records of a group that are retained into `new` and syncs it. Yields bytes read
+    and written since the last step. Raises OSError, CorruptSegment.
+    """
     interval = record_filter.config.index_interval_bytes
     pending: list[Buffer] = []
     pending_bytes = moved = 0

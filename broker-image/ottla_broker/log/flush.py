@@ -35,7 +35,9 @@ class FlushWork:
 
 
 def flush_to_device(disk: Disk, work: FlushWork) -> None:
-    """Blocks for the device. Safe beside appends: any descriptor of a file syncs all of it."""
+    """Syncs the files of `work`. Blocks until that is done. Appends may continue meanwhile: fsync
+    on any descriptor of a file syncs all of it.
+    """
     for path, data in work.contents:
         disk.replace_file(path, data)
     for path in work.paths:

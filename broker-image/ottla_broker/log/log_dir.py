@@ -103,8 +103,8 @@ class LogDir:
 
     @classmethod
     def attach(cls, path: str, *, disk: Disk, runtime: Runtime, node_id: int, cluster_id: str | None) -> "LogDir":
-        """Opens the directory or makes it: lock, identity, checkpoint files. Its partitions come
-        with `load`.
+        """Opens or creates the directory: lock, identity, checkpoint files. `load` opens its
+        partitions.
 
         Raises LogDirError if it is not writable, is locked, belongs to another node or cluster, or
         has unreadable files.
@@ -178,9 +178,7 @@ class LogDir:
         return log
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Names the cluster in `meta.properties`, once. Raises LogDirError when it names
-        another.
-        """
+        """Writes the cluster's id to `meta.properties`. Raises LogDirError if it has another id."""
         if self.cluster_id is not None and self.cluster_id != cluster_id:
             raise LogDirError(describe_mismatch(self.path, "cluster.id", self.cluster_id, cluster_id))
         if self.cluster_id is None:
@@ -189,8 +187,9 @@ class LogDir:
             write_identity(self.storage.disk, self.path, properties)
 
     def move_to_cluster(self, cluster_id: str) -> None:
-        """Names another cluster in `meta.properties`, as which the present one is recovered, and
-        keeps the id of the present one. Raises LogDirError."""
+        """Replaces the cluster's id in `meta.properties` when the cluster is recovered under a new
+        id, and stores the present id as the previous one. Raises LogDirError.
+        """
         if self.cluster_id == cluster_id:
             return
         previous = {} if self.cluster_id is None else {PREVIOUS_CLUSTER_ID: self.cluster_id}
@@ -242,8 +241,9 @@ class LogDir:
         self._remove_log(topic, partition, file_names.DELETE_FOLDER)
 
     def move_to_stray(self, topic: str, partition: int) -> None:
-        """Removes a partition and keeps its folder, under a name that Kafka calls a stray and does
-        not touch either."""
+        """Removes a partition and renames its folder to Kafka's name for stray partitions. Neither
+        Ottla nor Kafka deletes such a folder.
+        """
         self._remove_log(topic, partition, file_names.STRAY_FOLDER)
 
     def _remove_log(self, topic: str, partition: int, suffix: str) -> None:
@@ -281,8 +281,9 @@ class LogDir:
         return KafkaError(ErrorCode.kafka_storage_error, reason)
 
     async def adopt_foreign_logs(self) -> None:
-        """Makes logs that another cluster wrote this cluster's own (`log.adoption`), on the device.
-        Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Converts logs that another cluster wrote to logs of this cluster (`log.adoption`) and
+        syncs them. Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
         now_ms = self.storage.runtime.now_ms()
         for log in self.logs.values():
             if log.failure is None:
@@ -330,7 +331,7 @@ class LogDir:
         return encode_offsets(self._unloaded[name] | offsets)
 
     async def close(self) -> None:
-        """Brings everything to the device and writes the clean shutdown file.
+        """Syncs everything and writes the clean shutdown file.
 
         It is not written if something failed, or if the start was given up before all logs were
         recovered.

@@ -39,7 +39,7 @@ def remove_cleaned_segment(disk: Disk, segment: Segment) -> None:
 
 
 def sync_segment(disk: Disk, segment: Segment) -> None:
-    """Brings a segment's files, and their names, to the device. Blocks."""
+    """Syncs a segment's files and their directory entries. Blocks until that is done."""
     for path in segment.paths:
         if disk.exists(path):
             file = disk.open(path)

@@ -26,7 +26,7 @@ class VerificationGuard:
 
 
 class VerificationGuards:
-    """Of one partition, by producer id."""
+    """The verification guards of one partition, by producer id."""
 
     __slots__ = ("_guards",)
 

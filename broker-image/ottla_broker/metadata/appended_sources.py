@@ -39,7 +39,7 @@ class NewAppendedSource:
     stopped: str = ""
 
 
-class CarriedSource(msgspec.Struct, frozen=True, rename="camel"):
+class AppendedSourceDescription(msgspec.Struct, frozen=True, rename="camel"):
     """A source that is or was appended to a topic, as a cluster describes it to the clusters that
     mirror the topic.
     """
@@ -59,10 +59,12 @@ def active_sources(image: MetadataImage, topic_id: UUID) -> dict[UUID, AppendedS
     return {key: source for key, source in image.appended_sources.get(topic_id, {}).items() if not source.ended}
 
 
-def describe_sources(image: MetadataImage, topic_id: UUID) -> list[CarriedSource]:
+def describe_sources(image: MetadataImage, topic_id: UUID) -> list[AppendedSourceDescription]:
     """All sources of a topic, for the clusters that mirror it."""
     return [
-        CarriedSource(source.source_id, source.mirror, source.source_topic, source.producer_id, source.partitions)
+        AppendedSourceDescription(
+            source.source_id, source.mirror, source.source_topic, source.producer_id, source.partitions
+        )
         for _, source in sorted(image.appended_sources.get(topic_id, {}).items())
     ]
 
@@ -217,7 +219,7 @@ def plan_resumption(image: MetadataImage, topic_id: UUID, source_id: UUID) -> li
 
 
 def carried_source_records(
-    image: MetadataImage, topic_id: UUID, sources: Iterable[CarriedSource]
+    image: MetadataImage, topic_id: UUID, sources: Iterable[AppendedSourceDescription]
 ) -> list[AppendedSourceRecord]:
     """Records for the sources of the mirrored topic that are new or changed."""
     known = image.appended_sources.get(topic_id, {})

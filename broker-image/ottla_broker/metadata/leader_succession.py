@@ -18,7 +18,9 @@ MAJORITY_TIMEOUT_S: Final = 0.6  # voters fetch more often
 
 
 class LeaderSuccession:
-    """`listener`: the name of the inter-broker listener."""
+    """Ends the leadership of a leader of the metadata log that stops. `listener`: the name of the
+    inter-broker listener.
+    """
 
     def __init__(
         self, me: Voter, peers: QuorumPeers, image: MetadataImage, listener: str, timeouts: ElectionTimeouts
@@ -30,8 +32,9 @@ class LeaderSuccession:
         self._timeouts = timeouts
 
     async def hand_over(self, leader: LeaderState) -> None:
-        """Returns when another voter leads, or SUCCESSION_TIMEOUT_S later. One of one or two voters
-        first makes another broker the only voter.
+        """Makes another voter the leader. Returns when one leads, or after SUCCESSION_TIMEOUT_S.
+        With one or two voters, another broker first becomes the only voter: those that remain would
+        have no majority.
         """
         if len(leader.voters) <= 2:
             brokers = registered_brokers(self._image, self._listener)

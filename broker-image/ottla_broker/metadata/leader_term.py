@@ -176,8 +176,8 @@ def registered_brokers(image: MetadataImage, listener: str) -> list[Voter]:
 
 
 async def hand_over_vote(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> None:
-    """Makes another of `brokers` the only voter: of one or two voters a leader that stops would
-    leave no majority.
+    """Makes another of `brokers` the only voter. A leader that stops calls it when there are one or
+    two voters: those that remain would have no majority.
     """
     known = {voter.key for voter in leader.voters}
     others = sorted(

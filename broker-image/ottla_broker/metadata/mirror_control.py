@@ -5,7 +5,7 @@ from uuid import UUID
 
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
 from ottla_broker.metadata import appended_sources, mirror_plans
-from ottla_broker.metadata.appended_sources import CarriedSource, NewAppendedSource
+from ottla_broker.metadata.appended_sources import AppendedSourceDescription, NewAppendedSource
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.metadata_writer import MetadataWriter
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
@@ -58,7 +58,7 @@ class MirrorControl:
         )
 
     async def update_origins(
-        self, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
+        self, topic_id: UUID, origins: tuple[str, ...], sources: tuple[AppendedSourceDescription, ...]
     ) -> None:
         await self._writer.apply_plan(lambda: mirror_plans.plan_origins(self._writer.image, topic_id, origins, sources))
 

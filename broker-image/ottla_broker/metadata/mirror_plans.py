@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.config import MIRROR_ON_DIVERGENCE, MIRROR_ROLE, REPLICATE, TRUNCATE
-from ottla_broker.metadata.appended_sources import CarriedSource, appending_obstacle, carried_source_records
+from ottla_broker.metadata.appended_sources import AppendedSourceDescription, appending_obstacle, carried_source_records
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.records import (
     MetadataRecord,
@@ -51,7 +51,7 @@ class NewMirroredTopic:
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
-    sources: tuple[CarriedSource, ...] = ()
+    sources: tuple[AppendedSourceDescription, ...] = ()
 
 
 class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -249,7 +249,7 @@ def _check_may_truncate(image: MetadataImage, mirror: str) -> None:
 
 
 def plan_origins(
-    image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[CarriedSource, ...]
+    image: MetadataImage, topic_id: UUID, origins: tuple[str, ...], sources: tuple[AppendedSourceDescription, ...]
 ) -> list[MetadataRecord]:
     """Updates the clusters through which a mirrored topic's records come, and its carried sources.
     Raises UNKNOWN_TOPIC_ID when the topic is no longer mirrored."""

@@ -143,11 +143,13 @@ def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[Ra
     return RaftState(epoch=state.epoch, voted=request.candidate), True
 
 
-def count_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, *, granted: bool, me: Replica) -> RaftState:
-    """The state after a response to the vote request that was sent in the state `asked`. `granted`
-    is False also for a failed connection.
+def count_vote(
+    state: RaftState, voter: ReplicaKey, request_state: RaftState, *, granted: bool, me: Replica
+) -> RaftState:
+    """The state after a response to the vote request that was sent in `request_state`. `granted` is
+    False also for a failed connection.
     """
-    if (state.role, state.epoch) != (asked.role, asked.epoch) or not state.is_electing:
+    if (state.role, state.epoch) != (request_state.role, request_state.epoch) or not state.is_electing:
         return state
     if granted:
         return _elect_if_won(replace(state, granted=state.granted | {voter}), me)

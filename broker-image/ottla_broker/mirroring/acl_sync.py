@@ -41,19 +41,19 @@ class AclChanges:
 def plan_acl_sync(
     mirror: str,
     at_source: Iterable[AccessControlEntry],
-    here: Mapping[UUID, AccessControlEntry],
+    at_target: Mapping[UUID, AccessControlEntry],
     topics: Mapping[str, str],
 ) -> AclChanges:
-    """`mirror`: its name. `here`: all rules, by id. `topics`: mirrored ones, name there → name
-    here.
+    """Plans the changes of rules at the target. `mirror`: its name. `at_target`: all rules there,
+    by id. `topics`: mirrored topics, name at the source → name at the target.
     """
     desired = dict.fromkeys(entry for it in at_source if (entry := _target_entry(it, topics)) is not None)
-    existing, mirrored = set(here.values()), set(topics.values())
+    existing, mirrored = set(at_target.values()), set(topics.values())
     return AclChanges(
         {copied_entry_id(mirror, it): it for it in desired if it not in existing},
         tuple(
             id_
-            for id_, it in here.items()
+            for id_, it in at_target.items()
             if it.resource_name in mirrored and it not in desired and id_ == copied_entry_id(mirror, it)
         ),
     )

@@ -101,7 +101,7 @@ class JoinPoint:
 class MirrorFailback:
     """The partitions of one mirror that fail back on this broker.
 
-    `_target_client` makes a client of this cluster with a client id.
+    `_target_client` creates a client of this cluster with a client id.
     """
 
     _broker_id: int

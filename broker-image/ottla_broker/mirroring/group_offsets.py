@@ -130,8 +130,8 @@ class GroupOffsetSync:
         if all(it.offset <= ends.get(place, -1) for place, it in commits.items()):
             self._synced[group] = commits
 
-    async def _high_watermarks(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        wanted = sorted(places)
+    async def _high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = sorted(partitions)
         ends = await asyncio.gather(*(self._target.list_offset(*place) for place in wanted))
         return dict(zip(wanted, ends, strict=True))
 

@@ -45,7 +45,9 @@ SET_CONFIG: Final = i8(0)  # operation of IncrementalAlterConfigs
 
 @dataclass(eq=False, repr=False)
 class MirrorManager:
-    """`_now_ms` is wall time. `_target_client` makes a client of this cluster with a client id."""
+    """`_now_ms` is wall time. `_target_client` creates a client of this cluster with a client
+    id.
+    """
 
     _broker_id: int
     _image: MetadataImage

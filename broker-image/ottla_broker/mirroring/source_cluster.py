@@ -24,7 +24,7 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8
 
-from ottla_broker.metadata.appended_sources import CarriedSource, active_sources
+from ottla_broker.metadata.appended_sources import AppendedSourceDescription, active_sources
 from ottla_broker.metadata.image import MIRRORED_TOPIC_RESOURCE, MetadataImage
 from ottla_broker.mirroring.source_epochs import EpochHistory
 from ottla_broker.runtime import uuid_from_text, uuid_text
@@ -54,7 +54,7 @@ class SourceTopic:
     id: UUID
     leaders: Mapping[int, int]
     origins: frozenset[str] = frozenset()
-    sources: tuple[CarriedSource, ...] = ()
+    sources: tuple[AppendedSourceDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +168,9 @@ class OriginReader:
         return replace(source, topics=topics)
 
 
-def _parse_sources(topic: str, text: str) -> tuple[CarriedSource, ...]:
+def _parse_sources(topic: str, text: str) -> tuple[AppendedSourceDescription, ...]:
     try:
-        return msgspec.json.decode(text, type=tuple[CarriedSource, ...])
+        return msgspec.json.decode(text, type=tuple[AppendedSourceDescription, ...])
     except msgspec.MsgspecError as reason:  # without them, a source could be appended a second time
         message = f"cannot parse the sources of topic {topic!r}: {reason}"
         raise KafkaError(ErrorCode.unknown_server_error, message) from reason

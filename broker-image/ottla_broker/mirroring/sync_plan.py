@@ -21,7 +21,7 @@ from ottla_broker.config import (
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
 from ottla_broker.metadata.appended_sources import (
-    CarriedSource,
+    AppendedSourceDescription,
     NewAppendedSource,
     active_sources,
     appending_obstacle,
@@ -110,7 +110,7 @@ class UpdateOrigins:
     topic: str
     id: UUID
     origins: tuple[str, ...]
-    sources: tuple[CarriedSource, ...] = ()
+    sources: tuple[AppendedSourceDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +171,8 @@ def find_failback_candidates(image: MetadataImage, config: MirrorConfig, topics:
     """Topics of the source whose counterpart here takes records of its own: the source's may be
     mirrored from it.
     """
-    here = [(topic.name, image.topics.get(config.target_topic(topic.name))) for topic in topics]
-    return [name for name, topic in here if topic is not None and image.active_mirror(topic.id) is None]
+    local_topics = [(topic.name, image.topics.get(config.target_topic(topic.name))) for topic in topics]
+    return [name for name, topic in local_topics if topic is not None and image.active_mirror(topic.id) is None]
 
 
 def configs_to_sync(configs: Mapping[str, str]) -> dict[str, str]:
@@ -205,32 +205,32 @@ def plan_identical(
             source.origins(topic),
             topic.sources,
         )
-        name, here = new.name, image.topics.get(new.name)
+        name, local_topic = new.name, image.topics.get(new.name)
         loop = _loop_reason(topic, cluster_id)
-        if here is None:
+        if local_topic is None:
             yield RejectedTopic(name, loop) if loop else CreateMirroredTopic(new)
             continue
-        mirrored, reverse = image.mirrored_topics.get(here.id), (at_source or {}).get(topic.name)
+        mirrored, reverse = image.mirrored_topics.get(local_topic.id), (at_source or {}).get(topic.name)
         is_same_source = mirrored is not None and (mirrored.mirror, mirrored.source_id) == (config.name, topic.id)
-        if reverse is not None and reverse.source_id == here.id and image.active_mirror(here.id) is None:
-            yield _plan_adoption(image, new, here, reverse)
+        if reverse is not None and reverse.source_id == local_topic.id and image.active_mirror(local_topic.id) is None:
+            yield _plan_adoption(image, new, local_topic, reverse)
         elif mirrored is not None and mirrored.failed_over and is_same_source:
-            reason = loop or _failback_rejection(image, config, new, here, mirrored)
-            yield RejectedTopic(name, reason) if reason else FailBack(new, here.id)
+            reason = loop or _failback_rejection(image, config, new, local_topic, mirrored)
+            yield RejectedTopic(name, reason) if reason else FailBack(new, local_topic.id)
         elif mirrored is None or mirrored.mirror != config.name or mirrored.failed_over:
             yield RejectedTopic(name, loop or _foreign_topic_reason(config, mirrored))
-        elif not is_same_source and not is_topic_joined(image, here):
+        elif not is_same_source and not is_topic_joined(image, local_topic):
             yield RejectedTopic(
                 name, "the source's topic was deleted and created again during the failback: the records here stay"
             )
-        elif not is_same_source or _is_stopped(image, here):
+        elif not is_same_source or _is_stopped(image, local_topic):
             if config.resyncs_on_truncation:
-                yield RecreateMirroredTopic(new, here.id)
+                yield RecreateMirroredTopic(new, local_topic.id)
         else:
-            if len(topic.leaders) > len(here.partitions):
+            if len(topic.leaders) > len(local_topic.partitions):
                 yield AddPartitions(name, len(topic.leaders))
-            if mirrored.origins != new.origins or carried_source_records(image, here.id, topic.sources):
-                yield UpdateOrigins(name, here.id, new.origins, topic.sources)
+            if mirrored.origins != new.origins or carried_source_records(image, local_topic.id, topic.sources):
+                yield UpdateOrigins(name, local_topic.id, new.origins, topic.sources)
             if topic_configs is not None and (changes := _config_changes(image.topic_config(name), synced)):
                 yield AlterTopicConfig(name, changes)
 
@@ -239,13 +239,13 @@ def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) 
     """True if the topic's counterpart here mirrors it, in every partition from the point where
     their logs join.
     """
-    here = image.topics.get(config.target_topic(topic.name))
-    mirrored = None if here is None else image.active_mirror(here.id)
+    local_topic = image.topics.get(config.target_topic(topic.name))
+    mirrored = None if local_topic is None else image.active_mirror(local_topic.id)
     return (
         mirrored is not None
-        and here is not None
-        and ((mirrored.mirror, mirrored.source_id) == (config.name, topic.id) and not _is_stopped(image, here))
-        and is_topic_joined(image, here)
+        and local_topic is not None
+        and ((mirrored.mirror, mirrored.source_id) == (config.name, topic.id) and not _is_stopped(image, local_topic))
+        and is_topic_joined(image, local_topic)
     )
 
 
@@ -257,30 +257,30 @@ def _loop_reason(topic: SourceTopic, cluster_id: str) -> str:
 
 
 def _plan_adoption(
-    image: MetadataImage, new: NewMirroredTopic, here: TopicImage, reverse: MirroredAtSource
+    image: MetadataImage, new: NewMirroredTopic, local_topic: TopicImage, reverse: MirroredAtSource
 ) -> SyncStep:
     if not reverse.failed_over:
         reason = f"the source's topic mirrors this one, by mirror {reverse.mirror!r}, and has not failed over"
     else:
-        reason = _missing_partitions(new, here) or appending_obstacle(image, here.id)
-    return RejectedTopic(new.name, reason) if reason else AdoptTopic(new, here.id)
+        reason = _missing_partitions(new, local_topic) or appending_obstacle(image, local_topic.id)
+    return RejectedTopic(new.name, reason) if reason else AdoptTopic(new, local_topic.id)
 
 
-def _missing_partitions(new: NewMirroredTopic, here: TopicImage) -> str:
-    if new.partitions >= len(here.partitions):
+def _missing_partitions(new: NewMirroredTopic, local_topic: TopicImage) -> str:
+    if new.partitions >= len(local_topic.partitions):
         return ""
-    return f"the topic has {len(here.partitions)} partitions here and {new.partitions} at the source"
+    return f"the topic has {len(local_topic.partitions)} partitions here and {new.partitions} at the source"
 
 
 def _failback_rejection(
     image: MetadataImage,
     config: MirrorConfig,
     new: NewMirroredTopic,
-    here: TopicImage,
+    local_topic: TopicImage,
     mirrored: MirroredTopicRecord,
 ) -> str:
     """Why a topic that has failed over is not mirrored again; empty if it is."""
-    if reason := failback_obstacle(image, here, mirrored) or _missing_partitions(new, here):
+    if reason := failback_obstacle(image, local_topic, mirrored) or _missing_partitions(new, local_topic):
         return reason
     if config.truncates_on_divergence:
         return ""
@@ -302,9 +302,9 @@ def _is_stopped(image: MetadataImage, topic: TopicImage) -> bool:
     return any(mirrored_partition(image, topic.id, partition).stopped for partition in topic.partitions)
 
 
-def _config_changes(current: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    removed: dict[str, str | None] = {it: None for it in current if it not in wanted and it not in UNSYNCED_CONFIGS}
-    return removed | {name: value for name, value in wanted.items() if current.get(name) != value}
+def _config_changes(current: Mapping[str, str], desired: Mapping[str, str]) -> dict[str, str | None]:
+    removed: dict[str, str | None] = {it: None for it in current if it not in desired and it not in UNSYNCED_CONFIGS}
+    return removed | {name: value for name, value in desired.items() if current.get(name) != value}
 
 
 def plan_appended(
@@ -332,46 +332,47 @@ def plan_appended(
             source.origins(topic),
             loop,
         )
-        here = image.topics.get(new.name)
-        known = None if here is None else image.appended_sources.get(here.id, {}).get(topic.id)
-        if here is None or known is None or known.carried:
-            if not (reason := loop or _new_source_rejection(image, config, here, topic)):
+        local_topic = image.topics.get(new.name)
+        known = None if local_topic is None else image.appended_sources.get(local_topic.id, {}).get(topic.id)
+        if local_topic is None or known is None or known.carried:
+            if not (reason := loop or _new_source_rejection(image, config, local_topic, topic)):
                 yield AddSource(new)
         elif not (reason := source_conflict(known, config.name)):
             reason = loop
-            if plan_source(image, new, here.id, known.producer_id):
+            if plan_source(image, new, local_topic.id, known.producer_id):
                 yield AddSource(new)
-            if config.resyncs_on_truncation and stopped_partitions(image, here.id, topic.id):
-                yield ResumeSource(new.name, here.id, topic.id)
-        if reason := reason or _too_few_partitions(here, topic):
+            if config.resyncs_on_truncation and stopped_partitions(image, local_topic.id, topic.id):
+                yield ResumeSource(new.name, local_topic.id, topic.id)
+        if reason := reason or _too_few_partitions(local_topic, topic):
             yield RejectedTopic(new.name, reason)
 
 
 def _new_source_rejection(
-    image: MetadataImage, config: MirrorConfig, here: TopicImage | None, topic: SourceTopic
+    image: MetadataImage, config: MirrorConfig, local_topic: TopicImage | None, topic: SourceTopic
 ) -> str:
     """Why a source that is new to the topic is not appended to it; empty if it is."""
-    if here is None:
+    if local_topic is None:
         return ""
-    if image.active_mirror(here.id) is not None:
+    if image.active_mirror(local_topic.id) is not None:
         return "the topic here is an identical mirror of another topic"
-    mirrored = image.mirrored_topics.get(here.id)
+    mirrored = image.mirrored_topics.get(local_topic.id)
     if mirrored is not None and mirrored.source_id == topic.id:
         return (
             "the topic here was an identical mirror of the source's topic: its records would be appended a second time"
         )
     is_recreated = any(
-        (it.mirror, it.source_topic) == (config.name, topic.name) for it in active_sources(image, here.id).values()
+        (it.mirror, it.source_topic) == (config.name, topic.name)
+        for it in active_sources(image, local_topic.id).values()
     )
     if is_recreated and not config.resyncs_on_truncation:
         return f"the source's topic {topic.name!r} was deleted and created again"
     return ""
 
 
-def _too_few_partitions(here: TopicImage | None, topic: SourceTopic) -> str:
-    if here is None or len(here.partitions) >= len(topic.leaders):
+def _too_few_partitions(local_topic: TopicImage | None, topic: SourceTopic) -> str:
+    if local_topic is None or len(local_topic.partitions) >= len(topic.leaders):
         return ""
     return (
-        f"the source has {len(topic.leaders)} partitions, the topic here {len(here.partitions)}: the others are"
+        f"the source has {len(topic.leaders)} partitions, the topic here {len(local_topic.partitions)}: the others are"
         " mirrored once the topic has as many"
     )

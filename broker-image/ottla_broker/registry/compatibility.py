@@ -40,7 +40,7 @@ DEFAULT_LEVEL: Final = CompatibilityLevel.backward
 
 
 def parse_level(text: object) -> CompatibilityLevel:
-    """Of a request, in either case. Raises RegistryError."""
+    """Parses the compatibility level in a request, in upper or lower case. Raises RegistryError."""
     try:
         return CompatibilityLevel(str(text).upper())
     except ValueError:
@@ -55,7 +55,9 @@ def level_of(state: RegistryState, subject: str) -> CompatibilityLevel:
 
 
 def versions_to_check(level: CompatibilityLevel, versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
-    """Of a subject's earlier versions, given in their order, the newest first."""
+    """Returns the earlier versions that a new one must be compatible with, the newest first.
+    `versions`: those of the subject in ascending order.
+    """
     if level is CompatibilityLevel.none:
         return []
     found = list(reversed(versions))

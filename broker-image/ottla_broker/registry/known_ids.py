@@ -15,14 +15,14 @@ from ottla_broker.wire.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 CATCH_UP_TIMEOUT_S: Final = 5.0
-MAX_ASKED: Final = 10_000
+MAX_REQUESTED: Final = 10_000
 
 
 class KnownSchemaIds:
     def __init__(self, topic: SchemasTopic) -> None:
         self._topic = topic
         self._loop = asyncio.get_running_loop()
-        self._asked_s: dict[tuple[str, int], float] = {}
+        self._requested_s: dict[tuple[str, int], float] = {}
         self._caught_up_s = float("-inf")  # when the last complete catch-up began
         self._catching_up: asyncio.Task[None] | None = None
 
@@ -33,11 +33,11 @@ class KnownSchemaIds:
         if self._topic.is_caught_up_leader():
             return False
         now_s = self._loop.time()
-        if len(self._asked_s) >= MAX_ASKED:
-            self._asked_s.clear()
-        asked_s = self._asked_s.setdefault((subject, schema_id), now_s)
-        if self._caught_up_s >= asked_s:
-            del self._asked_s[subject, schema_id]  # asked again, it may have been registered since
+        if len(self._requested_s) >= MAX_REQUESTED:
+            self._requested_s.clear()
+        requested_s = self._requested_s.setdefault((subject, schema_id), now_s)
+        if self._caught_up_s >= requested_s:
+            del self._requested_s[subject, schema_id]  # asked again, it may have been registered since
             return False
         if self._catching_up is None:
             self._catching_up = self._loop.create_task(self._catch_up(now_s))

@@ -20,7 +20,7 @@ DEFAULT_MODE = Mode.readwrite
 
 
 def parse_mode(text: object) -> Mode:
-    """Of a request, in either case. Raises RegistryError."""
+    """Parses the mode in a request, in upper or lower case. Raises RegistryError."""
     try:
         return Mode(str(text).upper())
     except ValueError:
@@ -28,7 +28,9 @@ def parse_mode(text: object) -> Mode:
 
 
 def mode_of(state: RegistryState, subject: str | None) -> Mode:
-    """READONLY_OVERRIDE of everything is stronger than a subject's own mode."""
+    """The mode that applies to a subject. READONLY_OVERRIDE of all subjects overrides the subject's
+    own mode.
+    """
     if state.modes.get(None) == Mode.readonly_override:
         return Mode.readonly_override
     for scope in state.setting_scopes(subject):

@@ -50,39 +50,45 @@ class NewVersion:
     check: CompatibilityCheck
 
 
-def plan_registration(state: RegistryState, wanted: Registration) -> SchemaVersion | NewVersion:
+def plan_registration(state: RegistryState, registration: Registration) -> SchemaVersion | NewVersion:
     """A version of the subject that has the schema already, or a new one. Raises RegistryError."""
-    subject = wanted.subject
+    subject = registration.subject
     if not is_valid_subject(subject):
         raise errors.invalid_subject(subject)
     check_writable(state, subject)
     is_import = mode_of(state, subject) is Mode.import_
-    if wanted.id is not None and not is_import:
+    if registration.id is not None and not is_import:
         raise errors.operation_not_permitted(f"Subject {subject} is not in import mode")
-    existing = state.find_in_subject(subject, wanted.schema)
-    if existing is not None and (wanted.id in (None, existing.id)) and (wanted.version in (None, existing.version)):
+    existing = state.find_in_subject(subject, registration.schema)
+    if (
+        existing is not None
+        and (registration.id in (None, existing.id))
+        and (registration.version in (None, existing.version))
+    ):
         return existing
     if is_import:
-        return _plan_import(state, wanted)
+        return _plan_import(state, registration)
     number = next_version(state, subject)
-    if wanted.version not in (None, number):
-        raise errors.invalid_version(f"{wanted.version}, and the next version is {number}")
-    return _new_version(wanted, number, allocate_id(state, wanted), plan_check(state, subject, wanted.schema))
+    if registration.version not in (None, number):
+        raise errors.invalid_version(f"{registration.version}, and the next version is {number}")
+    return _new_version(
+        registration, number, allocate_id(state, registration), plan_check(state, subject, registration.schema)
+    )
 
 
-def _plan_import(state: RegistryState, wanted: Registration) -> NewVersion:
-    schema_id = allocate_id(state, wanted) if wanted.id is None else wanted.id
-    context = state.contexts.get(context_of(wanted.subject))
+def _plan_import(state: RegistryState, registration: Registration) -> NewVersion:
+    schema_id = allocate_id(state, registration) if registration.id is None else registration.id
+    context = state.contexts.get(context_of(registration.subject))
     known = None if context is None else context.schemas.get(schema_id)
-    if known is not None and known.fingerprint() != wanted.schema.fingerprint():
+    if known is not None and known.fingerprint() != registration.schema.fingerprint():
         raise errors.id_does_not_match(schema_id)
-    number = wanted.version or next_version(state, wanted.subject)
-    return _new_version(wanted, number, schema_id, CompatibilityCheck(CompatibilityLevel.none, ()))
+    number = registration.version or next_version(state, registration.subject)
+    return _new_version(registration, number, schema_id, CompatibilityCheck(CompatibilityLevel.none, ()))
 
 
-def _new_version(wanted: Registration, number: int, schema_id: int, check: CompatibilityCheck) -> NewVersion:
-    value = schema_value(wanted.subject, number, schema_id, wanted.schema)
-    record = SchemasRecord(schema_key(wanted.subject, number), value)
+def _new_version(registration: Registration, number: int, schema_id: int, check: CompatibilityCheck) -> NewVersion:
+    value = schema_value(registration.subject, number, schema_id, registration.schema)
+    record = SchemasRecord(schema_key(registration.subject, number), value)
     return NewVersion(number, schema_id, (record,), check)
 
 
@@ -90,12 +96,12 @@ def next_version(state: RegistryState, subject: str) -> int:
     return max(state.subjects.get(subject, {}), default=0) + 1
 
 
-def allocate_id(state: RegistryState, wanted: Registration) -> int:
+def allocate_id(state: RegistryState, registration: Registration) -> int:
     """The id that the schema has in its context already, or the next one."""
-    context = state.contexts.get(context_of(wanted.subject))
+    context = state.contexts.get(context_of(registration.subject))
     if context is None:
         return 1
-    known = context.ids.get(wanted.schema.fingerprint())
+    known = context.ids.get(registration.schema.fingerprint())
     return context.max_id + 1 if known is None else known
 
 
@@ -113,7 +119,7 @@ def plan_check(state: RegistryState, subject: str, schema: Schema) -> Compatibil
 
 
 def pin_references(state: RegistryState, subject: str, references: Sequence[Reference]) -> tuple[Reference, ...]:
-    """With "latest" replaced by the version that it names now. Raises RegistryError."""
+    """Replaces "latest" in references by the number of the version. Raises RegistryError."""
     return tuple(Reference(one.name, one.subject, _referred(state, subject, one).version) for one in references)
 
 

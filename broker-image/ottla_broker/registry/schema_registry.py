@@ -120,23 +120,23 @@ class SchemaRegistry:
 
     # -- registration
 
-    async def register(self, wanted: Registration) -> tuple[int, int]:
+    async def register(self, registration: Registration) -> tuple[int, int]:
         """The version and the id that the schema has in the subject: those it had, or new ones.
 
         Compatibility is checked before the write, and again if the subject has changed meanwhile.
         Raises RegistryError, NotLeader.
         """
-        planned = plan_registration(self.state, wanted)
+        planned = plan_registration(self.state, registration)
         for _ in range(MAX_ATTEMPTS):
             if isinstance(planned, SchemaVersion):
                 return planned.version, planned.id
-            await self._check(wanted, planned.check)
+            await self._check(registration, planned.check)
             checked = planned.check
 
             def decide(
                 state: RegistryState, checked: CompatibilityCheck = checked
             ) -> tuple[SchemaVersion | NewVersion, list[SchemasRecord]]:
-                again = plan_registration(state, wanted)
+                again = plan_registration(state, registration)
                 if isinstance(again, NewVersion) and again.check == checked:
                     return again, list(again.records)
                 return again, []
@@ -144,12 +144,14 @@ class SchemaRegistry:
             planned = await self.write(decide)
             if isinstance(planned, NewVersion) and planned.check == checked:
                 return planned.version, planned.id
-        raise errors.operation_timed_out(f"other clients keep changing subject {wanted.subject!r}")
+        raise errors.operation_timed_out(f"other clients keep changing subject {registration.subject!r}")
 
-    async def _check(self, wanted: Registration, check: CompatibilityCheck) -> None:
-        found = await self.find_incompatibilities(wanted.subject, wanted.schema, check.level, check.versions)
+    async def _check(self, registration: Registration, check: CompatibilityCheck) -> None:
+        found = await self.find_incompatibilities(
+            registration.subject, registration.schema, check.level, check.versions
+        )
         if found:
             raise errors.incompatible(
                 "Schema being registered is incompatible with an earlier schema for subject "
-                f'"{wanted.subject}", details: [{", ".join(found)}]'
+                f'"{registration.subject}", details: [{", ".join(found)}]'
             )

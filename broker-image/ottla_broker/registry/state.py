@@ -136,7 +136,7 @@ class RegistryState:
     # -- questions
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[SchemaVersion]:
-        """In their order; with `deleted`, softly deleted ones too."""
+        """Versions of a subject in ascending order; with `deleted`, also softly deleted ones."""
         found = self.subjects.get(subject, {})
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 

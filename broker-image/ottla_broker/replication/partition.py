@@ -289,7 +289,7 @@ class Partition:
         """
         if acks != ALL_REPLICAS or self.is_committed(appended):
             return None
-        return self._pending_acks.future(appended.last_offset + 1, across_leaders=across_leaders)
+        return self._pending_acks.add_future(appended.last_offset + 1, across_leaders=across_leaders)
 
     def call_when_committed(
         self, appended: LogAppendInfo, callback: CommitCallback, *, across_leaders: bool = False

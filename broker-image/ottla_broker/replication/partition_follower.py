@@ -87,7 +87,7 @@ class PartitionFollower:
         if watermark > log.high_watermark:
             log.advance_high_watermark(watermark)
             if self._pending_acks:
-                self._pending_acks.reached(watermark)
+                self._pending_acks.complete_up_to(watermark)
             if self._read_waiters.waiting:
                 self._read_waiters.notify_all()
         if log.start < log_start <= log.high_watermark:

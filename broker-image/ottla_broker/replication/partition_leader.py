@@ -95,7 +95,7 @@ class PartitionLeader:
                 return
         log.advance_high_watermark(watermark)
         if self._acks:
-            self._acks.reached(watermark)
+            self._acks.complete_up_to(watermark)
         if self._read_waiters.waiting:
             self._read_waiters.notify_all()
 

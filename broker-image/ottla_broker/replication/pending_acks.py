@@ -45,11 +45,14 @@ class PendingAcks:
         return bool(self._waiting)
 
     def add(self, offset: int, callback: CommitCallback, *, across_leaders: bool = False) -> None:
+        """Calls `callback` with None when the high watermark reaches `offset`, or with the
+        error.
+        """
         self._count += 1
         heapq.heappush(self._waiting, PendingAck(offset, self._count, callback, across_leaders))
 
-    def future(self, offset: int, *, across_leaders: bool = False) -> asyncio.Future[None]:
-        """Like `add`, with a future in place of a callback."""
+    def add_future(self, offset: int, *, across_leaders: bool = False) -> asyncio.Future[None]:
+        """Like `add`. Returns a future instead of calling back."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def complete(reason: KafkaError | None) -> None:
@@ -78,16 +81,18 @@ class PendingAcks:
         self.add(max(self._waiting).offset, complete, across_leaders=True)
         return future
 
-    def reached(self, high_watermark: int) -> None:
+    def complete_up_to(self, high_watermark: int) -> None:
+        """Completes all producers that wait for this high watermark or a lower one."""
         waiting = self._waiting
         while waiting and waiting[0].offset <= high_watermark:
             heapq.heappop(waiting).callback(None)
 
     def fail(self, reason: KafkaError) -> None:
+        """Fails all waiting producers."""
         self._fail(reason, lambda ack: True)
 
     def hand_over(self, reason: KafkaError) -> None:
-        """Called when another broker leads and may have the records: those that may wait across
+        """Called when another broker leads and may have the records. Producers that may wait across
         leaders wait for HANDOVER_TIMEOUT_S, the others fail.
         """
         self._fail(reason, lambda ack: not ack.across_leaders)
@@ -98,14 +103,12 @@ class PendingAcks:
             )
 
     def truncate_to(self, log_end: int, reason: KafkaError) -> None:
-        """Fails those that wait for records at `log_end` and above, which are no longer in the
-        log.
-        """
+        """Fails the producers of records at `log_end` and above, which are no longer in the log."""
         self._fail(reason, lambda ack: ack.offset > log_end)
 
-    def _fail(self, reason: KafkaError, is_meant: Callable[[PendingAck], bool]) -> None:
-        failed = [ack for ack in self._waiting if is_meant(ack)]
-        self._waiting = [ack for ack in self._waiting if not is_meant(ack)]
+    def _fail(self, reason: KafkaError, should_fail: Callable[[PendingAck], bool]) -> None:
+        failed = [ack for ack in self._waiting if should_fail(ack)]
+        self._waiting = [ack for ack in self._waiting if not should_fail(ack)]
         heapq.heapify(self._waiting)
         for ack in failed:
             ack.callback(reason)

@@ -37,6 +37,10 @@ def _do_nothing_for(_: float) -> None:
     pass
 
 
+def _ignore_close() -> None:
+    pass
+
+
 DENIED: Final = "denied"
 DONE: Final = "done"
 API_KEYS: Final = frozenset(int(key) for key in ApiKey)
@@ -56,7 +60,7 @@ class ConnectionState:
     `is_follower`: a broker that fetches as a replica. `stepped_down_s`: when the client last heard,
     by the loop's clock, that a leader has just stepped down. `sasl`: None on a listener without
     SASL. `last_fetch`: what `api.fetch` remembers of it. `mute`: read nothing more from the
-    connection for some seconds.
+    connection for some seconds. `on_closed`: called when the connection is gone.
     """
 
     host: str
@@ -70,6 +74,7 @@ class ConnectionState:
     stepped_down_s: float = -inf
     last_fetch: object = None
     mute: Callable[[float], None] = _do_nothing_for
+    on_closed: Callable[[], None] = _ignore_close
 
 
 class ChargedRequest(Protocol):

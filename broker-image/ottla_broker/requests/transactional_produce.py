@@ -38,7 +38,9 @@ Unverified = dict[ProducerIdAndEpoch, list[Partition]]
 
 
 class RequestTransaction:
-    """Of one request. `_results`: what the coordinator said of a partition."""
+    """The transactional batches of one Produce request. `_results`: the coordinator's result for
+    each partition.
+    """
 
     __slots__ = ("_context", "_guards", "_is_authorized", "_results", "_transactional_id")
 

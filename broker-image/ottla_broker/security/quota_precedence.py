@@ -21,8 +21,8 @@ class ApplicableQuota(NamedTuple):
 def find_client_quota(
     quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str
 ) -> ApplicableQuota | None:
-    """The most specific quota for a user with a client id. A default of a type counts for each name
-    by itself.
+    """The most specific quota for a user with a client id; None without one. Under a default quota
+    each user, or each client id, has the limit for itself.
     """
     candidates: tuple[tuple[QuotaEntity, str, str], ...] = (
         (((USER, user), (CLIENT_ID, client_id)), user, client_id),
@@ -41,6 +41,7 @@ def find_client_quota(
 
 
 def find_ip_quota(quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, address: str) -> float | None:
+    """The quota of an address, or else the default of all addresses; None without one."""
     for name in (address, None):
         if (limit := quotas.get(((IP, name),), {}).get(key)) is not None:
             return limit

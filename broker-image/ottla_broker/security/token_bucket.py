@@ -1,7 +1,7 @@
 """A token bucket: what a client may use at a rate, and at once after it was idle.
 
-It begins full, with the tokens of `burst_s` seconds. What is used may be more than there is; the
-debt is waited for. The time of waiting is the one by which Kafka throttles, (observed − limit) /
+It begins full, with the tokens of `burst_s` seconds. A client may use more than there is, and then
+waits until the debt is paid. That time is the one by which Kafka throttles, (observed − limit) /
 limit × window. But Kafka measures the observed rate over windows, and drops the oldest whole, with
 what was too much in it: a rate that is held so is off by up to 6 % over a minute.
 """

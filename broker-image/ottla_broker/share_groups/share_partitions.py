@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
 from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla_broker.replication.partitions import Partitions
@@ -36,12 +37,14 @@ class SharePartitions:
     _states: ShareStateClient
     _now_ms: Callable[[], int]
     sessions: ShareSessions = field(default_factory=ShareSessions)
+    _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     _leaders: dict[SharePartitionKey, SharePartitionLeader] = field(default_factory=dict)
 
     def config_of(self, group_id: str) -> ShareDeliveryConfig:
         return ShareDeliveryConfig.of_group(self._config, self._image.configs.get((GROUP_RESOURCE, group_id), {}))
 
     def close(self) -> None:
+        self._tasks.cancel_soon()
         for leader in self._leaders.values():
             leader.close()
         self._leaders.clear()
@@ -71,6 +74,11 @@ class SharePartitions:
                 except KafkaError as reason:  # the locks expire
                     logger.info("records of member %s are not released: %s", session.member_id, reason)
 
+    def on_disconnected(self, session: ShareSession) -> None:
+        """The connection that has opened the session is gone, and the session ends with it."""
+        if not session.is_closed:
+            self._tasks.start(self.close_session(session))
+
     # -- acknowledging and fetching ----------------------------------------------------------------
 
     async def acknowledge(
@@ -88,13 +96,17 @@ class SharePartitions:
         session.rotate()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + max_wait_s
-        found = {at: await self._find_leader_or_error(session.group_id, at) for at in list(session.partitions)}
+        wanted = list(session.partitions)
+        loaded = await asyncio.gather(*(self._find_leader_or_error(session.group_id, at) for at in wanted))
+        found = dict(zip(wanted, loaded, strict=True))
         leaders = [one for one in found.values() if isinstance(one, SharePartitionLeader)]
         changed = asyncio.Event()
         for leader in leaders:
             leader.waiters.add(changed.set)
         try:
             while True:
+                if session.is_closed:
+                    return dict.fromkeys(found)
                 is_last = loop.time() >= until_s
                 results = self._deliver(session.member_id, found, limits, 1 if is_last else min_bytes)
                 if is_last or any(result is not None for result in results.values()):

@@ -20,12 +20,14 @@ TopicIdPartition = tuple[UUID, int]
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """`epoch`: of the next request. `partitions`: in the order in which they are read next."""
+    """`epoch`: of the next request. `partitions`: in the order in which they are read next.
+    `is_closed`: nothing more is delivered."""
 
     group_id: str
     member_id: str
     epoch: int = 1
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
+    is_closed: bool = False
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         self.partitions.update(dict.fromkeys(added))
@@ -78,7 +80,6 @@ class ShareSessions:
         return session
 
     def close(self, session: ShareSession) -> None:
-        self._sessions.pop((session.group_id, session.member_id), None)
-
-    def of_group(self, group_id: str) -> list[ShareSession]:
-        return [one for one in self._sessions.values() if one.group_id == group_id]
+        session.is_closed = True
+        if self._sessions.get((session.group_id, session.member_id)) is session:
+            del self._sessions[session.group_id, session.member_id]

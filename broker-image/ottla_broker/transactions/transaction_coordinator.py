@@ -110,9 +110,10 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
-        """The id and epoch for a producer that begins. INVALID_TRANSACTION_TIMEOUT,
-        PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of a former instance is being
-        ended."""
+        """Returns the producer id and epoch for a new producer. Raises INVALID_TRANSACTION_TIMEOUT,
+        PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of an earlier producer is being
+        ended.
+        """
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             raise KafkaError(
                 ErrorCode.invalid_transaction_timeout,
@@ -203,14 +204,14 @@ class TransactionCoordinator:
     # -- administration ----------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
-        """TRANSACTIONAL_ID_NOT_FOUND."""
+        """Raises TRANSACTIONAL_ID_NOT_FOUND."""
         if (found := self._shard_of(transactional_id).find(transactional_id)) is None:
             raise KafkaError(ErrorCode.transactional_id_not_found, f"transactional id {transactional_id!r} is unknown")
         return found
 
     def list_transactions(self) -> Iterator[tuple[str, TransactionMetadata]]:
-        """All ids of this coordinator. COORDINATOR_LOAD_IN_PROGRESS while a partition is
-        loading.
+        """Lists all ids of this coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS while a partition
+        is loading.
         """
         if not self._is_in_session():
             raise KafkaError(ErrorCode.coordinator_not_available)

@@ -97,7 +97,7 @@ class TransactionMetadata:
 
     @property
     def commits(self) -> bool:
-        """Of a transaction that is decided."""
+        """True if a decided transaction commits, False if it aborts."""
         return self.state is TransactionState.prepare_commit
 
     def has_timed_out(self, now_ms: int) -> bool:

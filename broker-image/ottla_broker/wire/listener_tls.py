@@ -31,9 +31,8 @@ class TlsConfigError(Exception):
 
 
 class InvalidCertificate(Exception):
-    """Why a certificate and key cannot be used, in words that continue "it …".
-
-    They contain nothing of the key.
+    """The certificate and key cannot be used. The message continues a sentence about them ("it is
+    …") and contains nothing of the key.
     """
 
 

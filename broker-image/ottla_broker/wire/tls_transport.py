@@ -36,13 +36,13 @@ class HandshakeTracker(Protocol):
     after the handshake.
     """
 
-    def begin(self, one: "TlsTransport") -> bool: ...
+    def begin(self, connection: "TlsTransport") -> bool: ...
 
-    def complete(self, one: "TlsTransport") -> None: ...
+    def complete(self, connection: "TlsTransport") -> None: ...
 
-    def fail(self, one: "TlsTransport", why: str) -> None: ...
+    def fail(self, connection: "TlsTransport", why: str) -> None: ...
 
-    def log_failure(self, one: "TlsTransport", why: str) -> None: ...
+    def log_failure(self, connection: "TlsTransport", why: str) -> None: ...
 
 
 class TlsTransport(asyncio.BufferedProtocol):
@@ -81,7 +81,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.abort()
 
     def wait(self, seconds: float) -> None:
-        """Begin the handshake later."""
+        """Delays the handshake."""
         self._below.pause_reading()
         asyncio.get_running_loop().call_later(seconds, self._stop_waiting)
 
@@ -253,10 +253,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._below.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """`peercert`: the client's certificate as SSLSocket.getpeercert returns it;
-
-        None without one.
-        """
+        """`peercert`: the client's certificate as SSLSocket.getpeercert returns it, or None."""
         if name == "peercert":
             return self._tls.getpeercert() or default
         return self._below.get_extra_info(name, default)

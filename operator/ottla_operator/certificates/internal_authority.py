@@ -1,7 +1,7 @@
 """A Cluster's own certificate authority, and the brokers' certificate that it issues.
 
-What is stored comes in and what has to be stored comes out, as the data of two Secrets: that of the
-authority, which the operator alone reads, and that of the brokers. On one machine they are files.
+The functions take the stored data of two Secrets and return the data to store: that of the
+authority, which only the operator reads, and that of the brokers. `ottla up` has files instead.
 
 `x509` is imported where it is used: its library takes 9 MiB that other clusters do not need.
 """
@@ -53,8 +53,9 @@ def maintain_certificates(
     names: Collection[str],
     now: float,
 ) -> ClusterCertificates:
-    """Makes and renews what is due. `authority`, `brokers`: data of the Secrets; empty if there is
-    none. `names`: DNS names and IP addresses of the brokers. Raises SecretUnusable.
+    """Creates missing certificates and renews those that are due. `authority`, `brokers`: data of
+    the Secrets; empty if there is none. `names`: DNS names and IP addresses of the brokers. Raises
+    SecretUnusable.
     """
     from ottla_operator.certificates import x509
 

@@ -40,7 +40,9 @@ PRINCIPAL_ATTRIBUTES: Final = frozenset(
 
 
 class InvalidPem(Exception):
-    """Why PEM text cannot be used, in words that continue "it …". They contain nothing of a key."""
+    """The PEM text cannot be used. The message continues a sentence about it ("it has no …") and
+    contains nothing of a key.
+    """
 
 
 class InvalidName(Exception):

@@ -27,7 +27,7 @@ COMMANDS: Final = {
     "quotas": "Manage quotas of users, client ids and addresses.",
     "schema": "Manage schemas.",
     "cluster": "Inspect the cluster and remove brokers.",
-    "doctor": "Find out what is wrong, and what to do.",
+    "doctor": "Diagnose this machine, the brokers and Kubernetes.",
     "mirror": "Manage mirrors of other clusters.",
     "pipeline": "Validate, run and test pipelines.",
     "broker": "Run a broker.",

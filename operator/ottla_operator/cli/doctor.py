@@ -12,7 +12,7 @@ from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.cli.options import CommandConfig, Format, Output, new_app
 from ottla_operator.cli.output import print_document
 from ottla_operator.doctor.brokers import examine_brokers
-from ottla_operator.doctor.finding import Finding, Verdict
+from ottla_operator.doctor.finding import Finding, Severity
 from ottla_operator.doctor.kubernetes import examine_kubernetes
 from ottla_operator.doctor.machine import examine_java, examine_machine
 from ottla_operator.formatting import format_count
@@ -24,10 +24,10 @@ from ottla_operator.resources.cluster import Cluster
 app = new_app()
 
 STYLES: Final = {
-    Verdict.good: "green",
-    Verdict.warning: "yellow",
-    Verdict.problem: "red",
-    Verdict.skipped: "dim",
+    Severity.good: "green",
+    Severity.warning: "yellow",
+    Severity.problem: "red",
+    Severity.skipped: "dim",
 }
 
 
@@ -49,9 +49,9 @@ def doctor(
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Find out what is wrong on this machine, with the brokers and in Kubernetes.
+    """Diagnose this machine, the brokers and Kubernetes.
 
-    Each problem is printed with why it matters and the next command. Exits with 1 if there is one.
+    Each problem is printed with its impact and the next step. Exits with 1 if there is a problem.
     """
     security = read_security(command_config)
     try:
@@ -64,7 +64,7 @@ def doctor(
     async def examine() -> list[Finding]:
         found = [*examine_machine(folder, ports), await examine_java()]
         if bootstrap is None:
-            found.append(Finding("brokers", "access", Verdict.skipped, "--bootstrap names the brokers to examine"))
+            found.append(Finding("brokers", "access", Severity.skipped, "--bootstrap names the brokers to examine"))
         else:
             found += await examine_brokers(bootstrap, security)
         return found + await examine_kubernetes()
@@ -76,8 +76,8 @@ def doctor(
     if output is Format.table:
         _print(findings)
     else:
-        print_document([asdict(it) | {"verdict": str(it.verdict)} for it in findings], output)
-    if any(it.verdict is Verdict.problem for it in findings):
+        print_document([asdict(it) | {"severity": str(it.severity)} for it in findings], output)
+    if any(it.severity is Severity.problem for it in findings):
         raise typer.Exit(ExitCode.failed)
 
 
@@ -86,15 +86,15 @@ def _print(findings: list[Finding]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
-    width = max(len(it.what) for it in findings)
+    width = max(len(it.subject) for it in findings)
     for area in dict.fromkeys(it.area for it in findings):
         console.print(Text(area, "bold"))
         for it in (one for one in findings if one.area == area):
-            line = Text(f"  {it.verdict:<8} ", STYLES[it.verdict])
-            console.print(line.append(f"{it.what:<{width}}  {it.seen}", ""))
-            if it.why:
-                console.print(f"           {'':<{width}}  {it.why}", markup=False)
-            if it.next:
-                console.print(Text(f"           {'':<{width}}  → {it.next}", "bold"))
-    problems, warnings = (sum(it.verdict is one for it in findings) for one in (Verdict.problem, Verdict.warning))
+            line = Text(f"  {it.severity:<8} ", STYLES[it.severity])
+            console.print(line.append(f"{it.subject:<{width}}  {it.observed}", ""))
+            if it.impact:
+                console.print(f"           {'':<{width}}  {it.impact}", markup=False)
+            if it.next_step:
+                console.print(Text(f"           {'':<{width}}  → {it.next_step}", "bold"))
+    problems, warnings = (sum(it.severity is one for it in findings) for one in (Severity.problem, Severity.warning))
     console.print(f"{format_count(problems, 'problem')}, {format_count(warnings, 'warning')}")

@@ -21,7 +21,7 @@ def elect(
             metavar="TOPIC[:PARTITION]…", help="Topics or partitions, such as orders or orders:3.", show_default=False
         ),
     ] = None,
-    every: AllTopics = False,
+    all_topics: AllTopics = False,
     unclean: Annotated[
         bool, typer.Option("--unclean", help="Elect a live replica of partitions without a leader, in sync or not.")
     ] = False,
@@ -37,17 +37,17 @@ def elect(
     With --unclean, partitions without a leader get one from their live replicas, in sync or not.
     Records that only other replicas have are lost.
     """
-    if bool(names) == every:
+    if bool(names) == all_topics:
         raise typer.BadParameter("give topics, or --all")
-    wanted = [_parse_partition(it) for it in names or []]
+    selected = [_parse_partition(it) for it in names or []]
     election = ElectionType.unclean if unclean else ElectionType.preferred
 
     async def work(client: KafkaClient) -> list[elections.ElectionResult]:
-        chosen = await _find_topics(client, wanted)
+        chosen = await _find_topics(client, selected)
         needed = {
             (topic, index)
             for topic, index in elections.find_partitions_to_elect(chosen, election)
-            if not wanted or any(topic == name and partition in (None, index) for name, partition in wanted)
+            if not selected or any(topic == name and partition in (None, index) for name, partition in selected)
         }
         if not needed:
             reason = "every partition has a leader" if unclean else "every in-sync preferred replica is the leader"
@@ -75,12 +75,12 @@ def elect(
         raise typer.Exit(ExitCode.failed)
 
 
-async def _find_topics(client: KafkaClient, wanted: list[tuple[str, int | None]]) -> list[topics.TopicDescription]:
+async def _find_topics(client: KafkaClient, selected: list[tuple[str, int | None]]) -> list[topics.TopicDescription]:
     """All topics if none are named."""
-    if not wanted:
+    if not selected:
         return await topics.list_topics(client)
-    found = await topics.describe_existing_topics(client, [name for name, _ in wanted])
-    for name, index in wanted:
+    found = await topics.describe_existing_topics(client, [name for name, _ in selected])
+    for name, index in selected:
         last = len(found[name].partitions) - 1
         if index is not None and index > last:
             raise CommandError(ExitCode.not_found, f"topic {name!r} has no partition {index}; it has 0 to {last}")

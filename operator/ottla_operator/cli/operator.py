@@ -89,7 +89,9 @@ def operator(
     ] = ":8080",
     log_level: Annotated[str, typer.Option(help="Log level: debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run the Kubernetes operator for Clusters, Topics, Users, Mirrors and Pipelines."""
+    """Run the Kubernetes operator for Clusters, Topics, Users, AccessPolicies, Mirrors and
+    Pipelines.
+    """
     # kopf is an optional dependency: `--help` works without it.
     from ottla_operator.kube.operator import LoginError, Operator, OperatorOptions
     from ottla_operator.plan.objects.pod_defaults import PodDefaults

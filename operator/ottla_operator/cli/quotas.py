@@ -27,7 +27,8 @@ User = Annotated[
     str | None, typer.Option("--user", "-u", metavar="NAME", help="User; <default> for users without a quota.")
 ]
 ClientId = Annotated[
-    str | None, typer.Option("--client-id", metavar="ID", help="Client id; <default> for others. Alone or of a user.")
+    str | None,
+    typer.Option("--client-id", metavar="ID", help="Client id; <default> for others. Alone, or with --user."),
 ]
 Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Client address; <default> for others.")]
 

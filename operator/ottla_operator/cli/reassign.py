@@ -34,7 +34,7 @@ def reassign(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC…", help="Names of topics.", show_default=False)
     ] = None,
-    every: AllTopics = False,
+    all_topics: AllTopics = False,
     to: Annotated[str | None, typer.Option(metavar="ID,…", help="Brokers that will have all replicas.")] = None,
     replicas: Annotated[int | None, typer.Option("--replicas", "-r", min=1, help="New replication factor.")] = None,
     plan: Annotated[
@@ -59,7 +59,7 @@ def reassign(
     of ongoing reassignments.
     """
     names, rate = topics or [], parse_rate(throttle)
-    selections = [bool(names), every, plan is not None]
+    selections = [bool(names), all_topics, plan is not None]
     if sum(selections) > 1:
         raise typer.BadParameter("topics, --all and --plan exclude each other")
     if plan is not None and (to or replicas):

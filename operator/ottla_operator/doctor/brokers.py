@@ -13,7 +13,7 @@ from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.client import parse_bootstrap_servers
 from ottla_broker.wire.client_security import ClientSecurity
 from ottla_broker.wire.errors import KafkaError, describe_os_error
-from ottla_operator.doctor.finding import Finding, Verdict
+from ottla_operator.doctor.finding import Finding, Severity
 from ottla_operator.formatting import format_count, format_duration
 from ottla_operator.kafka import cluster, reassignments, topics
 from ottla_operator.kafka.client import KafkaClient, Unreachable, connect
@@ -29,40 +29,40 @@ async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Find
     """Raises ValueError if `bootstrap` is no list of addresses."""
     given = parse_bootstrap_servers(bootstrap)
     found = [await _examine_address(f"bootstrap {format_host_and_port(*it)}", it, security) for it in given]
-    if not any(it.verdict in (Verdict.good, Verdict.warning) for it in found):
+    if not any(it.severity in (Severity.good, Severity.warning) for it in found):
         return found
     try:
         async with connect(bootstrap, timeout_s=TIMEOUT_S, security=security) as client:
             description = await cluster.describe_cluster(client, include_fenced=True)
-            found.append(judge_controller(description.controller))
-            found += judge_fenced(description.brokers)
+            found.append(evaluate_controller(description.controller))
+            found += find_fenced_brokers(description.brokers)
             for broker in description.brokers:
                 if not broker.is_fenced and (address := (broker.host, broker.port)) not in given:
-                    what = f"broker {broker.id} at {format_host_and_port(*address)}"
-                    found.append(await _examine_address(what, address, security))
+                    subject = f"broker {broker.id} at {format_host_and_port(*address)}"
+                    found.append(await _examine_address(subject, address, security))
             found.append(await _examine_partitions(client))
     except (KafkaError, Unreachable) as reason:
-        why = "nothing is known of the cluster without it"
-        step = "grant DESCRIBE on the cluster: ottla acls explain tells which rule decides"
-        found.append(Finding(AREA, "description of the cluster", Verdict.problem, str(reason), why, step))
+        impact = "nothing is known of the cluster without it"
+        next_step = "grant DESCRIBE on the cluster: ottla acls explain tells which rule decides"
+        found.append(Finding(AREA, "description of the cluster", Severity.problem, str(reason), impact, next_step))
     return found
 
 
-def judge_controller(controller: int) -> Finding:
+def evaluate_controller(controller: int) -> Finding:
     if controller >= 0:
-        return Finding(AREA, "controller", Verdict.good, f"broker {controller}")
-    why = "topics cannot be changed, and no leader can be elected"
-    step = "start the brokers that are missing; if disks are lost for good: ottla cluster recover"
-    return Finding(AREA, "controller", Verdict.problem, "no broker is the controller", why, step)
+        return Finding(AREA, "controller", Severity.good, f"broker {controller}")
+    impact = "topics cannot be changed, and no leader can be elected"
+    next_step = "start the brokers that are missing; if disks are lost for good: ottla cluster recover"
+    return Finding(AREA, "controller", Severity.problem, "no broker is the controller", impact, next_step)
 
 
-def judge_fenced(brokers: Sequence[cluster.BrokerInfo]) -> list[Finding]:
-    """Of registered brokers, those that are down."""
+def find_fenced_brokers(brokers: Sequence[cluster.BrokerInfo]) -> list[Finding]:
+    """One finding for each broker that is registered but fenced."""
     return [
         Finding(
             AREA,
             f"broker {it.id}",
-            Verdict.problem,
+            Severity.problem,
             "registered, and down or cut off",
             "its replicas are not in sync: another failure may make partitions unavailable",
             f"look into its log; if it is gone for good: ottla cluster drain {it.id}",
@@ -72,55 +72,59 @@ def judge_fenced(brokers: Sequence[cluster.BrokerInfo]) -> list[Finding]:
     ]
 
 
-def judge_partitions(count: int, problems: Sequence[cluster.PartitionProblem]) -> Finding:
+def evaluate_partitions(count: int, problems: Sequence[cluster.PartitionProblem]) -> Finding:
     offline = sum(it.kind == cluster.OFFLINE for it in problems)
     behind = len(problems) - offline
     if offline:
-        seen = f"{offline} of {format_count(count, 'partition')} without a leader"
-        why = "they can be neither written nor read"
-        return Finding(AREA, "partitions", Verdict.problem, seen, why, "ottla cluster health lists them")
+        observed = f"{offline} of {format_count(count, 'partition')} without a leader"
+        impact = "they can be neither written nor read"
+        return Finding(AREA, "partitions", Severity.problem, observed, impact, "ottla cluster health lists them")
     if behind:
-        seen = f"{behind} of {format_count(count, 'partition')} under-replicated"
-        why = "they have fewer copies than they should"
-        return Finding(AREA, "partitions", Verdict.warning, seen, why, "ottla cluster health lists them")
-    return Finding(AREA, "partitions", Verdict.good, f"{format_count(count, 'partition')}, all in sync")
+        observed = f"{behind} of {format_count(count, 'partition')} under-replicated"
+        impact = "they have fewer copies than they should"
+        return Finding(AREA, "partitions", Severity.warning, observed, impact, "ottla cluster health lists them")
+    return Finding(AREA, "partitions", Severity.good, f"{format_count(count, 'partition')}, all in sync")
 
 
-def judge_certificate(what: str, not_after: float, now: float) -> Finding:
+def evaluate_certificate(subject: str, not_after: float, now: float) -> Finding:
     """`not_after`: end of the certificate's validity. Times are seconds since 1970."""
     left_s = not_after - now
     if left_s > RENEW_BEFORE_S:
-        seen = f"answers; its certificate is valid for another {format_duration(left_s)}"
-        return Finding(AREA, what, Verdict.good, seen)
-    why = "clients refuse a certificate that has expired"
-    step = "renew the certificate; brokers read it again without a restart"
-    return Finding(AREA, what, Verdict.warning, f"its certificate expires in {format_duration(left_s)}", why, step)
+        observed = f"answers; its certificate is valid for another {format_duration(left_s)}"
+        return Finding(AREA, subject, Severity.good, observed)
+    impact = "clients refuse a certificate that has expired"
+    next_step = "renew the certificate; brokers read it again without a restart"
+    return Finding(
+        AREA, subject, Severity.warning, f"its certificate expires in {format_duration(left_s)}", impact, next_step
+    )
 
 
-async def _examine_address(what: str, address: Address, security: ClientSecurity) -> Finding:
+async def _examine_address(subject: str, address: Address, security: ClientSecurity) -> Finding:
     host, port = address
     try:
         async with asyncio.timeout(TIMEOUT_S):
             channel = await open_channel(host, port, "ottla-doctor", security=security)
             channel.close()
             if (context := security.ssl_context()) is None:
-                return Finding(AREA, what, Verdict.good, "answers")
-            return judge_certificate(what, await _certificate_expiry(host, port, context), time.time())
+                return Finding(AREA, subject, Severity.good, "answers")
+            return evaluate_certificate(subject, await _certificate_expiry(host, port, context), time.time())
     except ssl.SSLError as reason:
-        why = "clients that verify certificates do not connect"
-        step = "the certificate has to name this host, and ssl.truststore.location its authority"
-        return Finding(AREA, what, Verdict.problem, describe_os_error(reason), why, step)
+        impact = "clients that verify certificates do not connect"
+        next_step = "the certificate has to name this host, and ssl.truststore.location its authority"
+        return Finding(AREA, subject, Severity.problem, describe_os_error(reason), impact, next_step)
     except TimeoutError:
-        seen = f"no answer within {TIMEOUT_S:g} s"
+        observed = f"no answer within {TIMEOUT_S:g} s"
     except OSError as reason:
-        seen = describe_os_error(reason)
+        observed = describe_os_error(reason)
     except KafkaError as reason:
-        why = "the broker refuses this login"
-        step = "compare security.protocol, sasl.mechanism, user and password with the listener's"
-        return Finding(AREA, what, Verdict.problem, str(reason), why, step)
-    why = "clients connect to every broker, at the address that it advertises"
-    step = "start the broker, or let it advertise an address that clients reach: advertised.listeners, advertisedHost"
-    return Finding(AREA, what, Verdict.problem, seen, why, step)
+        impact = "the broker refuses this login"
+        next_step = "compare security.protocol, sasl.mechanism, user and password with the listener's"
+        return Finding(AREA, subject, Severity.problem, str(reason), impact, next_step)
+    impact = "clients connect to every broker, at the address that it advertises"
+    next_step = (
+        "start the broker, or let it advertise an address that clients reach: advertised.listeners, advertisedHost"
+    )
+    return Finding(AREA, subject, Severity.problem, observed, impact, next_step)
 
 
 async def _certificate_expiry(host: str, port: int, context: ssl.SSLContext) -> float:
@@ -135,4 +139,4 @@ async def _certificate_expiry(host: str, port: int, context: ssl.SSLContext) -> 
 async def _examine_partitions(client: KafkaClient) -> Finding:
     every = await topics.list_topics(client)
     problems = cluster.find_partition_problems(every, await reassignments.list_reassignments(client))
-    return judge_partitions(sum(len(topic.partitions) for topic in every), problems)
+    return evaluate_partitions(sum(len(topic.partitions) for topic in every), problems)

@@ -1,10 +1,10 @@
-"""What an examination has found."""
+"""A finding of `ottla doctor`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     good = "ok"
     warning = "warning"
     problem = "problem"
@@ -13,13 +13,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`area`: machine, brokers or kubernetes. `what` is examined; `seen`: what it is like. `why`
-    that matters and the `next` step are empty where nothing has to be done.
+    """The state of one subject. `area`: machine, brokers or kubernetes. `observed`: the subject's
+    state in a few words. `impact` and `next_step`: why it matters and what to do; empty if nothing
+    has to be done.
     """
 
     area: str
-    what: str
-    verdict: Verdict
-    seen: str
-    why: str = ""
-    next: str = ""
+    subject: str
+    severity: Severity
+    observed: str
+    impact: str = ""
+    next_step: str = ""

@@ -7,7 +7,7 @@ from typing import Final
 import yaml
 
 from ottla_operator.crd_files import build_crd
-from ottla_operator.doctor.finding import Finding, Verdict
+from ottla_operator.doctor.finding import Finding, Severity
 from ottla_operator.formatting import format_count
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
 from ottla_operator.kube.kinds import DEPLOYMENT, Kind
@@ -26,50 +26,50 @@ async def examine_kubernetes() -> list[Finding]:
     try:
         log_in()
     except LoginError:
-        return [Finding(AREA, "access", Verdict.skipped, "no kubeconfig, and not in a pod")]
+        return [Finding(AREA, "access", Severity.skipped, "no kubeconfig, and not in a pod")]
     except (OSError, yaml.YAMLError) as reason:
-        seen = f"{reason.filename}: {reason.strerror}" if isinstance(reason, OSError) else f"kubeconfig: {reason}"
-        why = "kubectl does not work with it either"
-        return [Finding(AREA, "access", Verdict.problem, seen, why, "kubectl config view")]
+        observed = f"{reason.filename}: {reason.strerror}" if isinstance(reason, OSError) else f"kubeconfig: {reason}"
+        impact = "kubectl does not work with it either"
+        return [Finding(AREA, "access", Severity.problem, observed, impact, "kubectl config view")]
     client = ApiClient(log_in)
     try:
         found = []
         for kind in crds.KINDS:
             own = build_crd(kind)
-            found.append(judge_crd(kind.name, own, await client.get(CRD, None, own["metadata"]["name"])))
-        return [*found, judge_operator(await client.list(DEPLOYMENT, None, SELECTOR))]
+            found.append(evaluate_crd(kind.name, own, await client.get(CRD, None, own["metadata"]["name"])))
+        return [*found, evaluate_operator(await client.list(DEPLOYMENT, None, SELECTOR))]
     except ApiError as reason:
-        why = "neither the resources nor the operator can be examined"
-        step = "kubectl auth can-i list deployments -A" if reason.status == FORBIDDEN else "kubectl cluster-info"
-        return [Finding(AREA, "access", Verdict.problem, str(reason), why, step)]
+        impact = "neither the resources nor the operator can be examined"
+        next_step = "kubectl auth can-i list deployments -A" if reason.status == FORBIDDEN else "kubectl cluster-info"
+        return [Finding(AREA, "access", Severity.problem, str(reason), impact, next_step)]
     finally:
         await client.close()
 
 
-def judge_crd(kind: str, own: Json, installed: Json | None) -> Finding:
+def evaluate_crd(kind: str, own: Json, installed: Json | None) -> Finding:
     """`own`: the definition of this version of Ottla."""
-    what, why = f"CRD of {kind}", "the API server refuses or prunes what it does not know"
+    subject, impact = f"CRD of {kind}", "the API server refuses or prunes what it does not know"
     if installed is None:
-        return Finding(AREA, what, Verdict.problem, "not installed", why, INSTALL)
+        return Finding(AREA, subject, Severity.problem, "not installed", impact, INSTALL)
     missing = sorted(_fields(own) - _fields(installed))
     if missing:
-        seen = f"of another version: it lacks {missing[0]}"
-        seen += f" and {format_count(len(missing) - 1, 'other field')}" if len(missing) > 1 else ""
-        return Finding(AREA, what, Verdict.warning, seen, why, INSTALL)
-    return Finding(AREA, what, Verdict.good, "installed")
+        observed = f"of another version: it lacks {missing[0]}"
+        observed += f" and {format_count(len(missing) - 1, 'other field')}" if len(missing) > 1 else ""
+        return Finding(AREA, subject, Severity.warning, observed, impact, INSTALL)
+    return Finding(AREA, subject, Severity.good, "installed")
 
 
-def judge_operator(deployments: list[Json]) -> Finding:
-    what, why = "operator", "without it resources are stored, and nothing is done"
+def evaluate_operator(deployments: list[Json]) -> Finding:
+    subject, impact = "operator", "without it resources are stored, and nothing is done"
     if not deployments:
-        return Finding(AREA, what, Verdict.problem, "not installed", why, INSTALL)
+        return Finding(AREA, subject, Severity.problem, "not installed", impact, INSTALL)
     available = [it for it in deployments if (it.get("status") or {}).get("availableReplicas")]
     names = ", ".join(f"{it['metadata']['namespace']}/{it['metadata']['name']}" for it in available or deployments)
     if available:
-        return Finding(AREA, what, Verdict.good, f"available: {names}")
+        return Finding(AREA, subject, Severity.good, f"available: {names}")
     namespace = deployments[0]["metadata"]["namespace"]
-    step = f"kubectl describe pods --namespace {namespace} --selector {SELECTOR}"
-    return Finding(AREA, what, Verdict.problem, f"no pod of {names} is available", why, step)
+    next_step = f"kubectl describe pods --namespace {namespace} --selector {SELECTOR}"
+    return Finding(AREA, subject, Severity.problem, f"no pod of {names} is available", impact, next_step)
 
 
 def _fields(definition: Json) -> set[str]:

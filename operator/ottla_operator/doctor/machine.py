@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ottla_operator.doctor.finding import Finding, Verdict
+from ottla_operator.doctor.finding import Finding, Severity
 from ottla_operator.formatting import format_size
 from ottla_operator.local.pipelines import find_java, find_missing_prerequisite
 
@@ -25,62 +25,68 @@ LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def examine_machine(folder: Path, ports: Iterable[int]) -> list[Finding]:
-    """`folder`: where `ottla up` keeps its data. `ports`: that brokers are to listen on."""
+    """`folder`: where `ottla up` keeps its data. `ports`: ports of the brokers."""
     existing = next(it for it in (folder.absolute(), *folder.absolute().parents) if it.exists())
     usage = shutil.disk_usage(existing)
     return [
-        judge_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
-        judge_disk(existing, usage.free, usage.total, is_writable=os.access(existing, os.W_OK)),
-        *(judge_port(port, is_free=_is_free(port)) for port in ports),
+        evaluate_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
+        evaluate_disk(existing, usage.free, usage.total, is_writable=os.access(existing, os.W_OK)),
+        *(evaluate_port(port, is_free=_is_free(port)) for port in ports),
     ]
 
 
-def judge_open_files(soft: int, hard: int) -> Finding:
+def evaluate_open_files(soft: int, hard: int) -> Finding:
     """`soft`, `hard`: limits of the process; −1: none."""
-    seen = "no limit" if soft < 0 else f"{soft} may be open at once"
+    observed = "no limit" if soft < 0 else f"{soft} may be open at once"
     if soft < 0 or soft >= MIN_FILES:
-        return Finding(AREA, "open files", Verdict.good, seen)
-    wanted = MIN_FILES if hard < 0 else min(MIN_FILES, hard)
-    raise_it = f"ulimit -n {wanted}" if soft < wanted else "raise the hard limit in /etc/security/limits.conf"
-    why = "a broker keeps half of them for connections and half for the segments that are in use"
-    return Finding(AREA, "open files", Verdict.warning, seen, why, raise_it)
+        return Finding(AREA, "open files", Severity.good, observed)
+    limit = MIN_FILES if hard < 0 else min(MIN_FILES, hard)
+    next_step = f"ulimit -n {limit}" if soft < limit else "raise the hard limit in /etc/security/limits.conf"
+    impact = "a broker keeps half of them for connections and half for the segments that are in use"
+    return Finding(AREA, "open files", Severity.warning, observed, impact, next_step)
 
 
-def judge_disk(folder: Path, free: int, total: int, *, is_writable: bool) -> Finding:
+def evaluate_disk(folder: Path, free: int, total: int, *, is_writable: bool) -> Finding:
     """`free`, `total`: bytes of the file system with the folder."""
-    what, seen = "disk", f"{format_size(free)} of {format_size(total)} are free at {folder}"
+    subject, observed = "disk", f"{format_size(free)} of {format_size(total)} are free at {folder}"
     if not is_writable:
-        why = "topics, the metadata log and pipelines' checkpoints are kept there"
-        return Finding(AREA, what, Verdict.problem, f"{folder} is not writable", why, "ottla up --home FOLDER")
+        impact = "topics, the metadata log and pipelines' checkpoints are kept there"
+        return Finding(AREA, subject, Severity.problem, f"{folder} is not writable", impact, "ottla up --home FOLDER")
     if free < MIN_FREE_BYTES or free < MIN_FREE_SHARE * total:
-        why = "a broker whose disk is full refuses records"
-        return Finding(AREA, what, Verdict.warning, seen, why, "delete what is not needed, or ottla up --home FOLDER")
-    return Finding(AREA, what, Verdict.good, seen)
+        impact = "a broker whose disk is full refuses records"
+        return Finding(
+            AREA, subject, Severity.warning, observed, impact, "delete what is not needed, or ottla up --home FOLDER"
+        )
+    return Finding(AREA, subject, Severity.good, observed)
 
 
-def judge_port(port: int, *, is_free: bool) -> Finding:
+def evaluate_port(port: int, *, is_free: bool) -> Finding:
     if is_free:
-        return Finding(AREA, f"port {port}", Verdict.good, "free")
-    why = "a broker cannot listen on a port that another process has"
+        return Finding(AREA, f"port {port}", Severity.good, "free")
+    impact = "a broker cannot listen on a port that another process has"
     return Finding(
-        AREA, f"port {port}", Verdict.problem, "in use", why, f"ss -ltnp 'sport = :{port}' names the process"
+        AREA, f"port {port}", Severity.problem, "in use", impact, f"ss -ltnp 'sport = :{port}' names the process"
     )
 
 
-def judge_java(missing: str | None, path: str, version: str) -> Finding:
+def evaluate_java(missing: str | None, path: str, version: str) -> Finding:
     """`missing`: what pipelines lack, None if nothing. `version`: the first line of
     `java -version`.
     """
-    what, why, install = "pipelines", "Spark runs on Java; brokers need none", "install a Java runtime of 17 or newer"
+    subject, impact, install = (
+        "pipelines",
+        "Spark runs on Java; brokers need none",
+        "install a Java runtime of 17 or newer",
+    )
     if missing is not None:
-        step = install if "Java" in missing else missing.partition(": ")[2]
-        return Finding(AREA, what, Verdict.warning, missing, why, step)
+        next_step = install if "Java" in missing else missing.partition(": ")[2]
+        return Finding(AREA, subject, Severity.warning, missing, impact, next_step)
     major = java_major(version)
     if major is None:
-        return Finding(AREA, what, Verdict.warning, f"{path} does not tell its version: {version!r}", why, install)
+        return Finding(AREA, subject, Severity.warning, f"{path} prints no version: {version!r}", impact, install)
     if major < MIN_JAVA:
-        return Finding(AREA, what, Verdict.warning, f"{path} is Java {major}", why, install)
-    return Finding(AREA, what, Verdict.good, f"PySpark, and Java {major} at {path}")
+        return Finding(AREA, subject, Severity.warning, f"{path} is Java {major}", impact, install)
+    return Finding(AREA, subject, Severity.good, f"PySpark, and Java {major} at {path}")
 
 
 def java_major(version: str) -> int | None:
@@ -90,10 +96,10 @@ def java_major(version: str) -> int | None:
 
 
 async def examine_java() -> Finding:
-    """What pipelines need."""
+    """Examines whether Java and PySpark, which pipelines need, are installed."""
     missing, path = find_missing_prerequisite(), find_java()
     if missing is not None or path is None:
-        return judge_java(missing, "", "")
+        return evaluate_java(missing, "", "")
     process = await asyncio.create_subprocess_exec(
         path, "-version", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
@@ -103,7 +109,7 @@ async def examine_java() -> Finding:
     except TimeoutError:
         process.kill()
         output = b""
-    return judge_java(None, path, next(iter(output.decode(errors="replace").splitlines()), ""))
+    return evaluate_java(None, path, next(iter(output.decode(errors="replace").splitlines()), ""))
 
 
 def _is_free(port: int) -> bool:
@@ -111,7 +117,7 @@ def _is_free(port: int) -> bool:
 
 
 def _can_bind(family: socket.AddressFamily, host: str, port: int) -> bool:
-    """Also True where the machine has no such address."""
+    """True if the port is free, and also if the machine has no such address."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

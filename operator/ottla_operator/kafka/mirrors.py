@@ -61,7 +61,7 @@ async def describe_mirrored_partitions(client: KafkaClient, mirror: str) -> list
     mirrored = {topic: count for _, counts in reports for topic, count in counts.items()}
     reported = {(it.topic, it.partition) for it in partitions}
     partitions += [
-        ObservedMirrorPartition(topic.name, it.index, UNREPORTED, UNKNOWN, reason=_why_unreported(it.leader))
+        ObservedMirrorPartition(topic.name, it.index, UNREPORTED, UNKNOWN, reason=_unreported_reason(it.leader))
         for topic in every
         for it in topic.partitions
         if it.index < mirrored.get(topic.name, 0) and (topic.name, it.index) not in reported
@@ -69,7 +69,7 @@ async def describe_mirrored_partitions(client: KafkaClient, mirror: str) -> list
     return sorted(partitions, key=lambda it: (it.topic, it.partition))
 
 
-def _why_unreported(leader: int) -> str:
+def _unreported_reason(leader: int) -> str:
     return "the partition has no leader" if leader < 0 else f"its leader, broker {leader}, does not report"
 
 

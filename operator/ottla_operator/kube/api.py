@@ -94,20 +94,20 @@ class ApiClient:
         items = ({"apiVersion": kind.api, "kind": kind.name, **it} for it in answer["items"])
         return sorted(items, key=lambda it: str(it["metadata"]["name"]))
 
-    async def apply(self, wanted: Json) -> Json:
+    async def apply(self, desired: Json) -> Json:
         """Server-side apply. Fields of other managers become the operator's. Returns the resulting
         object.
         """
-        return await self._apply(wanted, "")
+        return await self._apply(desired, "")
 
-    async def apply_status(self, wanted: Json) -> Json:
-        return await self._apply(wanted, "/status")
+    async def apply_status(self, desired: Json) -> Json:
+        return await self._apply(desired, "/status")
 
-    async def _apply(self, wanted: Json, part: str) -> Json:
-        kind, metadata = kind_of(wanted), wanted["metadata"]
+    async def _apply(self, desired: Json, part: str) -> Json:
+        kind, metadata = kind_of(desired), desired["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"]) + part
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return await self._request("PATCH", path, wanted, query=query, content=APPLY, kind=kind)
+        return await self._request("PATCH", path, desired, query=query, content=APPLY, kind=kind)
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Json) -> Json:
         """A merge patch; with metadata.resourceVersion in it, only of the object of that version
@@ -116,11 +116,11 @@ class ApiClient:
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request("PATCH", kind.path(namespace, name), change, query=query, content=MERGE, kind=kind)
 
-    async def create(self, wanted: Json) -> Json:
-        kind = kind_of(wanted)
+    async def create(self, desired: Json) -> Json:
+        kind = kind_of(desired)
         query = {"fieldManager": FIELD_MANAGER}
         return await self._request(
-            "POST", kind.path(wanted["metadata"].get("namespace")), wanted, query=query, kind=kind
+            "POST", kind.path(desired["metadata"].get("namespace")), desired, query=query, kind=kind
         )
 
     async def delete(self, kind: Kind, resource: Json, *, orphan: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The User resources that the operator makes for Pipelines and Mirrors, which own them."""
+"""The User resources that the operator creates for Pipelines and Mirrors, which own them."""
 
 from dataclasses import dataclass, field
 

@@ -29,8 +29,8 @@ class InternalCertificates:
     objects: OwnedObjects
 
     async def maintain(self, cluster: Cluster, alternative_names: Collection[str]) -> ClusterCertificates:
-        """Makes and renews what is due, and stores it: the authority first, because nothing that it
-        has signed may outlast it. Raises SecretUnusable.
+        """Creates missing certificates, renews those that are due and stores them: the authority
+        first, because nothing that it has signed may outlast it. Raises SecretUnusable.
         """
         authority = await self._read(cluster, authority_secret_name(cluster))
         brokers = await self._read(cluster, secret_name(cluster))

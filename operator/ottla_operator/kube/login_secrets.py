@@ -1,5 +1,5 @@
 """The Secret with the passwords of a Cluster's brokers and of the operator, which belongs to the
-Cluster and is deleted with it. The operator makes it once, before the first broker needs it.
+Cluster and is deleted with it. The operator creates it once, before the first broker needs it.
 """
 
 import base64
@@ -40,7 +40,7 @@ async def read_passwords(api: ApiClient, cluster: Cluster) -> LoginPasswords | N
 
 
 async def ensure_passwords(api: ApiClient, cluster: Cluster, observed: ClusterObjects) -> LoginPasswords:
-    """Makes the Secret if there is none. Raises Blocked if it was lost or changed while brokers
+    """Creates the Secret if there is none. Raises Blocked if it was lost or changed while brokers
     run: one that is restarted with other passwords than the rest would not come back.
     """
     name = names.login_secret(cluster)

@@ -31,7 +31,9 @@ class Metrics:
         self.reconcile_s[kind] += duration_s
 
     def render(self) -> str:
-        """https://prometheus.io/docs/instrumenting/exposition_formats/"""
+        """The metrics in Prometheus' text format
+        (https://prometheus.io/docs/instrumenting/exposition_formats/).
+        """
         rows = [
             *_metric("ottla_operator_active", "gauge", "1 on the active operator.", [("", float(self.is_active))]),
             *_metric(

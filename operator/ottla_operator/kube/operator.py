@@ -51,6 +51,8 @@ class OperatorOptions:
 
 
 class Operator:
+    """One replica of the operator. Only the elected one reconciles."""
+
     def __init__(self, options: OperatorOptions, login: Login = log_in) -> None:
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4().hex[:6]}"
         cache = WatchCache()
@@ -87,6 +89,7 @@ class Operator:
             await self.api.close()
 
     async def report_ready(self) -> None:
+        """Reports readiness once the cache is complete."""
         await self.watches.wait_until_complete()
         self.metrics.is_ready = True
 

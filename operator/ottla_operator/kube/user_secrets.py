@@ -1,6 +1,6 @@
 """The Secrets of users, which belong to their User resources and are deleted with them.
 
-A Secret that the operator did not make for this User is never read for a password, and never
+A Secret that the operator did not create for this User is never read for a password, and never
 written.
 """
 

@@ -192,14 +192,14 @@ class BrokerProcesses:
 
     @property
     def access(self) -> BrokerAccess:
-        """To ready brokers only, because the process of another `ottla up` may have the port of a
+        """How to reach the ready brokers. The process of another `ottla up` may have the port of a
         broker that is not ready.
         """
         addresses = [it.address for it in self.by_id.values() if it.is_ready]
         return BrokerAccess(addresses, operator_security(self.passwords, self._running_logins()))
 
     def _running_logins(self) -> list[InterBrokerLogin]:
-        """Of the brokers whose processes run."""
+        """The inter-broker logins of the brokers whose processes run."""
         running = [it for it in self.by_id.values() if it.supervisor.status.pid is not None]
         return [observed_login(it.started_with or {}) for it in running]
 

@@ -1,4 +1,4 @@
-"""The files of a Cluster's own certificate authority, which only their owner can read."""
+"""Writes the certificates of a Cluster's own authority to files that only their owner can read."""
 
 import time
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ NAMES: Final = (HOST, "::1", "localhost")
 _PRIVATE: Final = 0o600
 
 
-def maintain(home: Home, cluster: Cluster) -> ClusterCertificates:
-    """Makes and renews what is due, and writes it: first what the rest depends on. Brokers read the
-    files again when they change. Raises SecretUnusable.
+def maintain_certificate_files(home: Home, cluster: Cluster) -> ClusterCertificates:
+    """Creates missing certificates, renews those that are due and writes all changed files, the
+    authority's before the brokers'. Brokers reload changed files. Raises SecretUnusable.
     """
     authority, brokers = home.authority(cluster.name), home.internal_certificates(cluster.name)
     stored = read_files(authority)
@@ -31,7 +31,7 @@ def maintain(home: Home, cluster: Cluster) -> ClusterCertificates:
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """In their order, those that differ."""
+    """Writes the files whose content differs, in the order of the mapping."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     present = read_files(folder)
     for name, text in files.items():

@@ -19,7 +19,7 @@ def read_passwords(folder: Path) -> LoginPasswords | None:
 
 
 def ensure_passwords(folder: Path) -> LoginPasswords:
-    """Makes the passwords when there are none."""
+    """Generates the passwords when there are none."""
     if (found := read_passwords(folder)) is None:
         found = LoginPasswords.generate()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

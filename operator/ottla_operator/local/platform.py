@@ -120,7 +120,7 @@ class LocalPlatform:
             self.clusters[name].passwords = logins[name]
 
     def _passwords(self, name: str, cluster: Cluster) -> LoginPasswords | None:
-        """Of the inter-broker login; None where brokers have none and never had one."""
+        """Passwords of the inter-broker login; None if the brokers have never had one."""
         folder = self.home.login(name)
         return ensure_passwords(folder) if authenticates_everyone(cluster) else read_passwords(folder)
 
@@ -133,7 +133,9 @@ class LocalPlatform:
         return self.cache.clusters.get(key)
 
     async def find_access_policy(self, key: Key) -> Json | None:
-        """As the files say: at a start they are handed to the controller one after the other."""
+        """Reads the loaded files, not the cache: at a start the controller gets the resources one
+        by one.
+        """
         document = self._documents.get(("AccessPolicy", key.name))
         return None if document is None else document.data
 
@@ -234,7 +236,7 @@ class LocalPlatform:
     async def _maintain_certificates(self, resource: Json, cluster: Cluster, brokers: BrokerProcesses) -> None:
         """Raises Blocked if brokers cannot be started without."""
         try:
-            made = internal_certificates.maintain(self.home, cluster)
+            made = internal_certificates.maintain_certificate_files(self.home, cluster)
         except SecretUnusable as error:
             if not self.home.internal_certificates(cluster.name).exists():
                 raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error))) from error
@@ -281,14 +283,14 @@ class LocalPlatform:
         return self.cache.users.get(cluster, {}).get(name)
 
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
-        """`component_documents` has put it beside what the files describe."""
+        """Only finds the User: `component_documents` has added it to the resources of the files."""
         name = user["metadata"]["name"]
         if (document := self._documents.get(("User", name))) is not None and document.data["spec"] != user["spec"]:
             raise Blocked(Stalled("NameConflict", f"User {name} is described in {document.file}; rename it"))
         return await self.find_user(local_key(user["spec"]["clusterRef"]["name"]), name)
 
     async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        """A User that nothing describes any more is removed as those of files are."""
+        """Does nothing: `load` removes a User that no document describes any more."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return read_user_records(self.home.cluster(cluster.name))

@@ -93,8 +93,8 @@ def choose_issuer(authorities: Collection[Authority], now: float) -> Authority:
 
 
 def _takeover_time(before: Authority, successor: Authority) -> float:
-    """From when a successor issues certificates. In time, if it was made when little was left to
-    the authority before it.
+    """The time at which a successor begins to issue certificates: early enough if it was created
+    shortly before the end of the authority before it.
     """
     made_at = successor.validity.not_before
     return made_at + min(OVERLAP * successor.validity.lifetime_s, (before.validity.not_after - made_at) / 2)

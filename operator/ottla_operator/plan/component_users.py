@@ -1,7 +1,7 @@
 """The User that a Pipeline or a Mirror connects as, where no listener of the Cluster is open. Pure.
 
-The operator makes it with a generated password, and with the rules for what the resource reads and
-writes. It belongs to the resource and is deleted with it. A Mirror's has a client certificate
+The operator creates it with a generated password, and with the rules for what the resource reads
+and writes. It belongs to the resource and is deleted with it. A Mirror's has a client certificate
 instead where the source's clients can log in by certificates alone.
 """
 
@@ -32,12 +32,12 @@ def mirror_user_name(mirror: Mirror) -> str:
 
 
 def needs_pipeline_user(pipeline: Pipeline, cluster: Cluster) -> bool:
-    """True if the operator makes the pipeline's User. With `userRef` it uses that one."""
+    """True if the operator creates the pipeline's User. With `userRef` it uses that one."""
     return pipeline.spec.user_ref is None and _needs_password(cluster)
 
 
 def needs_mirror_user(mirror: Mirror, source: Cluster) -> bool:
-    """True if the operator makes the User by which the target's brokers connect to the source."""
+    """True if the operator creates the User by which the target's brokers connect to the source."""
     spec = mirror.spec.source
     return spec.tls is None and spec.credentials is None and bool(_mirror_authentication(source))
 

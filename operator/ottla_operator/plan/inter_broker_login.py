@@ -2,7 +2,7 @@
 
 Where every listener of the spec authenticates its clients, the inter-broker listener does too,
 because an open one would be a way around all others. Brokers and the operator log in by
-SCRAM-SHA-512 with passwords that the operator makes. Brokers have both in their settings, so that
+SCRAM-SHA-512 with passwords that the operator creates. Brokers have both in their settings, so that
 they start without a credential in the metadata log.
 
 Invariants: a broker that starts can reach those that run. No broker accepts clients without a login

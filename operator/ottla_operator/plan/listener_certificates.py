@@ -64,7 +64,7 @@ def required_keys(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _needs_authorities(cluster: Cluster) -> bool:
-    """To check certificates of clients, or of other brokers."""
+    """True if brokers verify certificates of clients or of other brokers."""
     return requires_client_certificates(cluster) or (
         cluster.spec.tls is not None and bool(cluster.spec.tls.inter_broker)
     )
@@ -93,9 +93,9 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
 
 
 def check_certificates(found: ListenerCertificates, now: float | None) -> CertificateStatus:
-    """What clients see. Raises SecretUnusable if brokers could not start with them, or clients
-    would reject them. `now`: seconds since 1970; None for certificates that brokers have already:
-    that they have expired must not keep brokers from restarting.
+    """Returns the state of the certificate that clients see. Raises SecretUnusable if brokers could
+    not start with it, or clients would reject it. `now`: seconds since 1970; None for certificates
+    that brokers have already: brokers may restart although these have expired.
     """
     try:
         shown = inspect_certificate(found.chain, found.key)

@@ -184,8 +184,10 @@ def evaluate_mirror(
 
 
 def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:
-    """InSync: no record was missing when the sources were last reached. FailoverSafe: a failover
-    now would lose no known record.
+    """The conditions InSync and FailoverSafe.
+
+    - InSync: no record was missing when the sources were last reached.
+    - FailoverSafe: a failover now would lose no known record.
     """
     if not partitions:
         message = "no topic is copied yet"

@@ -31,8 +31,8 @@ def balance_preferred_leaders(
 
 
 class _Leaders:
-    """`counted`: indexes of the partitions that are balanced. `keep_topics`: only steps that do not
-    unbalance a topic.
+    """The leaders of some partitions while they are balanced. `counted`: indexes of these
+    partitions. `keep_topics`: only steps that do not unbalance a topic.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 from the remaining disks.
 
 Invariants: a recovery is planned only while the voters that answer are no majority, and continues
-from the most advanced disk that answers. The cluster that it makes has another id, so brokers that
-were away cannot join it by mistake: their old majority is refused by name. A recovery that was
+from the most advanced disk that answers. The cluster that it creates has another id, so brokers
+that were away cannot join it by mistake: their old majority is refused by name. A recovery that was
 interrupted is planned again from what is observed.
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla_broker.config import Config, SettingError, find_setting_problems, refers_to_place
+from ottla_broker.config import Config, SettingError, find_setting_problems, has_reference
 from ottla_operator.plan.inter_broker_login import plan_login
 from ottla_operator.plan.listener_security import security_settings
 from ottla_operator.resources.cluster import Cluster
@@ -91,7 +91,7 @@ def _find_conflicts(cluster: Cluster) -> tuple[str, ...]:
     """Problems of the settings together, each of which is allowed."""
     protocols = dict.fromkeys((it.name.upper() for it in cluster.listeners), "PLAINTEXT")
     settings = {
-        **{name: text for name, text in cluster.config.items() if not refers_to_place(text)},
+        **{name: text for name, text in cluster.config.items() if not has_reference(text)},
         "log.dirs": "/data",
         "listeners": ",".join(f"{it.name.upper()}://:{it.port}" for it in cluster.listeners),
         "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),

@@ -1,4 +1,4 @@
-"""Which broker may be restarted next.
+"""Decides which broker may be restarted next.
 
 Invariant: after any step that this module allows, every partition that could accept an acks=all
 write before can still accept one, and none loses its last in-sync replica, except where its
@@ -6,8 +6,9 @@ replication factor makes that impossible. The metadata log, which makes a broker
 one of these partitions. The invariant holds because every step is decided from the current ISRs,
 not from an earlier plan. So a step is only ever one broker, and the caller asks again.
 
-Whatever `max_unavailable` is, the second broker of a roll is restarted only when one serves with
-the new setting or image. So one with which no broker starts makes only one broker unavailable.
+The second broker of a roll is restarted only when one broker is ready with the new setting or
+image, whatever `max_unavailable` is. So a setting or image with which no broker starts makes only
+one broker unavailable.
 """
 
 from collections.abc import Collection, Iterable, Sequence

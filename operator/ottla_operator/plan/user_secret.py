@@ -80,15 +80,15 @@ def is_password_set(secret: Contents, user: str, password: str, mechanism: Scram
 
 
 def scram_secret(user: str, password: str, mechanism: ScramMechanism, access: ClientAccess) -> dict[str, str]:
-    """Of a user with a password."""
+    """The Secret's data for a user with a password."""
     login = {MECHANISM: mechanism.title, JAAS: scram_login_module(user, password)}
     librdkafka = {MECHANISM: mechanism.title, "sasl.username": user, "sasl.password": password}
     return _secret({USERNAME: user, PASSWORD: password, **login}, login, librdkafka, access)
 
 
 def certificate_secret(user: str, certificate: str, key: str, access: ClientAccess) -> dict[str, str]:
-    """Of a user with a client certificate. `user`: the principal's name. `certificate`, `key`:
-    PEM.
+    """The Secret's data for a user with a client certificate. `user`: the principal's name.
+    `certificate`, `key`: PEM.
     """
     java = {
         "ssl.keystore.type": "PEM",

@@ -1,4 +1,4 @@
-"""AccessPolicies: read for the Users that name them, and reported."""
+"""Reads the AccessPolicies that Users name, and writes their status."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Policies: TypeAlias = Mapping[str, AccessPolicy | None]
 
 
 async def read_policies(platform: Platform, namespace: str, users: Iterable[UserResource]) -> Policies:
-    """The policies that users name."""
+    """The policies that these users name."""
     names = sorted({name for it in users if it.user is not None for name in policy_names(it.user)})
     return {name: _parse(await platform.find_access_policy(Key(namespace, name))) for name in names}
 
@@ -33,14 +33,14 @@ def _parse(body: Json | None) -> AccessPolicy | None:
 
 def count_users(cache: WatchCache, policy: Key) -> int:
     return sum(
-        policy.name in names_in(it)
+        policy.name in cached_policy_names(it)
         for cluster, users in cache.users.items()
         if cluster.namespace == policy.namespace
         for it in users.values()
     )
 
 
-def names_in(user: Json) -> set[str]:
+def cached_policy_names(user: Json) -> set[str]:
     """Names of the policies in a User as it is cached, which may be invalid."""
     found = (user["spec"] or {}).get("aclsFrom")
     return {str(it.get("name")) for it in found if isinstance(it, dict)} if isinstance(found, list) else set()
@@ -48,7 +48,7 @@ def names_in(user: Json) -> set[str]:
 
 @dataclass(slots=True)
 class AccessPolicyReconciler:
-    """Reports: the Users' reconciler gives the rules."""
+    """Writes the status of AccessPolicies. The reconciler of Users applies their rules."""
 
     platform: Platform
     cache: WatchCache

@@ -1,5 +1,5 @@
-"""What Pipelines and Mirrors need to log in at a Cluster: as a User that the operator makes, or one
-that the spec names.
+"""What Pipelines and Mirrors need to log in at a Cluster: as a User that the operator creates, or
+one that the spec names.
 """
 
 import hashlib
@@ -75,8 +75,8 @@ async def pipeline_login(
 
 
 async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, source: Cluster) -> ComponentLogin | None:
-    """Of the target's brokers at a source that is a Cluster. None where they go without a login, or
-    where the spec has credentials. Raises Blocked until they can log in.
+    """The login of the target's brokers at a source that is a Cluster; None if they need none, or
+    the spec has credentials. Raises Blocked until they can log in.
     """
     name = mirror_user_name(mirror)
     if not needs_mirror_user(mirror, source):

@@ -9,7 +9,7 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import Unreachable
 from ottla_operator.plan.conditions import find_condition
 from ottla_operator.plan.pipeline.topic_readiness import TOPICS_READY
-from ottla_operator.reconcile.access_policies import AccessPolicyReconciler, names_in
+from ottla_operator.reconcile.access_policies import AccessPolicyReconciler, cached_policy_names
 from ottla_operator.reconcile.clusters import ClusterReconciler
 from ottla_operator.reconcile.loops import ReconcileLoops
 from ottla_operator.reconcile.mirrors import MirrorReconciler
@@ -135,7 +135,9 @@ class Controller:
 
     def _wake_users_of_policy(self, policy: Key) -> None:
         for cluster, users in self.cache.users.items():
-            if cluster.namespace == policy.namespace and any(policy.name in names_in(it) for it in users.values()):
+            if cluster.namespace == policy.namespace and any(
+                policy.name in cached_policy_names(it) for it in users.values()
+            ):
                 self._loops["User"].wake(cluster)
 
     def _wake_policies(self, cluster: Key) -> None:

@@ -1,7 +1,7 @@
-"""Reconciles Mirrors: sets what the brokers of the target copy, and reports how far the copies are.
+"""Reconciles Mirrors: configures what the target's brokers mirror, and reports their progress.
 
-The brokers copy, also while nothing reconciles. When a Mirror is deleted they continue with their
-settings: copies are data, and a person decides whether to open or delete them.
+The brokers go on mirroring while no operator runs. After a Mirror is deleted they keep its
+settings: mirrored topics are data, and a person decides whether to open or delete them.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class MirrorReconciler:
                 return await self._report(resource, Stalled("RejectedByBrokers", str(error)))
 
     async def _apply(self, client: KafkaClient, resource: Json, mirror: Mirror, desired: Mapping[str, str]) -> float:
-        """Sets what differs, and reports the copies."""
+        """Alters the settings that differ and reports the progress of the copies."""
         observed = await mirrors.describe_mirror(client, mirror.name)
         reported_role = (resource.get("status") or {}).get("role")
         if (stalled := plan.find_unrequested_failover(desired, observed.settings, reported_role)) is not None:

@@ -1,5 +1,5 @@
-"""Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports how it
-is.
+"""Reconciles Pipelines: waits for their topics, has the platform run the driver, and reports its
+state.
 
 Every decision follows from the observed state. Memory only caches it: an operator may be killed at
 any time, and the next one continues.
@@ -16,7 +16,7 @@ from ottla_operator.kafka import groups, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Reconciling, Stalled
-from ottla_operator.plan.pipeline.status import PipelineRun, hold_verdict, status_fields
+from ottla_operator.plan.pipeline.status import PipelineRun, debounce_run, status_fields
 from ottla_operator.plan.pipeline.topic_readiness import (
     UnreadyTopic,
     find_unready_topics,
@@ -95,7 +95,7 @@ class PipelineReconciler:
             message = f"the driver is not started: {'; '.join(map(str, unready))}"
             waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", message))
             return await self._report(resource, cached, waiting, launch.application, extra)
-        run = hold_verdict(await launch.apply(), resource)
+        run = debounce_run(await launch.apply(), resource)
         lag_records = await self._measure_lag(pipeline, cluster)
         return await self._report(resource, cached, run, launch.application, extra, lag_records)
 

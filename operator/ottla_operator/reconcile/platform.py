@@ -230,7 +230,7 @@ class Platform(Protocol):
         """The User resource of this name and Cluster, as it was observed last."""
 
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
-        """Makes or changes the User that `owner`, a Pipeline or a Mirror, connects as. Returns it
+        """Creates or updates the User that `owner`, a Pipeline or a Mirror, connects as. Returns it
         as it was observed last; None if it is still to be observed. Raises Blocked if the name is
         taken.
         """

@@ -1,4 +1,4 @@
-"""Topics on the brokers: observed for the plan in `plan/topics.py`, and changed as it says."""
+"""Observes topics on the brokers for the plan in `plan/topics.py`, and applies its changes."""
 
 from collections.abc import Sequence
 
@@ -22,8 +22,8 @@ from ottla_operator.resources.topic import Topic
 
 
 async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
-    """The existing ones of the topics, by name. Configs and reassignments are requested only where
-    specs manage them.
+    """Observes those of the topics that exist, by name. Configs and reassignments are requested
+    only where specs manage them.
     """
     found = await topics.describe_topics(client, {it.topic_name for it in desired})
     managed = [it.topic_name for it in desired if it.spec.config is not None and it.topic_name in found]

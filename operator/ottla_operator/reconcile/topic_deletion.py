@@ -71,7 +71,7 @@ class TopicDeletion:
                 "no operator watched the deletion of their Topics, so topics stay with their records: "
                 f"{topic_list(plan.retained.values())}"
             )
-            await self._event("TopicRetained", message)
+            await self._record_event("TopicRetained", message)
         self.records = dict(plan.pending)
         gone, deleted = set[str](), list[DeletionRecord]()
 
@@ -84,7 +84,7 @@ class TopicDeletion:
             except KafkaError as error:
                 self.records[uid] = record
                 message = f"cannot delete topic {record.topic} of the deleted Topic {record.resource}: {error}"
-                await self._event("TopicDeletionFailed", message)
+                await self._record_event("TopicDeletionFailed", message)
 
         await for_each(plan.delete.items(), delete)
         if deleted:
@@ -121,10 +121,10 @@ class TopicDeletion:
             if error.is_unavailable:
                 raise
             message = f"cannot record which topics are to be deleted with their Topics: {error}"
-            await self._event("DeletionPolicyNotRecorded", message)
+            await self._record_event("DeletionPolicyNotRecorded", message)
             return message
         self._written = dict(self.records)
         return ""
 
-    async def _event(self, reason: str, message: str) -> None:
+    async def _record_event(self, reason: str, message: str) -> None:
         await self.platform.record_event(self.cluster, reason, message, warning=True, lasts=True)

@@ -122,6 +122,7 @@ class ConsumerGroupSimulation:
         for client in self.clients:
             if client.member_id in expired:
                 client.consumes.clear()
+                client.assigned.clear()  # its next step must not take the old assignment again
         if expired:
             change = GroupChange(self.group)
             consumer_heartbeat.fence_members(change, list(expired), self.metadata)

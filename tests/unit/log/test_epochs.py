@@ -15,11 +15,11 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("requested_epoch", "answer"),
     [(-1, (-1, -1)), (0, (0, 10)), (1, (1, 20)), (2, (1, 20)), (3, (3, 30)), (5, (5, 99)), (6, (-1, -1))],
 )
-def test_end_offset_is_that_of_the_largest_epoch_not_above(asked: int, answer: tuple[int, int]) -> None:
-    assert epochs((1, 10), (3, 20), (5, 30)).end_offset_for(asked, 99) == answer
+def test_end_offset_is_that_of_the_largest_epoch_not_above(requested_epoch: int, answer: tuple[int, int]) -> None:
+    assert epochs((1, 10), (3, 20), (5, 30)).end_offset_for(requested_epoch, 99) == answer
 
 
 def test_end_offset_is_unknown_without_epochs() -> None:
@@ -68,16 +68,16 @@ def test_epoch_of_an_offset_is_the_last_that_began_before() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)), max_size=12), st.integers(-1, 21))
-def test_epochs_and_starts_rise_strictly(assigned: list[tuple[int, int]], asked: int) -> None:
+def test_epochs_and_starts_rise_strictly(assigned: list[tuple[int, int]], requested_epoch: int) -> None:
     """The latest assignment counts; an end offset is never below its epoch's start."""
     known = epochs()
     for epoch, start in assigned:
         known.assign(epoch, start)
     entries = known.entries()
     assert entries == sorted(entries) and len({e for e, _ in entries}) == len({s for _, s in entries}) == len(entries)
-    epoch, end = known.end_offset_for(asked, 100)
+    epoch, end = known.end_offset_for(requested_epoch, 100)
     if (epoch, end) != (-1, -1):
-        assert epoch <= asked
+        assert epoch <= requested_epoch
         assert all(start <= end for e, start in entries if e <= epoch)
 
 

@@ -8,7 +8,12 @@ import pytest
 
 from ottla_broker.config import FAILED_OVER, REPLICATE
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
-from ottla_broker.metadata.appended_sources import CarriedSource, active_sources, describe_sources, retained_sources
+from ottla_broker.metadata.appended_sources import (
+    AppendedSourceDescription,
+    active_sources,
+    describe_sources,
+    retained_sources,
+)
 from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.records import AppendedSourceRecord
@@ -26,14 +31,14 @@ from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import async_test
 from tests.unit.mirroring.test_plan_identical import HERE, World, view
 
-NEWARK = CarriedSource(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
-NEWYORK = CarriedSource(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
+NEWARK = AppendedSourceDescription(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
+NEWYORK = AppendedSourceDescription(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
 NEWARK_CLUSTER = SourceMetadata(
     "n", {1: ("h", 1)}, {"t": SourceTopic("t", NEWARK.source_id, {0: 1, 1: 1})}, frozenset()
 )
 
 
-def region(*sources: CarriedSource) -> SourceMetadata:
+def region(*sources: AppendedSourceDescription) -> SourceMetadata:
     found = view(t=2)
     return replace(found, topics={"t": replace(found.topics["t"], sources=sources)})
 

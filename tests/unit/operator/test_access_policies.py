@@ -11,7 +11,7 @@ from ottla_operator.local.documents import InvalidFiles, read_files
 from ottla_operator.plan.acl_patterns import describe_entry
 from ottla_operator.plan.user_rules import desired_entries, has_rules, unusable_policies
 from ottla_operator.plan.users import ObservedUser, desired_user, plan_user_changes
-from ottla_operator.reconcile.access_policies import names_in
+from ottla_operator.reconcile.access_policies import cached_policy_names
 from ottla_operator.resources.access_policy import AccessPolicy
 from ottla_operator.resources.user import User
 from ottla_operator.resources.validation import validate_resource
@@ -73,7 +73,7 @@ def test_policies_are_validated_as_rules_of_users_are() -> None:
     (problem,) = validate_resource(samples.access_policy(acls=[{"topic": "a"}]))
     assert "a rule has either allow or deny" in str(problem)
     assert validate_resource(samples.resource("AccessPolicy", "a", {}))
-    assert names_in({"spec": {"aclsFrom": "nonsense"}}) == names_in({"spec": None}) == set()
+    assert cached_policy_names({"spec": {"aclsFrom": "nonsense"}}) == cached_policy_names({"spec": None}) == set()
 
 
 def test_files_that_name_no_such_policy_are_refused(tmp_path: Any) -> None:

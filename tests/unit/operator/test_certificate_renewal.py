@@ -33,7 +33,9 @@ class Store:
     first_signed: dict[int, float] = field(default_factory=dict)
 
     def carry_out_plan(self, now: float, authority_s: float, certificate_s: float) -> int:
-        """As the operator does it. The number of things made."""
+        """Carries out the plan as the operator does. Returns how many authorities and certificates
+        it created.
+        """
         made = 0
         if needs_authority(self.authorities, now):
             number = max((it.number for it in self.authorities), default=0) + 1

@@ -1,4 +1,4 @@
-"""What `ottla doctor` thinks of what it sees."""
+"""How `ottla doctor` evaluates what it observes."""
 
 import copy
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from ottla_operator.crd_files import build_crd
 from ottla_operator.doctor import brokers, kubernetes, machine
-from ottla_operator.doctor.finding import Verdict
+from ottla_operator.doctor.finding import Severity
 from ottla_operator.kafka.cluster import OFFLINE, UNDER_REPLICATED, BrokerInfo, PartitionProblem
 from ottla_operator.resources import crds
 
@@ -16,31 +16,31 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "verdict", "step"),
+    ("soft", "hard", "severity", "next_step"),
     [
-        (-1, -1, Verdict.good, ""),
-        (4096, 4096, Verdict.good, ""),
-        (1024, 524_288, Verdict.warning, "ulimit -n 4096"),
-        (1024, 2048, Verdict.warning, "ulimit -n 2048"),
-        (1024, 1024, Verdict.warning, "raise the hard limit in /etc/security/limits.conf"),
+        (-1, -1, Severity.good, ""),
+        (4096, 4096, Severity.good, ""),
+        (1024, 524_288, Severity.warning, "ulimit -n 4096"),
+        (1024, 2048, Severity.warning, "ulimit -n 2048"),
+        (1024, 1024, Severity.warning, "raise the hard limit in /etc/security/limits.conf"),
     ],
 )
-def test_few_open_files_are_a_warning(soft: int, hard: int, verdict: Verdict, step: str) -> None:
-    found = machine.judge_open_files(soft, hard)
-    assert (found.verdict, found.next) == (verdict, step)
+def test_few_open_files_are_a_warning(soft: int, hard: int, severity: Severity, next_step: str) -> None:
+    found = machine.evaluate_open_files(soft, hard)
+    assert (found.severity, found.next_step) == (severity, next_step)
 
 
 @pytest.mark.parametrize(
-    ("free", "total", "is_writable", "verdict"),
+    ("free", "total", "is_writable", "severity"),
     [
-        (50 * GIB, 100 * GIB, True, Verdict.good),
-        (4 * GIB, 100 * GIB, True, Verdict.warning),
-        (GIB - 1, 2 * GIB, True, Verdict.warning),
-        (50 * GIB, 100 * GIB, False, Verdict.problem),
+        (50 * GIB, 100 * GIB, True, Severity.good),
+        (4 * GIB, 100 * GIB, True, Severity.warning),
+        (GIB - 1, 2 * GIB, True, Severity.warning),
+        (50 * GIB, 100 * GIB, False, Severity.problem),
     ],
 )
-def test_a_disk_needs_room_and_the_right_to_write(free: int, total: int, is_writable: bool, verdict: Verdict) -> None:
-    assert machine.judge_disk(Path("/data"), free, total, is_writable=is_writable).verdict is verdict
+def test_a_disk_needs_room_and_the_right_to_write(free: int, total: int, is_writable: bool, severity: Severity) -> None:
+    assert machine.evaluate_disk(Path("/data"), free, total, is_writable=is_writable).severity is severity
 
 
 @pytest.mark.parametrize(
@@ -55,50 +55,50 @@ def test_a_disk_needs_room_and_the_right_to_write(free: int, total: int, is_writ
 )
 def test_the_version_of_java_is_read(line: str, major: int | None) -> None:
     assert machine.java_major(line) == major
-    expected = Verdict.good if major is not None and major >= 17 else Verdict.warning
-    assert machine.judge_java(None, "/usr/bin/java", line).verdict is expected
+    expected = Severity.good if major is not None and major >= 17 else Severity.warning
+    assert machine.evaluate_java(None, "/usr/bin/java", line).severity is expected
 
 
 def test_a_cluster_without_a_controller_is_a_problem() -> None:
-    assert brokers.judge_controller(2).verdict is Verdict.good
-    assert "ottla cluster recover" in brokers.judge_controller(-1).next
+    assert brokers.evaluate_controller(2).severity is Severity.good
+    assert "ottla cluster recover" in brokers.evaluate_controller(-1).next_step
 
 
 def test_a_broker_that_is_down_is_named() -> None:
     registered = [BrokerInfo(1, "a", 9092, None), BrokerInfo(2, "b", 9092, None, is_fenced=True)]
-    (found,) = brokers.judge_fenced(registered)
-    assert (found.what, found.verdict) == ("broker 2", Verdict.problem)
+    (found,) = brokers.find_fenced_brokers(registered)
+    assert (found.subject, found.severity) == ("broker 2", Severity.problem)
 
 
 def test_partitions_without_a_leader_are_worse_than_under_replicated_ones() -> None:
     behind = PartitionProblem("t", 0, UNDER_REPLICATED, 1, (1,), (1, 2))
     offline = PartitionProblem("t", 1, OFFLINE, -1, (), (2,))
-    assert brokers.judge_partitions(3, []).verdict is Verdict.good
-    assert brokers.judge_partitions(3, [behind]).verdict is Verdict.warning
-    worst = brokers.judge_partitions(3, [behind, offline])
-    assert (worst.verdict, worst.seen) == (Verdict.problem, "1 of 3 partitions without a leader")
+    assert brokers.evaluate_partitions(3, []).severity is Severity.good
+    assert brokers.evaluate_partitions(3, [behind]).severity is Severity.warning
+    worst = brokers.evaluate_partitions(3, [behind, offline])
+    assert (worst.severity, worst.observed) == (Severity.problem, "1 of 3 partitions without a leader")
 
 
 def test_a_certificate_that_expires_soon_is_a_warning() -> None:
-    assert brokers.judge_certificate("broker 1", 90 * DAY_S, now=0.0).verdict is Verdict.good
-    found = brokers.judge_certificate("broker 1", 3 * DAY_S, now=0.0)
-    assert (found.verdict, found.seen) == (Verdict.warning, "its certificate expires in 3.0 d")
+    assert brokers.evaluate_certificate("broker 1", 90 * DAY_S, now=0.0).severity is Severity.good
+    found = brokers.evaluate_certificate("broker 1", 3 * DAY_S, now=0.0)
+    assert (found.severity, found.observed) == (Severity.warning, "its certificate expires in 3.0 d")
 
 
 def test_a_definition_of_another_version_names_a_field_that_it_lacks() -> None:
     (kind,) = (it for it in crds.KINDS if it.name == "Topic")
     own = build_crd(kind)
-    assert kubernetes.judge_crd("Topic", own, own).verdict is Verdict.good
-    assert kubernetes.judge_crd("Topic", own, None).verdict is Verdict.problem
+    assert kubernetes.evaluate_crd("Topic", own, own).severity is Severity.good
+    assert kubernetes.evaluate_crd("Topic", own, None).severity is Severity.problem
     older = copy.deepcopy(own)
     del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["partitions"]
-    found = kubernetes.judge_crd("Topic", own, older)
-    assert (found.verdict, found.seen) == (Verdict.warning, "of another version: it lacks spec.partitions")
+    found = kubernetes.evaluate_crd("Topic", own, older)
+    assert (found.severity, found.observed) == (Severity.warning, "of another version: it lacks spec.partitions")
 
 
 def test_an_operator_without_an_available_pod_is_a_problem() -> None:
     deployment = {"metadata": {"namespace": "ottla", "name": "ottla"}, "status": {"availableReplicas": 1}}
-    assert kubernetes.judge_operator([deployment]).verdict is Verdict.good
-    assert kubernetes.judge_operator([]).seen == "not installed"
-    found = kubernetes.judge_operator([{**deployment, "status": {}}])
-    assert found.verdict is Verdict.problem and "--namespace ottla" in found.next
+    assert kubernetes.evaluate_operator([deployment]).severity is Severity.good
+    assert kubernetes.evaluate_operator([]).observed == "not installed"
+    found = kubernetes.evaluate_operator([{**deployment, "status": {}}])
+    assert found.severity is Severity.problem and "--namespace ottla" in found.next_step

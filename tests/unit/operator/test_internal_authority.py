@@ -167,11 +167,11 @@ def test_invalid_specs_are_refused(tls: dict[str, Any], message: str) -> None:
 
 def test_files_of_one_machine_are_their_owners_alone(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    made = internal_certificates.maintain(home, cluster(MUTUAL))
+    made = internal_certificates.maintain_certificate_files(home, cluster(MUTUAL))
     files = [it for it in tmp_path.rglob("*") if it.is_file()]
     assert {it.name for it in files} == {"ca-1.crt", "ca-1.key", "ca.crt", "keystore.pem"}
     assert {stat.S_IMODE(it.stat().st_mode) for it in files} == {0o600}
-    again = internal_certificates.maintain(home, cluster(MUTUAL))
+    again = internal_certificates.maintain_certificate_files(home, cluster(MUTUAL))
     assert (again.done, again.status) == ((), made.status)
     file = tmp_path / "demo.yaml"
     file.write_text(

@@ -15,9 +15,9 @@ from ottla_operator.plan.pipeline.status import (
     PipelineObservations,
     PipelineRun,
     RunnerStatus,
+    debounce_run,
     evaluate_application,
     evaluate_driver,
-    hold_verdict,
 )
 
 STATES = {"Pending", "Starting", "Running", "Finished", "Failing", "Suspended", "Failed"}
@@ -94,33 +94,33 @@ CRASHED = Stalled("CrashLoopBackOff", "the driver failed 3 times: out of memory"
 
 
 def test_a_running_driver_stays_so_while_one_answer_is_missing() -> None:
-    assert hold_verdict(UNANSWERED, reported(Ready(RUNNING))).readiness == Ready(RUNNING)
-    assert hold_verdict(UNANSWERED, reported(Reconciling("DriverStarting", "the driver is starting"))) == UNANSWERED
+    assert debounce_run(UNANSWERED, reported(Ready(RUNNING))).readiness == Ready(RUNNING)
+    assert debounce_run(UNANSWERED, reported(Reconciling("DriverStarting", "the driver is starting"))) == UNANSWERED
 
 
 def test_a_crash_loop_stays_stalled_until_the_driver_has_made_progress() -> None:
     crashed = reported(CRASHED, state="Failing", lastError="out of memory")
     for run in (RESTARTING, UNANSWERED, PipelineRun("Running", Ready(RUNNING), runner=RunnerStatus("running"))):
-        held = hold_verdict(run, crashed)
+        held = debounce_run(run, crashed)
         assert (held.state, held.readiness, held.error) == ("Failing", CRASHED, "out of memory")
     progress = RunnerStatus("running", last_progress="2026-01-01T00:00:00Z")
     running = PipelineRun("Running", Ready(RUNNING), runner=progress)
-    assert hold_verdict(running, crashed) == running
+    assert debounce_run(running, crashed) == running
     suspending = PipelineRun("Suspended", SUSPENDING)
-    assert hold_verdict(suspending, crashed) == suspending
+    assert debounce_run(suspending, crashed) == suspending
 
 
 def test_a_changed_pipeline_is_evaluated_anew() -> None:
     crashed = reported(CRASHED, state="Failing")
     crashed["metadata"]["generation"] = 2
-    assert hold_verdict(RESTARTING, crashed) == RESTARTING
+    assert debounce_run(RESTARTING, crashed) == RESTARTING
 
 
 def test_a_failure_keeps_its_cause_when_the_pod_is_gone() -> None:
     failed = PipelineRun("Failed", Stalled("ApplicationFailed", "the SparkApplication failed"))
-    held = hold_verdict(failed, reported(RESTARTING.readiness, lastError="spec.sinks[0]: no such topic"))
+    held = debounce_run(failed, reported(RESTARTING.readiness, lastError="spec.sinks[0]: no such topic"))
     assert held.readiness.message == "the SparkApplication failed: spec.sinks[0]: no such topic"
-    again = hold_verdict(failed, reported(held.readiness, lastError=held.error))
+    again = debounce_run(failed, reported(held.readiness, lastError=held.error))
     assert again == held
 
 

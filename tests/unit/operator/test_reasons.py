@@ -10,7 +10,7 @@ from ottla_operator.plan import reasons
 ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operator" / "ottla_operator"
 REASON_ARGUMENT = {"Ready": 1, "Reconciling": 0, "Stalled": 0, "ExtraCondition": 2, "record_event": 1, "record": 1}
-REASON_ARGUMENT |= {"_event": 0, "_find_cluster": 2, "ClusterEvent": 0}
+REASON_ARGUMENT |= {"_record_event": 0, "_find_cluster": 2, "ClusterEvent": 0}
 CAMEL_CASE = re.compile("[A-Z][A-Za-z]+")
 LISTED = {reason.name for _, section in reasons.SECTIONS for reason in section}
 
@@ -34,7 +34,7 @@ def f():
     events.append(("Appended", f"text {x}"))
     yield [("Listed", "text")]
     Stalled(NAMED, "text")
-    self._event("Recorded", text)
+    self._record_event("Recorded", text)
     return {"reason": "InStatus"}
 """
     found = set(reasons_used_in(ast.parse(source)))

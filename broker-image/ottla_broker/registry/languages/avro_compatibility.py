@@ -52,7 +52,7 @@ class AvroField:
 
 
 def parse_avro(text: str, references: Sequence[NamedSchema] = ()) -> AvroType:
-    """Of a schema that is valid."""
+    """Parses an Avro schema that was validated before."""
     types: dict[str, AvroType] = {}
     for reference in references:
         _resolve(load_json(reference.text), "", types)

@@ -18,5 +18,5 @@ class Incompatibility(msgspec.Struct, frozen=True):
     subject: str = ""
 
     def __str__(self) -> str:
-        """In the form that clients of Confluent's registry print."""
+        """The form that clients of Confluent's registry print."""
         return f"{{errorType:'{self.kind}', description:'{self.description}', additionalInfo:'{self.subject}'}}"

@@ -277,7 +277,9 @@ def written_types(writer: dict[str, Any]) -> list[str]:
 
 
 def with_bounds_of_values(writer: dict[str, Any]) -> dict[str, Any]:
-    """With the bounds of the values that an enum lists."""
+    """Adds the bounds of an enum's values: the range of its numbers and the lengths of its
+    strings.
+    """
     values = values_of(writer)
     if values is None:
         return writer

@@ -108,7 +108,7 @@ class JsonDocument:
 
     @property
     def ignores_siblings(self) -> bool:
-        """Of `$ref`, up to draft 7."""
+        """True if the schema's draft ignores all keywords beside `$ref`, as up to draft 7."""
         draft = str(self.root.get("$schema", DEFAULT_DRAFT)) if isinstance(self.root, dict) else DEFAULT_DRAFT
         return any(f"draft-0{number}" in draft for number in (3, 4, 6, 7))
 

@@ -124,7 +124,9 @@ def _refuse_errors(recognizer: Any) -> None:
 
 
 def build_file(tree: ast.File) -> descriptor_pb2.FileDescriptorProto:
-    """With names as they are written; the pool resolves them. Raises SchemaError."""
+    """Builds the descriptor of a parsed file. Names of types stay as written; the descriptor pool
+    resolves them. Raises SchemaError.
+    """
     file = descriptor_pb2.FileDescriptorProto()
     if tree.edition:
         file.syntax = "editions"

@@ -48,7 +48,9 @@ def serialize_protobuf(text: str, references: Sequence[NamedSchema] = ()) -> str
 
 
 def print_file(file: descriptor_pb2.FileDescriptorProto, *, normalize: bool) -> Lines:
-    """To normalize: imports by their names, fields and values by their numbers."""
+    """Prints a descriptor as the text of a .proto file. `normalize`: sorts imports by name, fields
+    and values by number.
+    """
     if file.syntax == "editions":
         yield f'edition = "{descriptor_pb2.Edition.Name(file.edition).removeprefix("EDITION_")}";'
     else:

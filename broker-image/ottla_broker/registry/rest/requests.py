@@ -76,7 +76,7 @@ def integer(request: web.Request, name: str, default: int) -> int:
 
 
 def subject_of(request: web.Request) -> str:
-    """Of the path, in the context of the path."""
+    """The subject that the request's path names, with the path's context."""
     return qualified(request, request.match_info["subject"])
 
 

@@ -52,7 +52,7 @@ class Route:
 
     @property
     def name(self) -> str:
-        """In the audit log."""
+        """The name of the operation in the audit log."""
         return f"{self.method} {self.path}"
 
 

@@ -40,30 +40,30 @@ def _digest(desired: Json) -> str:
     return hashlib.sha256(json.dumps(desired, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _differences(wanted: Json, live: Json, path: tuple[str, ...]) -> Iterator[str]:
-    match wanted, live:
+def _differences(desired: Json, live: Json, path: tuple[str, ...]) -> Iterator[str]:
+    match desired, live:
         case dict(), dict():
-            for key, value in wanted.items():
+            for key, value in desired.items():
                 if key in live or value not in ({}, [], None):
                     yield from _differences(value, live.get(key), (*path, key))
         case list(), list() if path[-1:] == ("ownerReferences",):  # others may own it too
             by_uid = {it.get("uid"): it for it in live}
-            for it in wanted:
+            for it in desired:
                 yield from _differences(it, by_uid.get(it.get("uid")), (*path, str(it.get("uid"))))
         case list(), list():
-            if len(wanted) != len(live):
+            if len(desired) != len(live):
                 yield ".".join(path)
-            for index, (one, other) in enumerate(zip(wanted, live, strict=False)):
+            for index, (one, other) in enumerate(zip(desired, live, strict=False)):
                 yield from _differences(one, other, (*path, str(index)))
-        case _ if wanted != live and not _same_amount(wanted, live, path):
+        case _ if desired != live and not _same_amount(desired, live, path):
             yield ".".join(path)
 
 
-def _same_amount(wanted: Json, live: Json, path: tuple[str, ...]) -> bool:
+def _same_amount(desired: Json, live: Json, path: tuple[str, ...]) -> bool:
     """Kubernetes stores quantities in its own form: 1000m as 1."""
     if len(path) < 2 or path[-2] not in _QUANTITIES:
         return False
     try:
-        return parse_quantity(str(wanted)) == parse_quantity(str(live))
+        return parse_quantity(str(desired)) == parse_quantity(str(live))
     except ValueError:
         return False

@@ -17,17 +17,19 @@ _MERGE_KEYS: Final = {
 _MERGED_LISTS: Final = frozenset({"containers", "initContainers", "volumes", "env", "imagePullSecrets", *_MERGE_KEYS})
 
 
-def apply_pod_template(pod: Json, theirs: PodTemplate | None, container_names: Mapping[str, str] | None = None) -> Json:
+def apply_pod_template(
+    pod: Json, template: PodTemplate | None, container_names: Mapping[str, str] | None = None
+) -> Json:
     """`pod`: metadata and spec. `container_names`: name of a container in the template → the
     operator's. The operator's labels win: its selectors need them."""
-    if theirs is None:
+    if template is None:
         return pod
-    spec = strategic_merge(pod["spec"], _with_container_names(theirs.spec or {}, container_names or {}))
+    spec = strategic_merge(pod["spec"], _with_container_names(template.spec or {}, container_names or {}))
     metadata = dict(pod["metadata"])
-    if theirs.metadata and theirs.metadata.labels:
-        metadata["labels"] = {**theirs.metadata.labels, **(metadata.get("labels") or {})}
-    if theirs.metadata and theirs.metadata.annotations:
-        metadata["annotations"] = {**theirs.metadata.annotations, **(metadata.get("annotations") or {})}
+    if template.metadata and template.metadata.labels:
+        metadata["labels"] = {**template.metadata.labels, **(metadata.get("labels") or {})}
+    if template.metadata and template.metadata.annotations:
+        metadata["annotations"] = {**template.metadata.annotations, **(metadata.get("annotations") or {})}
     return {**pod, "metadata": metadata, "spec": spec}
 
 

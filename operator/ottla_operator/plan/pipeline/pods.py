@@ -46,8 +46,8 @@ class PipelineImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
-    """How a driver reaches brokers. `secret`: of the User that it logs in as, with the `keys` that
-    it reads; empty without a login. `digest`: changes when it has to log in anew.
+    """How a driver reaches brokers. `secret`: Secret of the User that it logs in as, empty without
+    a login. `keys`: the keys that it reads. `digest`: changes when it has to log in anew.
     """
 
     bootstrap: str
@@ -57,7 +57,7 @@ class BrokerConnection:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Of the driver's pod."""
+        """Annotations of the driver's pod."""
         return {names.LOGIN: self.digest} if self.digest else {}
 
 
@@ -98,7 +98,7 @@ def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
 
 
 def driver_volumes(pipeline: Pipeline, config_map: str, connection: BrokerConnection) -> list[Json]:
-    """Executors need no login: the connector hands them the driver's."""
+    """The volumes of the driver's pod, with its login: executors get that from the connector."""
     items = [{"key": it, "path": it} for it in connection.keys]
     login = {"name": "login", "secret": {"secretName": connection.secret, "defaultMode": 0o440, "items": items}}
     logins = [login] if connection.secret else []

@@ -19,7 +19,7 @@ RUNNING: Final = "the driver is running."
 COMPLETED: Final = Ready("the driver has read everything and exited.", "Completed")
 SUSPENDED: Final = Ready("the pipeline is suspended; its checkpoint is kept.", "Suspended")
 NO_ANSWER: Final = "the driver's pod is ready and its runner has not answered yet"
-HELD_REASONS: Final = ("CrashLoopBackOff", "InvalidPipeline", "ApplicationFailed")
+RETAINED_REASONS: Final = ("CrashLoopBackOff", "InvalidPipeline", "ApplicationFailed")
 SUSPENDING: Final = Reconciling("Suspending", "the driver stops after the batch in flight")
 
 
@@ -150,7 +150,7 @@ def _failed(error: str, exit_code: int | None, failures: int) -> PipelineRun:
     return PipelineRun("Failing", Reconciling("DriverRestarting", message), error, failures)
 
 
-def hold_verdict(run: PipelineRun, resource: Mapping[str, Json]) -> PipelineRun:
+def debounce_run(run: PipelineRun, resource: Mapping[str, Json]) -> PipelineRun:
     """Keeps the state of a run from flapping. `resource`: the Pipeline with the status that was
     written last.
 
@@ -170,7 +170,7 @@ def hold_verdict(run: PipelineRun, resource: Mapping[str, Json]) -> PipelineRun:
     if isinstance(run.readiness, Stalled) and not run.error and cause:
         stalled_again = replace(run.readiness, message=f"{run.readiness.message}: {cause}")
         return replace(run, readiness=stalled_again, error=cause)
-    is_held = stalled.get("status") == "True" and stalled.get("reason") in HELD_REASONS
+    is_held = stalled.get("status") == "True" and stalled.get("reason") in RETAINED_REASONS
     if is_held and not isinstance(run.readiness, Stalled) and not _has_progressed(run):
         held = Stalled(str(stalled["reason"]), str(stalled["message"]))
         return replace(run, state=str(previous.get("state") or "Failing"), readiness=held, error=cause)
