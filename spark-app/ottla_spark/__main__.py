@@ -21,8 +21,10 @@ from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition, load_pipeline
 from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.http_server import serve_progress
+from ottla_spark.reader_schemas import resolve_schemas
 from ottla_spark.run import require_pyspark, run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
+from ottla_spark.schema_registry import SchemaRegistry
 
 LOGIN_PROPERTIES: Final = ("security.protocol", "sasl.mechanism", "sasl.jaas.config")
 AUTHORITIES: Final = "ca.crt"
@@ -82,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     for command in (validate, run, test):
         command.add_argument(
+            "--registry",
+            default=os.environ.get("OTTLA_REGISTRY", ""),
+            metavar="URL",
+            help="schema registry, for avro (default: $OTTLA_REGISTRY)",
+        )
+        command.add_argument(
             "--pipeline", type=Path, required=True, metavar="FILE", help="YAML or JSON file with a Pipeline resource"
         )
         command.add_argument("--name", help="name of the Pipeline, if the file has several")
@@ -105,6 +113,7 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
         master=options.master,
         kafka={**_read_login(options.login), **_parse_properties(options.kafka)},
         conf=_parse_properties(options.conf),
+        registry=options.registry,
     )
     stop_requested = _stop_on_signals()
     with serve_progress(_parse_address(options.http), environment.snapshot):
@@ -157,7 +166,7 @@ def _validate(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
         from ottla_spark.streaming.cases import plan_pipeline
 
         with _redirect_stderr(None):
-            plan_pipeline(pipeline)
+            plan_pipeline(resolve_schemas(pipeline, SchemaRegistry(options.registry)))
     _report(f"pipeline {pipeline.name}: valid")
     return 0
 
@@ -168,7 +177,8 @@ def _test(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
     from ottla_spark.streaming.cases import run_cases
 
     with _redirect_stderr(None):
-        failed = run_cases(pipeline, options.cases or options.pipeline.with_suffix(".test"), report=_report)
+        resolved = resolve_schemas(pipeline, SchemaRegistry(options.registry))
+        failed = run_cases(resolved, options.cases or options.pipeline.with_suffix(".test"), report=_report)
     return 1 if failed else 0
 
 

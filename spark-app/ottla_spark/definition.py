@@ -4,8 +4,8 @@ validates it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,16 +14,21 @@ import yaml
 from ottla_operator.resources.pipeline import Pipeline, PipelineSpec
 from ottla_operator.resources.validation import validate_resource
 from ottla_spark.errors import PipelineError
+from ottla_spark.schema_registry import NO_REGISTRY, SchemaRegistry
 
 UNSUPPORTED_SINKS: Final = ("iceberg", "delta", "jdbc")
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A valid Pipeline, and the folder that relative paths in it refer to."""
+    """A valid Pipeline, and the folder that relative paths in it refer to. readers: schemas of the
+    Avro sources, and the registry that has the writers' schemas, as `resolve_schemas` sets them.
+    """
 
     resource: Pipeline
     folder: Path
+    registry: SchemaRegistry = NO_REGISTRY
+    readers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -74,11 +79,9 @@ def find_unsupported(spec: PipelineSpec) -> Iterator[str]:
     """Features of a valid spec that the runner does not support."""
     if not spec.streams:
         yield "spec.sources: at least one source must be a stream; tables are only joined with streams"
-    for name, source in spec.sources.items():
+    for name in spec.sources:
         if name.startswith("_"):
             yield f"spec.sources.{name}: the name of a source cannot start with _"
-        if source.format.type == "avro":
-            yield f"spec.sources.{name}.format.type: avro is not implemented yet; use json or raw"
     steps: set[str] = set()
     for index, step in enumerate(spec.transforms):
         if step.name in steps:

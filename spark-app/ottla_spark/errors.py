@@ -19,6 +19,7 @@ class MissingDependency(PipelineError):
 _MARKED_MESSAGE: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<message>.*?)\[/OTTLA\]", re.DOTALL)
 # The error follows the frames of a traceback, which are indented.
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(?P<error>\S.*)")
+_OWN_ERROR: Final = "ottla_spark.errors.PipelineError: "
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
 _CALL: Final = re.compile(r"^An error occurred while calling \S+ : ")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
@@ -89,7 +90,8 @@ def describe_error(error: BaseException | str) -> str:
     # pipeline's code are Python's.
     raised = list(_PYTHON_ERROR.finditer(text))
     if own := [found["error"] for found in raised if not found["error"].startswith(("pyspark.", "py4j."))]:
-        return f"Python raised {own[-1].strip()}"
+        last = own[-1].strip()
+        return last.removeprefix(_OWN_ERROR) if last.startswith(_OWN_ERROR) else f"Python raised {last}"
     return _first_sentence(_innermost(text[raised[-1].start("error") :] if raised else text)) or type(error).__name__
 
 

@@ -14,7 +14,8 @@ class RuntimeEnvironment:
     """Addresses, files and configuration of a run.
 
     master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark
-    configuration that overrides the pipeline's. snapshot: receives the pipeline's progress.
+    configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
+    one. snapshot: receives the pipeline's progress.
     """
 
     bootstrap: str
@@ -24,6 +25,7 @@ class RuntimeEnvironment:
     master: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     conf: Mapping[str, str] = field(default_factory=dict)
+    registry: str = ""
     snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
 
     @property

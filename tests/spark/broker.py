@@ -22,11 +22,13 @@ _READY_S = 60
 
 
 @contextmanager
-def broker(folder: Path) -> Iterator[str]:
-    """Runs a broker with its data in the folder. Yields its address."""
+def broker(folder: Path, registry: str = "") -> Iterator[str]:
+    """Runs a broker with its data in the folder. Yields its address. `registry`: HOST:PORT of its
+    schema registry, which Apache Kafka does not have.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     address = f"127.0.0.1:{free_port()}"
-    command = _kafka_command(folder, address, KAFKA_LIBS) if KAFKA_LIBS else _ottla_command(folder, address)
+    command = _kafka_command(folder, address, KAFKA_LIBS) if KAFKA_LIBS else _ottla_command(folder, address, registry)
     with (folder / "broker.out").open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
@@ -53,8 +55,10 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, out: Path)
     raise AssertionError(f"the broker does not answer at {address}:\n{out.read_text()[-4000:]}")
 
 
-def _ottla_command(folder: Path, address: str) -> list[str]:
+def _ottla_command(folder: Path, address: str, registry: str) -> list[str]:
     settings = {"listeners": f"PLAINTEXT://{address}", "log.dirs": str(folder / "data"), "node.id": "1"}
+    if registry:
+        settings["schema.registry.listener"] = registry
     return [
         sys.executable,
         "-m",

@@ -18,7 +18,8 @@ from ottla_spark.definition import parse_pipeline
 from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
-from tests.spark.broker import broker
+from tests.ports import free_port
+from tests.spark.broker import KAFKA_LIBS, broker
 
 Line = dict[str, Any]
 
@@ -100,8 +101,13 @@ class Topics:
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with broker(tmp_path_factory.mktemp("broker")) as served:
+def registry_address() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory, registry_address: str) -> Iterator[str]:
+    with broker(tmp_path_factory.mktemp("broker"), registry_address) as served:
         yield served
 
 
@@ -110,12 +116,21 @@ def topics(address: str) -> Topics:
     return Topics(address)
 
 
+@pytest.fixture(scope="session")
+def registry(address: str, registry_address: str) -> str:
+    """URL of the broker's schema registry."""
+    if KAFKA_LIBS:
+        pytest.skip("Apache Kafka has no schema registry")
+    return f"http://{registry_address}"
+
+
 @dataclass(slots=True)
 class Runner:
     """Runs pipelines in this process, each test in its own folder."""
 
     topics: Topics
     folder: Path
+    registry: str = ""
     lines: list[Line] = field(default_factory=list)
 
     def __call__(
@@ -142,6 +157,7 @@ class Runner:
             progress=report,
             log=self.folder / "spark.log",
             master="local[2,2]",
+            registry=self.registry,
         )
         asked, ended = threading.Event(), threading.Event()
         follower = threading.Thread(target=_follow, args=(report, stop_when, asked, ended))

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,10 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     last = parse_lines(report.read_text().splitlines(keepends=True))[-1]
     assert last["state"] == "finished"
 
+    written = Counter(
+        (message.headers["ottla.batch"], message.headers["ottla.sequence"]) for message in topics.read("hourly-delays")
+    )
+    assert max(written.values()) == 1, "the batch that was killed is not written twice"
     rows = newest(topics, "hourly-delays")
     wanted = expected_table()
     assert len(wanted) > 100_000

@@ -115,7 +115,7 @@ class JsonWebKeySet:
                     await self._wanted.wait()
 
     async def look_for(self, key_id: str) -> None:
-        """Returns when a fetch that this unknown key causes is done, or after a while."""
+        """Returns when the fetch that this unknown key causes is done, or after LOGIN_WAIT_S."""
         if self.has_key(key_id):
             return
         if self._may_fetch_for(key_id):

@@ -18,7 +18,7 @@ from ottla_operator.kube.status_writer import EventRecorder
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.listener_security import describe_missing_open_listener
 from ottla_operator.plan.objects.differences import find_difference, with_applied_hash
-from ottla_operator.plan.objects.services import in_cluster_bootstrap
+from ottla_operator.plan.objects.services import in_cluster_bootstrap, in_cluster_registry
 from ottla_operator.plan.observed_pods import driver_pods, executor_pods
 from ottla_operator.plan.pipeline import names
 from ottla_operator.plan.pipeline.desired import DesiredLaunch, Launcher, LaunchInputs, choose_launcher, desired_objects
@@ -82,7 +82,7 @@ class PipelineLauncher:
         self, resource: Json, pipeline: Pipeline, cluster: Cluster, login: ComponentLogin | None
     ) -> "PodLaunch":
         """See `Platform.plan_launch`."""
-        connection = _connection(cluster, login)
+        connection = _connection(pipeline, cluster, login)
         has_spark_operator = await self._has_spark_operator()
         existing = await self._find_applications(pipeline, has_spark_operator)
         managed = {launcher: it for launcher, it in existing.items() if is_managed(it)}
@@ -224,13 +224,14 @@ class PodLaunch:
                 await self.launcher.api.delete(CONFIG_MAP, it)
 
 
-def _connection(cluster: Cluster, login: ComponentLogin | None) -> BrokerConnection:
+def _connection(pipeline: Pipeline, cluster: Cluster, login: ComponentLogin | None) -> BrokerConnection:
     """Raises Blocked if no listener suits."""
+    registry = in_cluster_registry(cluster) if pipeline.uses_registry else ""
     if login is not None:
-        return BrokerConnection(login.bootstrap, login.secret, login.keys, login.digest)
+        return BrokerConnection(login.bootstrap, login.secret, login.keys, login.digest, registry)
     if not (bootstrap := in_cluster_bootstrap(cluster)):
         raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
-    return BrokerConnection(bootstrap)
+    return BrokerConnection(bootstrap, registry=registry)
 
 
 def _changing_launcher(running: str) -> Blocked:

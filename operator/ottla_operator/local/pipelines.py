@@ -64,12 +64,14 @@ def find_java() -> str | None:
 @dataclass(frozen=True, slots=True)
 class ProcessConnection:
     """How a driver reaches brokers. `login`: the folder of the User that it logs in as; None
-    without a login. `digest`: changes when it has to log in anew.
+    without a login. `digest`: changes when it has to log in anew. `registry`: URL of the schema
+    registry, empty without one.
     """
 
     bootstrap: str
     login: Path | None = None
     digest: str = ""
+    registry: str = ""
 
 
 class PipelineProcess:
@@ -149,7 +151,7 @@ class PipelineProcess:
 
     def _hash(self) -> str:
         file, address = str(self.document.file.resolve()), self.connection.bootstrap.split(",")[0]
-        login = [self.connection.digest] if self.connection.digest else []
+        login = [it for it in (self.connection.digest, self.connection.registry) if it]
         content = [self.document.data["spec"], file, address, *login]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
         for step in self.pipeline.spec.transforms or ():
@@ -165,6 +167,7 @@ class PipelineProcess:
             *("--name", self.pipeline.name),
             *("--bootstrap", self.connection.bootstrap),
             *(("--login", str(self.connection.login)) if self.connection.login else ()),
+            *(("--registry", self.connection.registry) if self.connection.registry else ()),
             *("--progress", str(self.progress)),
             *("--checkpoint", str(self._checkpoint())),
         ]

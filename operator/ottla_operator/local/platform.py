@@ -24,7 +24,7 @@ from ottla_operator.local.user_files import (
 )
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
-from ottla_operator.plan.broker_processes import plan_broker_processes
+from ottla_operator.plan.broker_processes import plan_broker_processes, registry_url
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
 from ottla_operator.plan.inter_broker_login import LoginPasswords, authenticates_everyone
@@ -324,13 +324,15 @@ class LocalPlatform:
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
         document = self._documents["Pipeline", pipeline.name]
+        registry = registry_url(cluster, self.clusters[cluster.name].plans) if pipeline.uses_registry else ""
         if (login := await pipeline_login(self, resource, pipeline, cluster)) is not None:
             folder = self.home.user(cluster.name, login.secret).resolve()
-            return self.pipelines.plan(pipeline, document, ProcessConnection(login.bootstrap, folder, login.digest))
+            connection = ProcessConnection(login.bootstrap, folder, login.digest, registry)
+            return self.pipelines.plan(pipeline, document, connection)
         if authenticates_everyone(cluster):
             raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
-        return self.pipelines.plan(pipeline, document, ProcessConnection(bootstrap))
+        return self.pipelines.plan(pipeline, document, ProcessConnection(bootstrap, registry=registry))
 
     async def forget_pipeline(self, key: Key) -> None:
         await self.pipelines.stop_driver(key.name)

@@ -163,6 +163,12 @@ def _plan_broker(cluster: Cluster, id_: int, home: PurePath, used_ports: set[int
     return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, between)
 
 
+def registry_url(cluster: Cluster, plans: Sequence[BrokerProcessPlan]) -> str:
+    """URL of the schema registry of the first broker; empty without one."""
+    address = plans[0].settings.get("schema.registry.listener", "") if plans else ""
+    return f"{'https' if cluster.registry_has_tls else 'http'}://{address}" if address else ""
+
+
 def _next_free(port: int, used_ports: set[int]) -> int:
     while port in used_ports:
         port += 1

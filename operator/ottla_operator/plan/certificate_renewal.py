@@ -53,9 +53,9 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
-    """What decides whether a certificate is renewed. `issuer`: the number of the authority that
-    signed it; 0 for any other. `names`: a server's DNS names and IP addresses. `subject`: of a
-    client.
+    """The properties by which a certificate is renewed. `issuer`: the number of the authority that
+    signed it; 0 for any other. `names`: a server's DNS names and IP addresses. `subject`: a
+    client's.
     """
 
     validity: Validity
@@ -78,7 +78,7 @@ def trusted_authorities(authorities: Collection[Authority], now: float) -> list[
 
 
 def needs_authority(authorities: Collection[Authority], now: float) -> bool:
-    """True if another authority has to be made: the first one, or a successor."""
+    """True if another authority has to be created: the first one, or a successor."""
     trusted = trusted_authorities(authorities, now)
     return not trusted or now >= trusted[-1].validity.renewal_time
 

@@ -58,13 +58,21 @@ def _mirror_authentication(source: Cluster) -> str:
 
 def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
     """It reads the sources, commits offsets to the pipeline's consumer group, and writes the sinks,
-    which its first record may create.
+    which its first record may create, in transactions.
     """
     rules = [
         *(_rule(["Read"], "Topic", it) for it in source_topics(pipeline)),
         *(_rule(["Write", "Create"], "Topic", it) for it in written_topics(pipeline)),
         _rule(["Read"], "Group", pipeline.consumer_group),
     ]
+    transactional = sorted({it.topic for it in pipeline.spec.sinks if it.topic is not None and it.is_transactional})
+    if transactional:
+        rules += [
+            # To commit the number of a batch, as an offset of the sink's topic.
+            *(_rule(["Read"], "Topic", it) for it in transactional),
+            _rule(["Write"], "TransactionalId", pipeline.transaction_prefix, is_prefix=True),
+            _rule(["Read"], "Group", pipeline.transaction_prefix, is_prefix=True),
+        ]
     return _user(pipeline_user_name(pipeline), pipeline.metadata.namespace, cluster, rules)
 
 

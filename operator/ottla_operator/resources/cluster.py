@@ -390,6 +390,10 @@ class Cluster(Resource, frozen=True):
         return (wanted.listener if wanted is not None and wanted.listener else self.listeners[0].name).upper()
 
     @property
+    def registry_has_tls(self) -> bool:
+        return any(it.tls for it in self.listeners if it.name.upper() == self.schema_registry_listener)
+
+    @property
     def config(self) -> dict[str, str]:
         """`spec.config` with values as properties files carry them."""
         return {name: format_setting(value) for name, value in (self.spec.config or {}).items()}

@@ -22,35 +22,11 @@ from ottla_operator.resources.common import (
     Timestamp,
     TopicName,
 )
+from ottla_operator.resources.formats import Format
 from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
 from ottla_operator.resources.sinks import Sink
 
 PYTHON_FUNCTION: Final = r"^[^:]+\.py:[a-zA-Z_][a-zA-Z0-9_]*$"
-
-
-class Format(Model, frozen=True):
-    """Decoding of record values into columns."""
-
-    type: Annotated[
-        Literal["json", "avro", "raw"],
-        doc("json and avro: the columns of schema. raw: the columns key and value, as bytes."),
-    ]
-    schema: Annotated[
-        Annotated[str, Meta(max_length=65_536)] | None,
-        doc(
-            "For json: a Spark DDL schema, such as 'carrier STRING, delay DOUBLE'. For avro: the schema as JSON text. "
-            "Records that do not match are dead letters."
-        ),
-    ] = None
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        Rule(
-            "(self.type == 'raw') != has(self.schema)",
-            "json and avro need a schema; raw has none",
-            lambda value: (value.get("type") == "raw") != ("schema" in value),
-            "schema",
-        ),
-    )
 
 
 class Watermark(Model, frozen=True):
@@ -398,3 +374,14 @@ class Pipeline(Resource, frozen=True):
     @property
     def consumer_group(self) -> str:
         return self.spec.consumer_group or f"ottla-pipeline-{self.metadata.name}"
+
+    @property
+    def uses_registry(self) -> bool:
+        """Whether the pipeline reads or writes records in the schema registry's framing."""
+        formats = [*(it.format for it in self.spec.sources.values()), *(it.format for it in self.spec.sinks)]
+        return any(it is not None and it.type == "avro" for it in formats)
+
+    @property
+    def transaction_prefix(self) -> str:
+        """Prefix of the sinks' transactional ids and of the groups with their batch numbers."""
+        return f"{self.consumer_group}.sink."

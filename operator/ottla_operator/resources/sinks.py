@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import Column, Identifier, ObjectRef, TopicName
+from ottla_operator.resources.formats import SinkFormat
 from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one
 
 
@@ -69,10 +70,20 @@ class Sink(Model, frozen=True):
     topic: Annotated[
         TopicName | None,
         doc(
-            "Topic that rows are written to as JSON, at least once. Headers carry the batch and a sequence number, by "
-            "which duplicates can be detected."
+            "Topic that rows are written to. Headers carry the batch and a sequence number that is unique in the batch."
         ),
     ] = None
+    format: Annotated[
+        SinkFormat | None, doc("Encoding of rows as record values. Only for topic. Defaults to json.")
+    ] = None
+    delivery: Annotated[
+        Literal["exactlyOnce", "atLeastOnce"],
+        doc(
+            "exactlyOnce: rows are written in transactions, and a consumer with isolation.level=read_committed reads "
+            "each row once, also after a crash. atLeastOnce: without transactions; a batch that runs again after a "
+            "crash writes its rows again. Only for topic. Defaults to exactlyOnce."
+        ),
+    ] = "exactlyOnce"
     parquet: Annotated[Parquet | None, doc("Folder of Parquet files that rows are written to.")] = None
     iceberg: Annotated[Iceberg | None, doc("Iceberg table that rows are written to. Not implemented yet.")] = None
     delta: Annotated[Delta | None, doc("Delta table that rows are written to. Not implemented yet.")] = None
@@ -98,7 +109,23 @@ class Sink(Model, frozen=True):
             lambda value: "key" not in value or "topic" in value,
             "key",
         ),
+        Rule(
+            "!has(self.format) || has(self.topic)",
+            "format is only for topic",
+            lambda value: "format" not in value or "topic" in value,
+            "format",
+        ),
+        Rule(
+            "!has(self.delivery) || has(self.topic)",
+            "delivery is only for topic; the guarantee of other sinks is fixed",
+            lambda value: "delivery" not in value or "topic" in value,
+            "delivery",
+        ),
     )
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.topic is not None and self.delivery == "exactlyOnce"
 
     @property
     def query_name(self) -> str:

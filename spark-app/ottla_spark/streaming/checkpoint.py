@@ -2,6 +2,7 @@
 
     <checkpoint>/ottla.json          pipeline, topics and their ids, state store, shuffle partitions
     <checkpoint>/letters.json        end offsets of the search for dead letters
+    <checkpoint>/writers-<name>.json  writers of the last batch of a transactional sink
     <checkpoint>/queries/<name>/     Spark's offsets, commits and state of each query
 
 Spark's checkpoint identifies topics by name. A topic that was deleted, re-created and has grown
@@ -143,6 +144,18 @@ class Checkpoint:
         committed = self._batch_numbers(f"queries/{name}/commits")
         text = self.read_text(f"queries/{name}/offsets/{max(committed)}") if committed else None
         return {} if text is None else parse_offset_log(text)
+
+    def unfinished_batch(self, name: str) -> int | None:
+        """Number of the batch that a query had begun and not committed: it runs again."""
+        begun = max(self._batch_numbers(f"queries/{name}/offsets"), default=None)
+        return begun if begun not in self._batch_numbers(f"queries/{name}/commits") else None
+
+    def query_id(self, name: str) -> str:
+        """Id that Spark gave a query when its checkpoint was created. The query has started."""
+        text = self.read_text(f"queries/{name}/metadata")
+        if text is None:
+            raise PipelineError(f"{self.query_location(name)} has no file metadata")
+        return str(json.loads(text)["id"])
 
     def _batch_numbers(self, folder: str) -> list[int]:
         """Names of the files in a folder that are batch numbers."""

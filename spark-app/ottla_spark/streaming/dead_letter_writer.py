@@ -118,7 +118,7 @@ class DeadLetterWriter:
             if any(end > self._searched.get(partition, 0) for partition, end in ends.items()):
                 upto = {partition: end for (_, partition), end in ends.items()}
                 records = self._unsearched(spec, upto).where("_value IS NOT NULL")
-                self._write([dead_letters.from_undecoded(decode.decode_rows(records, spec, name))])
+                self._write([dead_letters.from_undecoded(decode.decode_rows(records, self._pipeline, name))])
                 self._searched |= ends
 
     def _unsearched(self, spec: Source, upto: dict[int, int]) -> DataFrame:

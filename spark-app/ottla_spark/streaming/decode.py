@@ -3,6 +3,7 @@
 - json: the schema is Spark DDL. Fields that are not in the schema are ignored, missing fields are
   null. A value of another type, text that is not one JSON object, and a missing NOT NULL column are
   decode errors.
+- avro: see `avro_records`.
 - raw: the columns `key` and `value`, as bytes. Every record decodes.
 """
 
@@ -16,7 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ottla_operator.resources.pipeline import Source
+from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message
+from ottla_spark.streaming import avro_records
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 
 DECODE_ERROR: Final = "_decode_error"
@@ -24,13 +27,17 @@ DECODE_ERROR: Final = "_decode_error"
 _CORRUPT_RECORD: Final = "_corrupt"
 
 
-def decode_rows(raw: DataFrame, source: Source, name: str) -> DataFrame:
-    """Adds the source's columns and `_decode_error` to raw rows. Raises PipelineError for an
-    invalid schema.
+def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
+    """Adds the columns of the source with this name and `_decode_error` to raw rows. Raises
+    PipelineError for an invalid schema.
     """
+    source = pipeline.spec.sources[name]
     if source.format.type == "raw":
         rows = raw.select("*", F.col("_key").alias("key"), F.col("_value").alias("value"))
         return rows.withColumn(DECODE_ERROR, F.lit(None).cast("string"))
+    if source.format.type == "avro":
+        rows = _decode_avro(raw, pipeline, name)
+        return rows if source.key is None else rows.withColumn(source.key, F.col("_key").cast("string"))
     schema = parse_schema(source, name)
     nullable = schema.__class__([field.__class__(field.name, field.dataType, True) for field in schema])
     parsed = F.from_json(
@@ -45,6 +52,14 @@ def decode_rows(raw: DataFrame, source: Source, name: str) -> DataFrame:
     if source.key is not None:
         rows = rows.withColumn(source.key, F.col("_key").cast("string"))
     return rows.withColumn(DECODE_ERROR, _decode_error(schema)).drop(_CORRUPT_RECORD)
+
+
+def _decode_avro(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
+    try:
+        columns = avro_records.decoded(F.col("_value"), pipeline.readers[name], pipeline.registry, DECODE_ERROR)
+    except PipelineError as error:
+        raise PipelineError(f"spec.sources.{name}.format: {error}") from error
+    return raw.select("*", F.inline(F.array(columns)))
 
 
 def parse_schema(source: Source, name: str) -> StructType:

@@ -63,6 +63,14 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
             for topic in names
         }
 
+    def count_partitions(self, topic: str) -> int | None:
+        """Number of partitions of a topic; None if it does not exist."""
+        topics = self._call(lambda: self._admin.listTopics().names().get())
+        if not topics.contains(topic):
+            return None
+        answers = self._call(lambda: self._admin.describeTopics(self._list([topic])).allTopicNames().get())
+        return int(answers.get(topic).partitions().size())
+
     def list_offsets(self, topics: Iterable[str], which: Literal["earliest", "latest"]) -> dict[TopicPartition, int]:
         """Start or end offset of each partition of the topics."""
         names = list(topics)

@@ -33,12 +33,17 @@ from ottla_operator.resources.sinks import Sink
 from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error
+from ottla_spark.librdkafka_properties import to_librdkafka
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
+from ottla_spark.reader_schemas import check_registry, registry_users, resolve_schemas
 from ottla_spark.runtime_environment import RuntimeEnvironment
+from ottla_spark.schema_registry import registry_of
 from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
 from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
+from ottla_spark.streaming.encode import value_encoder
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter, count_writers
 
 _BATCH_REFUSED: Final = "OttlaBatchRefused"
 _POLL_INTERVAL_S: Final = 0.2
@@ -68,6 +73,9 @@ def _run_in_session(
     scratch: Path,
 ) -> None:
     session.check_java()
+    registry = registry_of(environment.registry, environment.client_properties)
+    check_registry(registry, registry_users(pipeline))
+    pipeline = resolve_schemas(pipeline, registry)
     connector = jars.ensure_connector_jars(notify=lambda message: progress.write_state("starting", doing=message))
     conf = session.spark_conf(
         {**pipeline.spec.spark.conf, **environment.conf},
@@ -170,7 +178,7 @@ class QueryRunner:
     def _start_sink(
         self, target: Sink, rows: DataFrame, deferred: transform.DeferredExpectations | None
     ) -> StreamingQuery:
-        write = sink.batch_writer(target, self._environment.client_properties, self._pipeline.folder)
+        write = self._batch_writer(target, rows)
         sink.check_columns(target, rows)
         sink.check_folder(target, self._pipeline.folder)
         if deferred is None:
@@ -185,6 +193,20 @@ class QueryRunner:
                 rows.unpersist()
 
         return self._start_query(target, count_rows(deferred.rows, deferred), write_rows_and_dead_letters)
+
+    def _batch_writer(self, target: Sink, rows: DataFrame) -> sink.BatchWriter:
+        kafka = self._environment.client_properties
+        if target.topic is None:
+            return sink.batch_writer(target, self._pipeline.folder)
+        encode = value_encoder(target, rows, self._pipeline.registry)
+        if not target.is_transactional:
+            return sink.record_writer(target, kafka, encode)
+        topic = target.topic
+        # The first record creates a topic that does not exist, and a single partition is sure.
+        writers = count_writers(rows, self._admin.count_partitions(topic) or 1)
+        group = f"{self._pipeline.resource.transaction_prefix}{target.query_name}"
+        destination = TransactionalSink(topic, group, to_librdkafka(kafka))
+        return TransactionalWriter(target, encode, destination, self._checkpoint, writers)
 
     def _write_dead_letters(self, letters: DataFrame) -> None:
         spec = self._pipeline.spec.dead_letter

@@ -3,8 +3,10 @@
 A batch that failed, or whose process was killed, runs again with the same number and the same
 records. So the guarantees are:
 
-- topic: at least once. Headers `ottla.batch` and `ottla.sequence` (unique in the batch) identify
-  duplicates. Keyed results in `update` mode need neither: the latest record of a key is the result.
+- topic: exactly once for readers with `read_committed`, in transactions (`transactional_writer`).
+  With `delivery: atLeastOnce` the headers `ottla.batch` and `ottla.sequence` (unique in the batch)
+  identify duplicates. Keyed results in `update` mode need neither: the latest record of a key is
+  the result.
 - parquet: exactly once. Each batch has its own folder `batch=<number>`, which is overwritten as a
   whole; `complete` results have one folder.
 - console: at least once.
@@ -23,6 +25,7 @@ from pyspark.sql import functions as F
 
 from ottla_operator.resources.sinks import Parquet, Sink
 from ottla_spark.errors import PipelineError
+from ottla_spark.streaming.encode import ValueEncoder, output_columns
 
 BatchWriter = Callable[[DataFrame, int], None]
 """Writes the rows of the batch with this number."""
@@ -30,14 +33,17 @@ BatchWriter = Callable[[DataFrame, int], None]
 KEY_SEPARATOR: Final = "|"
 
 
-def batch_writer(sink: Sink, kafka: Mapping[str, str], folder: Path) -> BatchWriter:
-    """`kafka`: client properties. `folder`: base of relative paths."""
-    if sink.topic is not None:
-        return lambda rows, batch: write_records(to_records(rows, sink, batch), sink.topic or "", kafka)
+def batch_writer(sink: Sink, folder: Path) -> BatchWriter:
+    """Writer of every sink but topics. `folder`: base of relative paths."""
     if sink.parquet is not None:
         return _parquet_writer(sink.parquet, complete=sink.output_mode == "complete", folder=folder)
     max_rows = sink.console.rows if sink.console is not None else 0
     return lambda rows, batch: _print_rows(sink.query_name, max_rows, rows, batch)
+
+
+def record_writer(sink: Sink, kafka: Mapping[str, str], encode: ValueEncoder) -> BatchWriter:
+    """Writer of a topic without transactions. `kafka`: client properties."""
+    return lambda rows, batch: write_records(to_records(rows, sink, batch, encode), sink.topic or "", kafka)
 
 
 def check_columns(sink: Sink, rows: DataFrame) -> None:
@@ -66,24 +72,10 @@ def check_folder(sink: Sink, folder: Path) -> None:
         raise PipelineError(f"sink {sink.query_name}: parquet.path: {path} is not writable: {reason}")
 
 
-def output_columns(rows: DataFrame) -> list[str]:
-    """Columns that are written: those that do not start with `_`."""
-    return [name for name in rows.columns if not name.startswith("_")]
-
-
-def to_records(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
-    """Rows as records: key, value, headers.
-
-    The key is text. The value is JSON, or the row's `value` if the rows are records already.
-    """
-    key = F.concat_ws(KEY_SEPARATOR, *[_text(rows, it) for it in sink.key]).cast("binary") if sink.key else None
-    if is_key_value(rows):
-        value = F.col("value")
-        key = F.col("key") if key is None else key
-    else:
-        columns = [F.col(f"`{name}`") for name in output_columns(rows)]
-        value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).cast("binary")
-    records = rows.select((F.lit(None).cast("binary") if key is None else key).alias("key"), value.alias("value"))
+def to_records(rows: DataFrame, sink: Sink, batch: int, encode: ValueEncoder) -> DataFrame:
+    """Rows as records: key, value, headers."""
+    key, value = record_columns(rows, sink, encode)
+    records = rows.select(key.alias("key"), value.alias("value"))
     if "_offset" not in rows.columns:
         # Rows from state have no fixed order. Sorted, each row has the same sequence number if the
         # batch runs again.
@@ -92,6 +84,17 @@ def to_records(rows: DataFrame, sink: Sink, batch: int) -> DataFrame:
     headers = (("ottla.batch", F.lit(str(batch))), ("ottla.sequence", sequence))
     pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in headers]
     return records.withColumn("headers", F.array(*pairs))
+
+
+def record_columns(rows: DataFrame, sink: Sink, encode: ValueEncoder) -> tuple[Column, Column]:
+    """Key and value of a row's record, as bytes.
+
+    The key is text. Rows that are records already keep their value, unless the sink has a format.
+    """
+    key = F.concat_ws(KEY_SEPARATOR, *[_text(rows, it) for it in sink.key]).cast("binary") if sink.key else None
+    if is_key_value(rows) and sink.format is None:
+        return F.col("key") if key is None else key, F.col("value")
+    return F.lit(None).cast("binary") if key is None else key, encode(rows)
 
 
 def is_key_value(rows: DataFrame) -> bool:

@@ -120,7 +120,7 @@ def build_views(
     views = Views()
     spec = pipeline.spec
     for name, source in spec.sources.items():
-        rows = decode.decode_rows(raw[name], source, name)
+        rows = decode.decode_rows(raw[name], pipeline, name)
         if spec.dead_letter is None:
             rows = decode.fail_on_undecoded(rows)
         else:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla_broker.config import Config
 from ottla_operator.plan.broker_processes import (
     plan_broker_processes,
+    registry_url,
     with_founding,
     with_optional_login,
     with_replication_defaults,
@@ -42,6 +43,10 @@ def test_every_broker_has_a_port_of_its_own_for_the_schema_registry() -> None:
     )
     listeners = [it.settings["schema.registry.listener"] for it in plans]
     assert listeners[0] == "127.0.0.1:8082", "8081 is the port of a listener"
+    assert registry_url(cluster(schemaRegistry={}), plans) == "http://127.0.0.1:8082"
+    secured = cluster(schemaRegistry={}, listeners=[{"name": "in", "port": 8081, "tls": True}])
+    assert registry_url(secured, plans) == "https://127.0.0.1:8082"
+    assert registry_url(cluster(), plan_broker_processes([cluster()], HOME)) == ""
     assert len(set(listeners)) == 3
     assert {it.settings["schema.registry.security.listener"] for it in plans} == {"IN"}
     assert "schema.registry.listener" not in plan_broker_processes([cluster()], HOME)[0].settings

@@ -50,11 +50,14 @@ def test_a_pipeline_may_do_what_its_spec_says_and_nothing_else() -> None:
     pipeline = Pipeline.parse(samples.pipeline(deadLetter={"topic": "rejected"}, consumerGroup="delays"))
     assert rules_of(pipeline_user(pipeline, SECURED)) == {
         "allow Read on topic flights",
+        "allow Read on topic late",
         "allow Write on topic late",
         "allow Create on topic late",
         "allow Write on topic rejected",
         "allow Create on topic rejected",
         "allow Read on group delays",
+        "allow Read on group delays.sink.*",
+        "allow Write on transactional id delays.sink.*",
     }
 
 

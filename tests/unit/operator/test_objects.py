@@ -18,7 +18,12 @@ from ottla_operator.plan.objects.differences import APPLIED_HASH, find_differenc
 from ottla_operator.plan.objects.pod_defaults import PodDefaults
 from ottla_operator.plan.objects.pod_template import strategic_merge
 from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
-from ottla_operator.plan.objects.services import ServiceAddress, ServiceAddresses, bootstrap_addresses
+from ottla_operator.plan.objects.services import (
+    ServiceAddress,
+    ServiceAddresses,
+    bootstrap_addresses,
+    in_cluster_registry,
+)
 from ottla_operator.plan.settings import changed_settings
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.validation import validate_resource
@@ -148,6 +153,8 @@ def test_a_listener_with_peers_is_open_to_these_alone() -> None:
 
 def test_the_schema_registry_has_a_service_and_its_port_is_open() -> None:
     found = objects(plain(schemaRegistry={"port": 8085}))
+    assert in_cluster_registry(plain(schemaRegistry={"port": 8085})) == "http://demo-schema-registry.events.svc:8085"
+    assert in_cluster_registry(plain()) == ""
     (service,) = (it for it in found.all if it["metadata"]["name"] == "demo-schema-registry")
     assert service["spec"]["ports"][0]["port"] == 8085
     (policy,) = (it for it in found.all if it["kind"] == "NetworkPolicy")

@@ -23,7 +23,7 @@ from ottla_operator.plan.pipeline.desired import (
     desired_objects,
     find_unsupported,
 )
-from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage
+from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage, runner_arguments
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.validation import validate_resource
@@ -309,3 +309,16 @@ def test_what_the_operator_was_installed_with_reaches_every_pod_of_a_pipeline() 
     for template in (of_driver, of_operator["driver"]["template"], of_operator["executor"]["template"]):
         assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
         assert not {"runAsUser", "runAsGroup", "fsGroup"} & template["spec"]["securityContext"].keys()
+
+
+def test_driver_is_told_the_address_of_the_registry() -> None:
+    connection = BrokerConnection("b:9092", registry="http://demo-schema-registry.events.svc:8081")
+    command = runner_arguments(plain(), connection, "local")
+    assert command[command.index("--registry") + 1] == connection.registry
+    assert "--registry" not in runner_arguments(plain(), BrokerConnection("b:9092"), "local")
+
+
+def test_pipeline_with_avro_uses_the_registry() -> None:
+    assert not plain().uses_registry
+    avro = {"type": "avro", "schemaRef": {}}
+    assert plain(sources={"flights": {"topic": "flights", "format": avro}}).uses_registry

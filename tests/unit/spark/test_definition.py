@@ -80,8 +80,14 @@ def test_unset_fields_have_defaults() -> None:
         ),
         (with_field("spec", "sources", "events", "format", to={"type": "json"}), "json and avro need a schema"),
         (
-            with_field("spec", "sources", "events", "format", to={"type": "avro", "schema": "{}"}),
-            "avro is not implemented",
+            with_field("spec", "sources", "events", "format", to={"type": "json", "schemaRef": {}}),
+            "schemaRef is only for avro",
+        ),
+        (
+            with_field(
+                "spec", "sources", "events", "format", to={"type": "avro", "schemaRef": {"id": 1, "version": 2}}
+            ),
+            "an id names one schema",
         ),
         (
             with_field("spec", "sources", "events", "format", to={"type": "raw", "schema": "a INT"}),

@@ -7,33 +7,31 @@ the writer is closed (`additionalProperties: false`), as in Confluent's registry
 """
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import jsonschema_rs
 
-from ottla_broker.registry.languages.incompatibility import Incompatibility
+from ottla_broker.registry.languages.json_keywords import (
+    Found,
+    compare_bounds,
+    compare_numbers,
+    compare_types,
+    compare_undecided,
+    compare_values,
+    has_combination,
+    merge_keyword,
+    refusal,
+    tuple_items,
+    types_of,
+    with_bounds_of_values,
+    written_types,
+)
 from ottla_broker.registry.languages.json_schema import ASSERTIONS, JsonDocument, with_draft
 
-TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 MAX_REPORTED: Final = 100
 MAX_MERGED: Final = 64
 """Subschemas of one allOf that are merged."""
-UNDECIDED: Final = (
-    "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas", "contains", "minContains",
-    "maxContains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "pattern",
-)  # fmt: skip
-"""Keywords that must not change, for what they accept cannot be compared."""
-OF_TYPES: Final = {
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "string": ("minLength", "maxLength", "pattern"),
-    "array": ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains",
-              "minContains", "maxContains", "unevaluatedItems"),
-    "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties",
-               "dependencies", "dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties"),
-}  # fmt: skip
 
-Found = list[Incompatibility]
 Containment: Final = jsonschema_rs.canonical.Containment
 
 
@@ -222,184 +220,3 @@ def containment(reader: JsonDocument, writer: JsonDocument) -> Any:
 def canonical_form(document: JsonDocument) -> Any:
     root = with_draft(document.root) if isinstance(document.root, dict) else document.root
     return jsonschema_rs.canonicalize(root, registry=document.registry(), base_uri=document.address, offline=True)
-
-
-def refusal(kind: str, description: str, path: str, subject: str = "") -> Incompatibility:
-    return Incompatibility(kind, f"{description} at path '{path}'", path, subject)
-
-
-def types_of(schema: dict[str, Any]) -> list[str]:
-    types = schema.get("type", TYPES)
-    return [types] if isinstance(types, str) else list(types)
-
-
-def has_combination(schema: dict[str, Any]) -> bool:
-    return "anyOf" in schema or "oneOf" in schema or "allOf" in schema
-
-
-def accepts_type(reader: list[str], one: str) -> bool:
-    return one in reader or (one == "integer" and "number" in reader)
-
-
-def type_name(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
-
-
-def compare_types(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
-    written = written_types(writer)
-    missing = [one for one in written if not accepts_type(types_of(reader), one)]
-    if not missing:
-        return []
-    is_changed = not any(accepts_type(types_of(reader), one) for one in written)
-    text = f"The type {missing} of the old schema is not accepted by the new schema"
-    return [refusal("TYPE_CHANGED" if is_changed else "TYPE_NARROWED", text, path, ", ".join(missing))]
-
-
-def written_types(writer: dict[str, Any]) -> list[str]:
-    """Types of the values that the writer accepts."""
-    values, types = values_of(writer), types_of(writer)
-    if values is None:
-        return types
-    return sorted({type_name(value) for value in values if accepts_type(types, type_name(value))})
-
-
-def with_bounds_of_values(writer: dict[str, Any]) -> dict[str, Any]:
-    """Adds the bounds of an enum's values: the range of its numbers and the lengths of its
-    strings.
-    """
-    values = values_of(writer)
-    if values is None:
-        return writer
-    numbers = [value for value in values if type_name(value) in ("integer", "number")]
-    lengths = [len(value) for value in values if isinstance(value, str)]
-    bounds: dict[str, Any] = {"minimum": min(numbers), "maximum": max(numbers)} if numbers else {}
-    return writer | bounds | ({"minLength": min(lengths), "maxLength": max(lengths)} if lengths else {})
-
-
-def values_of(schema: dict[str, Any]) -> list[Any] | None:
-    if "const" in schema:
-        return [schema["const"]]
-    return schema.get("enum")
-
-
-def compare_values(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
-    lists = [[reader["const"]]] if "const" in reader else []
-    lists += [reader["enum"]] if "enum" in reader else []
-    written = values_of(writer)
-    if not lists or written == []:
-        return []
-    missing = None if written is None else [one for one in written if not all(contains(it, one) for it in lists)]
-    if missing == []:
-        return []
-    which = "every value" if missing is None else f"the values {missing}"
-    return [refusal("ENUM_ARRAY_NARROWED", f"The new schema refuses {which} of the old schema", path)]
-
-
-def contains(values: list[Any], value: Any) -> bool:
-    """True and 1 are different values."""
-    return any(one == value and isinstance(one, bool) == isinstance(value, bool) for one in values)
-
-
-def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
-    found = []
-    for keyword, limit, other in (
-        ("minimum", lower_bound(reader), lower_bound(writer)),
-        ("maximum", upper_bound(reader), upper_bound(writer)),
-    ):
-        if limit is not None and (other is None or other < limit):
-            change = "ADDED" if other is None else "INCREASED" if keyword == "minimum" else "DECREASED"
-            found.append(refusal(f"{keyword.upper()}_{change}", f"The {keyword} is stricter in the new schema", path))
-    step, written = reader.get("multipleOf"), writer.get("multipleOf")
-    if step and not (step == 1 and types_of(writer) == ["integer"]) and (not written or written % step):
-        found.append(refusal("MULTIPLE_OF_CHANGED", "multipleOf is stricter in the new schema", path))
-    return found
-
-
-def lower_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
-    """Comparable: the greater, the stricter."""
-    return bound(schema, "minimum", "exclusiveMinimum", lambda value: value)
-
-
-def upper_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
-    return bound(schema, "maximum", "exclusiveMaximum", lambda value: -value)
-
-
-def bound(
-    schema: dict[str, Any], keyword: str, exclusive: str, order: Callable[[float], float]
-) -> tuple[float, bool] | None:
-    limit, beyond = schema.get(keyword), schema.get(exclusive)
-    if isinstance(beyond, bool):  # draft 4
-        return None if limit is None else (order(limit), beyond)
-    bounds = [(order(limit), False)] if limit is not None else []
-    if beyond is not None:
-        bounds.append((order(beyond), True))
-    return max(bounds) if bounds else None
-
-
-def compare_bounds(reader: dict[str, Any], writer: dict[str, Any], path: str, what: str, kind: str) -> Found:
-    found = []
-    most, least = reader.get(f"max{what}"), reader.get(f"min{what}", 0)
-    if most is not None and writer.get(f"max{what}", float("inf")) > most:
-        change = "DECREASED" if f"max{what}" in writer else "ADDED"
-        found.append(refusal(f"MAX_{what.upper()}_{change}", f"The largest {kind} is smaller in the new schema", path))
-    if writer.get(f"min{what}", 0) < least:
-        change = "INCREASED" if f"min{what}" in writer else "ADDED"
-        found.append(refusal(f"MIN_{what.upper()}_{change}", f"The smallest {kind} is larger in the new schema", path))
-    return found
-
-
-def compare_undecided(
-    reader: dict[str, Any], writer: dict[str, Any], types: list[str], path: str
-) -> Iterator[Incompatibility]:
-    of_other_types = {
-        name
-        for kind, names in OF_TYPES.items()
-        if kind not in types and not (kind == "number" and "integer" in types)
-        for name in names
-    }
-    for keyword in UNDECIDED:
-        if keyword in reader and keyword not in of_other_types and reader[keyword] != writer.get(keyword):
-            text = f"The keyword {keyword} is not that of the old schema"
-            yield refusal(f"{keyword.upper()}_CHANGED", text, f"{path}/{keyword}", keyword)
-
-
-def tuple_items(schema: dict[str, Any]) -> tuple[list[Any], Any]:
-    """Schemas of the first items, and of all others."""
-    if "prefixItems" in schema:
-        return schema["prefixItems"], schema.get("items", True)
-    items = schema.get("items", True)
-    return (items, schema.get("additionalItems", True)) if isinstance(items, list) else ([], items)
-
-
-def merge_keyword(name: str, one: Any, other: Any) -> Any:
-    """A value that accepts at least what both accept together."""
-    match name:
-        case "required":
-            return list(dict.fromkeys((*one, *other)))
-        case "properties":
-            merged = dict(one)
-            for key, value in other.items():
-                merged[key] = {"allOf": [merged[key], value]} if key in merged else value
-            return merged
-        case "type":
-            types = [it for it in types_of({"type": one}) if accepts_type(types_of({"type": other}), it)]
-            others = [it for it in types_of({"type": other}) if accepts_type(types_of({"type": one}), it)]
-            return list(dict.fromkeys((*types, *others)))
-        case "enum":
-            return [value for value in one if value in other]
-        case "additionalProperties":
-            return one if other is True else other if one is True else one
-    return one

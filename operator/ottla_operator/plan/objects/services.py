@@ -198,6 +198,14 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def in_cluster_registry(cluster: Cluster) -> str:
+    """URL of the schema registry for clients in the same Kubernetes cluster; empty without one."""
+    if cluster.schema_registry_port is None:
+        return ""
+    host = names.service_host(cluster, names.registry_service(cluster))
+    return f"{'https' if cluster.registry_has_tls else 'http'}://{host}:{cluster.schema_registry_port}"
+
+
 def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False, login: bool = False) -> str:
     """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without.
     `login`: at a listener with SCRAM. An internal listener is preferred. Empty if there is none.

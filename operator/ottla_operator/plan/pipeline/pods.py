@@ -48,12 +48,14 @@ class PipelineImage:
 class BrokerConnection:
     """How a driver reaches brokers. `secret`: Secret of the User that it logs in as, empty without
     a login. `keys`: the keys that it reads. `digest`: changes when it has to log in anew.
+    `registry`: URL of the schema registry, empty without one.
     """
 
     bootstrap: str
     secret: str = ""
     keys: tuple[str, ...] = ()
     digest: str = ""
+    registry: str = ""
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -68,6 +70,7 @@ def runner_arguments(pipeline: Pipeline, connection: BrokerConnection, master: s
         *("--pipeline", f"{SETTINGS_PATH}/{PIPELINE_FILE}"),
         *("--bootstrap", connection.bootstrap),
         *(("--login", LOGIN_PATH) if connection.secret else ()),
+        *(("--registry", connection.registry) if connection.registry else ()),
         *("--checkpoint", checkpoint_path(pipeline)),
         *("--master", master),
         *("--log", "/dev/stderr"),

@@ -1,0 +1,88 @@
+"""Client properties of Java's Kafka client, as librdkafka names them.
+
+Spark reads topics with Java's client, and transactions are written with librdkafka. So the
+properties that a pipeline is given, which are Java's, are translated. Properties of security that
+have no counterpart are refused, because a client without them would connect in another way than the
+pipeline says. Other properties without a counterpart tune Java's client and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from ottla_spark.errors import PipelineError
+
+_SAME: Final = frozenset(
+    {
+        "bootstrap.servers", "client.id", "client.dns.lookup", "security.protocol", "sasl.mechanism",
+        "compression.type", "linger.ms", "metadata.max.age.ms", "ssl.key.password", "ssl.cipher.suites",
+        "reconnect.backoff.ms", "reconnect.backoff.max.ms", "sasl.kerberos.service.name",
+    }
+)  # fmt: skip
+_RENAMED: Final = {
+    "max.request.size": "message.max.bytes",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+# Java's name → the types of store of which librdkafka reads the files, with its name.
+_STORES: Final = {
+    "ssl.truststore": ("ssl.truststore.location", {"PEM": "ssl.ca.location"}),
+    "ssl.keystore": ("ssl.keystore.location", {"PKCS12": "ssl.keystore.location"}),
+}
+_PASSWORD_MODULES: Final = re.compile(
+    r"(Plain|Scram)LoginModule\s+(required|requisite)\b(?P<options>.*);\s*$", re.DOTALL
+)
+_OPTION: Final = re.compile(r'(?P<name>\w+)\s*=\s*"(?P<value>(?:[^"\\]|\\.)*)"')
+_UNUSED: Final = frozenset({"ssl.truststore.type", "ssl.keystore.type", "ssl.enabled.protocols", "ssl.protocol"})
+
+
+def to_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
+    """Raises PipelineError for a property of TLS or SASL that librdkafka does not have."""
+    found: dict[str, str] = {}
+    stores = {name for name, _ in _STORES.values()}
+    for name, value in properties.items():
+        if name == "sasl.jaas.config":
+            found |= _login(value)
+        elif name == "ssl.endpoint.identification.algorithm":
+            found[name] = value or "none"
+        elif name == "ssl.keystore.password":
+            found[name] = value
+        elif name in stores:
+            found |= _store(name, value, properties)
+        elif name in _SAME or name in _RENAMED:
+            found[_RENAMED.get(name, name)] = value
+        elif name.startswith(("ssl.", "sasl.")) and name not in _UNUSED:
+            raise _refusal(name)
+    return found
+
+
+def _login(jaas: str) -> dict[str, str]:
+    module = _PASSWORD_MODULES.search(jaas)
+    options = {it["name"]: _unescape(it["value"]) for it in _OPTION.finditer(module["options"])} if module else {}
+    if not {"username", "password"} <= options.keys():
+        raise _refusal("sasl.jaas.config", "only PlainLoginModule and ScramLoginModule with username and password are")
+    return {"sasl.username": options["username"], "sasl.password": options["password"]}
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _store(name: str, value: str, properties: Mapping[str, str]) -> dict[str, str]:
+    prefix = name.removesuffix(".location")
+    types = _STORES[prefix][1]
+    type_ = properties.get(f"{prefix}.type", "JKS").upper()
+    if type_ not in types:
+        raise _refusal(name, f"only stores with {prefix}.type={' or '.join(types)} are")
+    return {types[type_]: value}
+
+
+def _refusal(name: str, supported: str = "") -> PipelineError:
+    reason = f" ({supported})" if supported else ""
+    return PipelineError(
+        f"the client property {name} is not supported for writing in transactions{reason}; "
+        "set another, or delivery: atLeastOnce in the sink"
+    )
