@@ -1,7 +1,5 @@
 """Kafka Connect: a file is read into a topic and written to another file, by standalone and
-distributed workers.
-
-Exactly-once sources are not tried.
+distributed workers, and exactly once by a worker that is killed.
 """
 
 import json
@@ -36,8 +34,11 @@ def connect_classpath() -> str:
 
 
 @contextmanager
-def worker(classpath: str, mode: str, folder: Path, settings: Mapping[str, str], *connectors: Path) -> Iterator[str]:
-    """Run a Connect worker; yields its REST address. Its output is in `folder`/worker.log."""
+def worker(
+    classpath: str, mode: str, folder: Path, settings: Mapping[str, str], *connectors: Path, is_killed: bool = False
+) -> Iterator[str]:
+    """Run a Connect worker; yields its REST address. Its output is in `folder`/worker.log. At the
+    end it is stopped, or killed."""
     port = free_port()
     folder.mkdir()
     listening = {"listeners": f"http://127.0.0.1:{port}"}
@@ -48,7 +49,7 @@ def worker(classpath: str, mode: str, folder: Path, settings: Mapping[str, str],
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
-            process.terminate()
+            (process.kill if is_killed else process.terminate)()
             process.wait(30)
 
 
@@ -136,6 +137,39 @@ def test_distributed_workers_take_over_and_reset_offsets(
     topics = admin.list_topics(timeout=20).topics
     assert len(topics[name].partitions) == 2
     assert len(topics[f"{name}-offset"].partitions) == 25
+
+
+def test_exactly_once_source_that_is_killed_repeats_no_line(
+    connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path
+) -> None:
+    read = tmp_path / "read"
+    read.write_text("".join(f"line {number}\n" for number in range(100)))
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": name,
+        "exactly.once.source.support": "enabled",
+        "scheduled.rebalance.max.delay.ms": "0",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "500",
+    }
+    for kind in ("config", "offset", "status"):
+        settings |= {f"{kind}.storage.topic": f"{name}-{kind}", f"{kind}.storage.replication.factor": "1"}
+    rd.create_topic(broker.bootstrap, name)
+
+    def copied() -> list[str]:
+        found = rd.consume(broker.bootstrap, name, isolation_level="read_committed")
+        return [(each.value() or b"").decode() for each in found]
+
+    with worker(connect_classpath, "ConnectDistributed", tmp_path / "one", settings, is_killed=True) as one:
+        eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
+        required = {"exactly.once.support": "required", "transaction.boundary": "poll"}
+        eventually(lambda: create_connector(one, f"{name}-source", source(name, read, **required)))
+        eventually(lambda: copied() == lines(read), within_s=STARTS_WITHIN_S)
+    with read.open("a") as more:
+        more.write("one more\n")
+    with worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings):
+        eventually(lambda: copied()[-1] == "one more", within_s=STARTS_WITHIN_S)
+    assert copied() == lines(read)
 
 
 def create_connector(address: str, connector: str, config: dict[str, str]) -> object:

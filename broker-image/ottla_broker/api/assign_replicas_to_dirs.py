@@ -10,8 +10,8 @@
 
 from uuid import UUID
 
-from kio.schema.assign_replicas_to_dirs.v0 import request as asked
-from kio.schema.assign_replicas_to_dirs.v0 import response as answered
+from kio.schema.assign_replicas_to_dirs.v0 import request as request_types
+from kio.schema.assign_replicas_to_dirs.v0 import response as response_types
 
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
@@ -33,8 +33,8 @@ NO_ID = UUID(int=0)
 
 @API.handler()
 async def assign_replicas_to_dirs(
-    ctx: RequestContext, request: asked.AssignReplicasToDirsRequest
-) -> answered.AssignReplicasToDirsResponse:
+    ctx: RequestContext, request: request_types.AssignReplicasToDirsRequest
+) -> response_types.AssignReplicasToDirsResponse:
     ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
@@ -45,14 +45,14 @@ async def assign_replicas_to_dirs(
         for partition in topic.partitions
     ]
     outcomes = iter(await controller.replication_control.assign_directories(request.broker_id, assignments))
-    return answered.AssignReplicasToDirsResponse(
+    return response_types.AssignReplicasToDirsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         directories=tuple(
-            answered.DirectoryData(
+            response_types.DirectoryData(
                 id_=directory.id_,
                 topics=tuple(
-                    answered.TopicData(
+                    response_types.TopicData(
                         topic_id=topic.topic_id,
                         partitions=tuple(
                             partition_response(partition, next(outcomes)) for partition in topic.partitions
@@ -66,7 +66,9 @@ async def assign_replicas_to_dirs(
     )
 
 
-def partition_response(partition: asked.PartitionData, outcome: KafkaError | None) -> answered.PartitionData:
-    return answered.PartitionData(
+def partition_response(
+    partition: request_types.PartitionData, outcome: KafkaError | None
+) -> response_types.PartitionData:
+    return response_types.PartitionData(
         partition_index=partition.partition_index, error_code=ErrorCode.none if outcome is None else outcome.code
     )

@@ -108,7 +108,7 @@ def build_assignment(assignment: PartitionsByTopic) -> Assignment:
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """INVALID_REQUEST and UNSUPPORTED_ASSIGNOR, in Kafka's order."""
+    """Raises INVALID_REQUEST and UNSUPPORTED_ASSIGNOR, in Kafka's order."""
     epoch = request.member_epoch
     if version >= CLIENT_CHOOSES_ID_SINCE or epoch != JOINING_EPOCH:
         check_not_blank("MemberId", request.member_id)

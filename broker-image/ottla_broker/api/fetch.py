@@ -204,8 +204,9 @@ class ConsumerReader:
             raise KafkaError(ErrorCode.topic_authorization_failed)
 
     def _topic_name(self, cached: CachedPartition, topic_id: UUID) -> str:
-        """UNKNOWN_TOPIC_ID; of a topic that the session has known: UNKNOWN_TOPIC_OR_PARTITION, or
-        INCONSISTENT_TOPIC_ID where a new topic has that name."""
+        """Raises UNKNOWN_TOPIC_ID; of a topic that the session has known:
+        UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID where a new topic has that name.
+        """
         broker = self._context.broker
         try:
             cached.topic_name = broker.partitions.topic_name(topic_id)

@@ -74,7 +74,9 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
 
 
 def check_topics_authorized(ctx: RequestContext, group: ShareGroup) -> None:
-    """TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics of the members."""
+    """Raises TOPIC_AUTHORIZATION_FAILED unless the client may describe all topics of the
+    members.
+    """
     names = group.subscribed_topics()
     assigned = {topic for member in group.members.values() for topic in member.assigned}
     names.update(name for topic in assigned if (name := ctx.broker.image.topic_names.get(topic)) is not None)

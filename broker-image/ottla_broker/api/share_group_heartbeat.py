@@ -73,7 +73,7 @@ def build_assignment(assignment: PartitionsByTopic) -> Assignment:
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
-    """INVALID_REQUEST, in Kafka's order."""
+    """Raises INVALID_REQUEST, in Kafka's order."""
     check_not_blank("MemberId", request.member_id)
     check_not_blank("GroupId", request.group_id)
     check_not_blank("RackId", request.rack_id)

@@ -81,7 +81,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
 
 
 def check_topics_authorized(ctx: RequestContext, group: StreamsGroup) -> None:
-    """TOPIC_AUTHORIZATION_FAILED."""
+    """Raises TOPIC_AUTHORIZATION_FAILED."""
     names = group.input_topics() | {
         topic.name
         for part in (group.topology.subtopologies if group.topology else ())
@@ -108,7 +108,9 @@ def error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
 
 
 def describe_topology(group: StreamsGroup) -> Topology | None:
-    """With the partition counts of internal topics that were computed, where they are known."""
+    """The group's topology, with the partition counts of internal topics where they have been
+    computed.
+    """
     if group.topology is None:
         return None
     counts = group.configured.task_counts if group.configured is not None else {}

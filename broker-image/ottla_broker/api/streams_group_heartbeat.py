@@ -121,7 +121,7 @@ def build_response(
 
 
 def check_topics(ctx: RequestContext, topology: StreamsTopologyValue) -> None:
-    """STREAMS_INVALID_TOPOLOGY, TOPIC_AUTHORIZATION_FAILED."""
+    """Raises STREAMS_INVALID_TOPOLOGY, TOPIC_AUTHORIZATION_FAILED."""
     names = {name for part in topology.subtopologies for name in (*part.source_topics, *part.repartition_sink_topics)}
     names.update(internal_topic_names(topology))
     for name in sorted(names):
@@ -136,7 +136,7 @@ def check_topics(ctx: RequestContext, topology: StreamsTopologyValue) -> None:
 
 
 def check_supported(request: StreamsGroupHeartbeatRequest) -> None:
-    """INVALID_REQUEST for what Kafka 4.2 does not support."""
+    """Raises INVALID_REQUEST for what Kafka 4.2 does not support."""
     unsupported = (
         (request.instance_id is not None, "Static membership is not yet supported."),
         (request.task_offsets is not None, "TaskOffsets are not supported yet."),
@@ -151,7 +151,7 @@ def check_supported(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def check_request(request: StreamsGroupHeartbeatRequest, topology: StreamsTopologyValue | None) -> None:
-    """INVALID_REQUEST and STREAMS_INVALID_TOPOLOGY, in Kafka's order."""
+    """Raises INVALID_REQUEST and STREAMS_INVALID_TOPOLOGY, in Kafka's order."""
     epoch = request.member_epoch
     named = (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id))
     check_none((value is not None and not value.strip(), f"{name} can't be empty.") for name, value in named)

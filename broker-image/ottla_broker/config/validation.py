@@ -49,7 +49,7 @@ def check_group_changes(config: Config, changes: Mapping[str, str | None]) -> No
 
 
 def check_client_metrics_changes(changes: Mapping[str, str | None]) -> None:
-    """INVALID_REQUEST for an unknown name and a number out of bounds, as in Kafka."""
+    """Raises INVALID_REQUEST for an unknown name and a number out of bounds, as in Kafka."""
     if unknown := [name for name in changes if name not in CLIENT_METRICS_SETTINGS]:
         reason = unknown_name(unknown[0], CLIENT_METRICS_SETTINGS, "setting of a client-metrics subscription")
         raise KafkaError(ErrorCode.invalid_request, reason)

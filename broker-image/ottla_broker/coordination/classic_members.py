@@ -164,8 +164,9 @@ def assignment_by_name(assignment: Assignment, metadata: CoordinatorMetadata) ->
 def heartbeat(
     group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation: int, now: Timestamps
 ) -> None:
-    """REBALANCE_IN_PROGRESS when the member must rejoin: to catch up with the group, to give up
-    partitions, or to be assigned partitions that others have given up by now."""
+    """Raises REBALANCE_IN_PROGRESS when the member must rejoin: to catch up with the group, to give
+    up partitions, or to be assigned partitions that others have given up by now.
+    """
     member, classic = _find_classic_member(group, member_id, group_instance_id)
     _check_generation(member, generation)
     schedule_session_timeout(group, member, classic.session_timeout_ms, now)

@@ -124,8 +124,9 @@ def _or(new: str | None, old: str | None) -> str | None:
 def check_room(
     group: ConsumerGroup, member_id: str, group_instance_id: str | None, config: ConsumerGroupConfig
 ) -> None:
-    """GROUP_MAX_SIZE_REACHED for a member that is not in a full group yet. A static member that
-    returns under a new id takes no more room (KAFKA-20601)."""
+    """Raises GROUP_MAX_SIZE_REACHED for a member that is not in a full group yet. A static member
+    that returns under a new id takes no more room (KAFKA-20601).
+    """
     is_known = member_id in group.members or group_instance_id in group.static_members
     if len(group.members) >= config.max_size and not is_known:
         raise KafkaError(
@@ -179,8 +180,9 @@ def find_or_replace_static_member(
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-    """FENCED_MEMBER_EPOCH for an epoch that the member cannot be in. The previous one is accepted
-    from a member that may have lost the response which raised it."""
+    """Raises FENCED_MEMBER_EPOCH for an epoch that the member cannot be in. The previous one is
+    accepted from a member that may have lost the response which raised it.
+    """
     epoch = request.member_epoch
     if epoch in (JOINING_EPOCH, member.epoch):
         return

@@ -177,7 +177,7 @@ class GroupCoordinator:
         return await self._shard_of_named_group(group_id).share_groups.heartbeat(group_id, request)
 
     def share_groups_of(self, group_id: str) -> ShareGroupRequests:
-        """For what administrators ask of a share group. INVALID_GROUP_ID."""
+        """The requests of administrators about a share group. Raises INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).share_groups
 
     async def streams_group_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
@@ -414,7 +414,7 @@ class GroupCoordinator:
 def _group_with_offsets(
     shard: GroupCoordinatorShard, group_id: str
 ) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
-    """GROUP_ID_NOT_FOUND for a share group, which commits no offsets."""
+    """Raises GROUP_ID_NOT_FOUND for a share group, which commits no offsets."""
     group = shard.groups.get(group_id)
     if isinstance(group, ShareGroup):
         raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is a share group, which has no offsets.")

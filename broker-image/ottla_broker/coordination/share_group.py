@@ -99,7 +99,7 @@ class ShareGroup:
         return not self.members
 
     def find_member(self, member_id: str) -> ShareMember:
-        """UNKNOWN_MEMBER_ID."""
+        """Raises UNKNOWN_MEMBER_ID."""
         if (member := self.members.get(member_id)) is None:
             raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {self.id}.")
         return member

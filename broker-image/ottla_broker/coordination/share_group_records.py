@@ -39,7 +39,7 @@ class ShareAssignmentKey(NamedTuple):
 
 
 class StatePartitionsKey(NamedTuple):
-    """Of the partitions whose share state has been initialized."""
+    """Key of the record of the partitions whose share state has been initialized."""
 
     group: str
 

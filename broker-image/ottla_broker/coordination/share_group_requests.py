@@ -69,7 +69,7 @@ class ShareGroupRequests:
     # -- members -----------------------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
-        """GROUP_ID_NOT_FOUND, and the errors of `share_heartbeat`."""
+        """Raises GROUP_ID_NOT_FOUND, and the errors of `share_heartbeat`."""
         if request.member_epoch == LEAVING_EPOCH:
             return await self._leave(self.find_group(group_id), request.member_id)
         result = await self._run_heartbeat(group_id, request)
@@ -99,7 +99,7 @@ class ShareGroupRequests:
         return result
 
     def find_group(self, group_id: str) -> ShareGroup:
-        """GROUP_ID_NOT_FOUND."""
+        """Raises GROUP_ID_NOT_FOUND."""
         group = self._store.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
@@ -220,7 +220,7 @@ class ShareGroupRequests:
             return failed
 
     async def delete_group(self, group: ShareGroup) -> None:
-        """NON_EMPTY_GROUP."""
+        """Raises NON_EMPTY_GROUP."""
         self._find_empty_group(group.id)
         failed = await self._delete_states(group, list(group.initialized))
         for reason in failed.values():

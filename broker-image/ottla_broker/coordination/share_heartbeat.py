@@ -95,7 +95,7 @@ class ShareGroupChange:
         self.write(StatePartitionsKey(self.group.id), state_partitions_value(initialized))
 
     def remove_member(self, member_id: str) -> None:
-        """In Kafka's order, in which the member itself is removed last."""
+        """Removes a member's records in Kafka's order: the member last."""
         self.write(ShareAssignmentKey(self.group.id, member_id), None)
         self.write(ShareTargetKey(self.group.id, member_id), None)
         self.write(ShareMemberKey(self.group.id, member_id), None)

@@ -48,7 +48,7 @@ class StreamsChange:
         self.write(StreamsTargetKey(self.group.id, member_id), StreamsTargetValue(*map(to_task_ids, target.kinds)))
 
     def remove_member(self, member_id: str) -> None:
-        """In Kafka's order, in which the member itself is removed last."""
+        """Removes a member's records in Kafka's order: the member last."""
         self.write(StreamsCurrentKey(self.group.id, member_id), None)
         self.write(StreamsTargetKey(self.group.id, member_id), None)
         self.write(StreamsMemberKey(self.group.id, member_id), None)

@@ -123,8 +123,9 @@ class StreamsMember:
 
 @dataclass(slots=True)
 class StreamsDeadlines:
-    """Of a member, loop time in ms; None: not awaited. `revocation`: of the epoch
-    `revocation_epoch`."""
+    """Deadlines of a member, in ms of the loop's time; None for one that is not awaited.
+    `revocation`: the deadline in the epoch `revocation_epoch`.
+    """
 
     session: int | None = None
     revocation: int | None = None
@@ -181,7 +182,7 @@ class StreamsGroup:
         return not self.members
 
     def find_member(self, member_id: str) -> StreamsMember:
-        """UNKNOWN_MEMBER_ID."""
+        """Raises UNKNOWN_MEMBER_ID."""
         if (member := self.members.get(member_id)) is None:
             raise KafkaError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {self.id}.")
         return member

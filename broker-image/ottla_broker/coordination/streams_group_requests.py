@@ -38,7 +38,9 @@ class StreamsGroupStore(Protocol):
     def timestamps(self) -> Timestamps: ...
 
     def append_records(self, records: Sequence[Record]) -> Write:
-        """At once; KafkaError when the log did not take them."""
+        """Appends the records to the log before it returns. The result completes when they are
+        replicated. Raises KafkaError if the log does not accept them.
+        """
         ...
 
     def schedule_timer(self, group: Any) -> None: ...
@@ -61,7 +63,7 @@ class StreamsGroupRequests:
         return self._config.streams.of_group(self._metadata.group_configs(group_id))
 
     async def heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
-        """GROUP_ID_NOT_FOUND, and the errors of `streams_heartbeat`."""
+        """Raises GROUP_ID_NOT_FOUND, and the errors of `streams_heartbeat`."""
         if request.member_epoch <= LEFT:
             return await self._leave(self.find_group(group_id), request)
         group = self._store.groups.get(group_id)
@@ -87,7 +89,7 @@ class StreamsGroupRequests:
         return result
 
     def find_group(self, group_id: str) -> StreamsGroup:
-        """GROUP_ID_NOT_FOUND."""
+        """Raises GROUP_ID_NOT_FOUND."""
         group = self._store.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")

@@ -85,8 +85,9 @@ def heartbeat(
     config: StreamsGroupConfig,
     now: Timestamps,
 ) -> StreamsHeartbeatResult:
-    """GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
-    STREAMS_INVALID_TOPOLOGY."""
+    """Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
+    STREAMS_INVALID_TOPOLOGY.
+    """
     group = change.group
     was_empty = group.is_empty
     before = _find_or_create_member(group, request, config)
@@ -158,8 +159,9 @@ def _find_or_create_member(group: StreamsGroup, request: StreamsHeartbeat, confi
 
 
 def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
-    """FENCED_MEMBER_EPOCH for an epoch that the member cannot be in. The previous one is accepted
-    from a member that may have lost the response which raised it."""
+    """Raises FENCED_MEMBER_EPOCH for an epoch that the member cannot be in. The previous one is
+    accepted from a member that may have lost the response which raised it.
+    """
     epoch = request.member_epoch
     has_lost_response = (
         epoch == member.previous_epoch and request.owned is not None and request.owned.is_within(member.assigned)

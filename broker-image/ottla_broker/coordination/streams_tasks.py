@@ -37,7 +37,7 @@ class TaskAssignment:
             yield from tasks_of(tasks)
 
     def contains_any(self, other: "TaskAssignment") -> bool:
-        """Of the same kind."""
+        """True if a task of `other` is in this assignment, as a task of the same kind."""
         return any(
             mine.get(subtopology, frozenset()) & partitions
             for mine, theirs in zip(self.kinds, other.kinds, strict=True)

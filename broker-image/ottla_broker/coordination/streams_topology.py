@@ -56,8 +56,9 @@ class _NotConfigurable(Exception):
 
 
 def check_topology(topology: StreamsTopologyValue) -> None:
-    """STREAMS_INVALID_TOPOLOGY for a changelog topic with a number of partitions, which follows
-    from what is read, and for a copartition group of topics that are not there."""
+    """Raises STREAMS_INVALID_TOPOLOGY for a changelog topic with a number of partitions, which
+    follows from what is read, and for a copartition group of topics that are not there.
+    """
     for part in topology.subtopologies:
         for topic in part.changelog_topics:
             if topic.partitions:
@@ -77,7 +78,9 @@ def check_topology(topology: StreamsTopologyValue) -> None:
 
 
 def configure_topology(topology: StreamsTopologyValue, partition_count: PartitionCount) -> ConfiguredTopology:
-    """STREAMS_INVALID_TOPOLOGY if the partitions of a repartition topic follow from nothing."""
+    """Raises STREAMS_INVALID_TOPOLOGY if the partitions of a repartition topic follow from
+    nothing.
+    """
     try:
         _check_source_topics(topology, partition_count)
         counts = _repartition_counts(topology, partition_count)

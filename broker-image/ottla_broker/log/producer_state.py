@@ -168,9 +168,10 @@ class ProducerStates:
         return None
 
     def _check_first_sequence(self, producer_id: int, sequence: int, *, is_unknown: bool) -> None:
-        """Of a batch that begins a transaction here. Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER
-        for the first batch of an unknown producer of protocol 2, which begins with 0, and behind
-        another batch that was verified at the same time.
+        """Validates the sequence of a batch that begins a transaction in this partition. Raises
+        KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for the first batch of an unknown producer of
+        protocol 2, which begins with 0, and for a batch that overtook another one verified at the
+        same time.
         """
         if (guard := self.verifications.get(producer_id)) is None:
             return

@@ -3,7 +3,7 @@ cluster recover`).
 
 A RecoverQuorum request is stored as an order, and carried out by the broker's next start, before
 the metadata log is opened. One broker becomes the only voter with the log that it has; the others
-set theirs aside and copy that one. All of them continue as a cluster with a new id, so the old
+rename theirs and copy that one. All of them continue as a cluster with a new id, so the old
 majority cannot return as this cluster: its disks have the old id.
 
 Every step can be repeated, so the start after a crash continues the recovery. The order is removed

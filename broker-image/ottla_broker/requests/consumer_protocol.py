@@ -5,6 +5,6 @@ from ottla_broker.requests.context import RequestContext
 
 
 def is_consumer_protocol_enabled(ctx: RequestContext) -> bool:
-    """By this broker's settings and by the cluster's finalized feature."""
+    """True if this broker's settings and the cluster's finalized feature enable it."""
     is_finalized = ctx.broker.image.feature_level(GROUP_VERSION) >= 1
     return is_finalized and ctx.broker.group_coordinator.config.consumer.is_enabled

@@ -28,8 +28,9 @@ def share_groups_of(ctx: RequestContext) -> ShareGroups:
 
 
 def share_coordinator_of(ctx: RequestContext) -> ShareCoordinator:
-    """For requests between brokers. CLUSTER_AUTHORIZATION_FAILED, which each of a request's
-    partitions gets."""
+    """The share coordinator, for requests between brokers. Raises CLUSTER_AUTHORIZATION_FAILED,
+    which is the error of each partition in the request.
+    """
     ctx.check_authorized(Operation.cluster_action, CLUSTER)
     return share_groups_of(ctx).coordinator
 
@@ -63,14 +64,14 @@ def read_acknowledgements(topics: Iterable[Any]) -> Acknowledgements:
 
 
 def check_renewals(acknowledgements: Acknowledgements, *, announced: bool) -> None:
-    """INVALID_REQUEST for locks that are renewed by a request that does not announce it."""
+    """Raises INVALID_REQUEST for locks that are renewed by a request that does not announce it."""
     renews = any(AcknowledgeType.renew in one.types for given in acknowledgements.values() for one in given)
     if renews and not announced:
         raise KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
 
 
 def check_may_read(ctx: RequestContext, topic_id: UUID) -> None:
-    """UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED."""
+    """Raises UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED."""
     if (name := ctx.broker.image.topic_names.get(topic_id)) is None:
         raise KafkaError(ErrorCode.unknown_topic_id, "no topic has that id")
     ctx.check_authorized(Operation.read, Resource.topic(name))

@@ -70,7 +70,9 @@ class AcquiredSpan(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """To be stored, then committed or aborted by its id. `start_offset`: once it is committed."""
+    """State to store, which is then committed or aborted by its id. `start_offset`: the start
+    offset once it is committed.
+    """
 
     id: int
     start_offset: int

@@ -147,7 +147,7 @@ class SharePartitionLeader:
         return self._records is not None and self._records.is_idle
 
     def _loaded(self) -> SharePartition:
-        """NOT_LEADER_OR_FOLLOWER when it is closed."""
+        """Raises NOT_LEADER_OR_FOLLOWER when it is closed."""
         self._check_leading()
         if self._records is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"share-partition {self.key} is not loaded")

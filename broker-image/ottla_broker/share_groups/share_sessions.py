@@ -61,7 +61,7 @@ class ShareSessions:
         return session
 
     def find(self, group_id: str, member_id: str) -> ShareSession:
-        """SHARE_SESSION_NOT_FOUND."""
+        """Raises SHARE_SESSION_NOT_FOUND."""
         if (session := self._sessions.get((group_id, member_id))) is None:
             raise KafkaError(ErrorCode.share_session_not_found, f"member {member_id} has no share session here")
         return session

@@ -95,7 +95,7 @@ STORED_STATES: Final = frozenset(set(DeliveryState) - {DeliveryState.acquired})
 
 
 def check_batches(batches: Iterable[StateBatch]) -> None:
-    """INVALID_REQUEST for a batch that cannot be stored."""
+    """Raises INVALID_REQUEST for a batch that cannot be stored."""
     for one in batches:
         if not 0 <= one.first_offset <= one.last_offset or one.delivery_state not in STORED_STATES:
             raise KafkaError(

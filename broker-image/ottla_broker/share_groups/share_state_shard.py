@@ -134,7 +134,7 @@ class ShareStateShard:
         return None if entry is None else entry.state
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """FENCED_STATE_EPOCH when the offsets have been set in a later epoch."""
+        """Raises FENCED_STATE_EPOCH when the offsets have been set in a later epoch."""
         known = self.find(key)
         if known is not None and known.state_epoch > state_epoch:
             raise KafkaError(ErrorCode.fenced_state_epoch, f"{key}: state epoch {known.state_epoch} has begun")

@@ -30,7 +30,7 @@ def is_installed() -> bool:
 
 
 def read_points(data: bytes) -> list[PushedPoint]:
-    """INVALID_RECORD for bytes that are no MetricsData."""
+    """Raises INVALID_RECORD for bytes that are no MetricsData."""
     messages = import_module("opentelemetry.proto.metrics.v1.metrics_pb2")
     decode_error: type[Exception] = import_module("google.protobuf.message").DecodeError
     pushed = messages.MetricsData()

@@ -74,7 +74,9 @@ async def describe_share_group(client: KafkaClient, group: str) -> ShareGroupDes
 
 
 async def list_share_offsets(client: KafkaClient, group: str) -> dict[TopicPartition, ShareOffset]:
-    """Of all partitions that the group has read. Raises GROUP_ID_NOT_FOUND."""
+    """The start offset and the lag of all partitions that the group has read. Raises
+    GROUP_ID_NOT_FOUND.
+    """
     wanted = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None)
     found: DescribeShareGroupOffsetsResponseGroup
     (found,) = (await client.send_to_coordinator(group, DescribeShareGroupOffsetsRequest(groups=(wanted,)))).groups

@@ -49,8 +49,8 @@ class BrokerConnections:
         return found
 
     async def access(self, cluster: Cluster, pods: Collection[BrokerPod]) -> BrokerAccess:
-        """To the brokers whose pods are ready, by a protocol that all have that run. Raises
-        Blocked.
+        """How to reach the brokers whose pods are ready, by a protocol that all running brokers
+        have. Raises Blocked.
         """
         addresses = [it.address for it in pods if it.is_ready and it.address]
         passwords = self._passwords.get(cluster.metadata.uid)

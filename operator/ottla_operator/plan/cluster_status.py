@@ -148,7 +148,9 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
 
 
 def refuse_settings(problems: str) -> Stalled:
-    """The verdict on an invalid `spec.config`, which has these problems."""
+    """The readiness of a Cluster whose `spec.config` is invalid. `problems`: what is wrong with
+    it.
+    """
     return Stalled(SETTING_REFUSED, f"{problems}. No broker is started with it; those that run keep their settings.")
 
 

@@ -48,7 +48,9 @@ def _needs_password(cluster: Cluster) -> bool:
 
 
 def _mirror_authentication(source: Cluster) -> str:
-    """Of a mirror's User; empty if it needs none, or no certificate can be issued for it."""
+    """The authentication of a mirror's User; empty if it needs none, or no certificate can be
+    issued for it.
+    """
     if _needs_password(source):
         return MECHANISM
     accepts_certificates = any(it.authentication == "TLS" for it in source.listeners)

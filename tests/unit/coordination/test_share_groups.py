@@ -20,7 +20,7 @@ from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_
 
 
 class MemoryStates:
-    """Share coordinators that remember what they were asked. `failure`: error of each request."""
+    """Share coordinators that record the requests they get. `failure`: error of each request."""
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, UUID, int], tuple[int, int]] = {}

@@ -1,5 +1,5 @@
-"""The schema of `spec.config` in the CRDs gives the same verdict as the brokers' own table, on the
-values at its bounds.
+"""The schema of `spec.config` in the CRDs accepts the same values as the brokers' own table, tested
+at its bounds.
 """
 
 from collections.abc import Iterator

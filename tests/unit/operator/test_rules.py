@@ -1,4 +1,4 @@
-"""Every rule gives the same verdict in CEL and in Python, and resources are validated with readable
+"""Every rule gives the same result in CEL and in Python, and resources are validated with readable
 problems.
 """
 

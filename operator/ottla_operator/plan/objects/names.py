@@ -70,8 +70,8 @@ def labels(cluster: Cluster) -> dict[str, str]:
 
 
 def user_labels(user: Json) -> dict[str, str]:
-    """Of what the operator makes for a User, and of the Users that it makes. `user`: the
-    resource.
+    """Labels of the objects that the operator creates for a User, and of the Users that it creates.
+    `user`: the resource.
     """
     return {
         "app.kubernetes.io/name": "ottla",
