@@ -55,7 +55,7 @@ def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner,
         "transforms": [{"name": "loud", "python": "steps.py:loud"}],
         "sinks": [
             {"from": "records", "topic": "raw-out"},
-            {"from": "loud", "topic": "loud-out", "key": ["who", "bytes"]},
+            {"from": "loud", "topic": "loud-out", "key": ["who", "bytes"], "delivery": "atLeastOnce"},
         ],
     }
     pipeline(spec)
