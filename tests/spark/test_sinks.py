@@ -44,7 +44,7 @@ def test_complete_result_replaces_the_previous_one(pipeline: Runner, topics: Top
 
 def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner, topics: Topics) -> None:
     topics.make("raw-in", "raw-out", "loud-out")
-    topics.write("raw-in", b"\x00\xff", key="k")
+    topics.write("raw-in", b"\x00\xff", b"", key="k")
     (pipeline.folder / "steps.py").write_text(
         "from pyspark.sql import functions as F\n\n\ndef loud(tables):\n"
         "    return tables['records'].select(F.upper(F.col('key').cast('string')).alias('who'), "
@@ -59,8 +59,11 @@ def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner,
         ],
     }
     pipeline(spec)
-    assert [(message.key, message.value) for message in topics.read("raw-out")] == [("k", b"\x00\xff")]
-    assert [(message.key, message.json) for message in topics.read("loud-out")] == [("K|2", {"who": "K", "bytes": 2})]
+    assert [(message.key, message.value) for message in topics.read("raw-out")] == [("k", b"\x00\xff"), ("k", b"")]
+    assert sorted((message.key, message.json["bytes"]) for message in topics.read("loud-out")) == [
+        ("K|0", 0),
+        ("K|2", 2),
+    ]
 
 
 def test_console_sink_prints_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,12 +208,17 @@ def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterat
         headers = [batch_header, ("ottla.sequence", str(sequence).encode())]
         while True:
             try:
-                producer.produce(topic, value and bytes(value), key and bytes(key), headers=headers)
+                producer.produce(topic, _to_bytes(value), _to_bytes(key), headers=headers)
                 break
             except BufferError:  # the queue of records is full
                 producer.poll(0.1)
         if sequence % _POLL_EVERY == 0:
             producer.poll(0)
+
+
+def _to_bytes(field: bytearray | None) -> bytes | None:
+    """librdkafka takes no bytearray, not even an empty one."""
+    return None if field is None else bytes(field)
 
 
 def _retry(call: Callable[[], object]) -> None:
