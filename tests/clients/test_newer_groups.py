@@ -1,10 +1,11 @@
 """Consumers of the consumer group protocol of KIP-848 (`group.protocol=consumer`)."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import confluent_kafka as ck
 import pytest
@@ -12,11 +13,15 @@ from confluent_kafka.admin import AdminClient
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
+from tests.clients.api_session import ApiSession
 from tests.clients.conftest import NewBroker
+from tests.clients.consumer_group_cases import joining_fields
+from tests.clients.group_cases import wait_for_coordinators
 from tests.jars import java_command
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
+UPGRADE, SAFE_DOWNGRADE = 1, 2  # types of UpdateFeatures
 
 
 @pytest.fixture(scope="module")
@@ -255,3 +260,21 @@ def test_clients_get_an_error_where_the_protocol_is_disabled(new_broker: NewBrok
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert "UnsupportedVersionException" in said.stdout + said.stderr, said
         assert rd.values_of(rd.consume(broker.bootstrap, "topic")) == [it.value for it in rd.numbered_messages(0, 3)]
+
+
+def test_new_protocol_is_refused_while_its_feature_is_off(new_broker: NewBroker) -> None:
+    async def heartbeat_codes(port: int) -> list[str]:
+        codes = []
+        session = ApiSession("127.0.0.1", port, "run", "consumer_group_heartbeat", 0)
+        with closing(session):
+            await wait_for_coordinators(session)
+            for level, upgrade_type in ((0, SAFE_DOWNGRADE), (1, UPGRADE)):
+                update = {"feature": "group.version", "max_version_level": level, "upgrade_type": upgrade_type}
+                changed = await session.send("update_features", timeout=10_000, feature_updates=[update])
+                assert changed.error_code.name == "none", changed
+                fields = joining_fields("members", "nowhere")
+                codes.append((await session.send("consumer_group_heartbeat", **fields)).error_code.name)
+        return codes
+
+    with new_broker() as broker:
+        assert asyncio.run(heartbeat_codes(broker.port)) == ["unsupported_version", "none"]

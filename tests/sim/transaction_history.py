@@ -61,6 +61,7 @@ class TransactionHistory:
         default_factory=lambda: defaultdict(dict)
     )  # by leader epoch, the largest observed
     group_offsets: dict[TopicPartition, int] = field(default_factory=dict)  # the largest that a worker committed
+    faults_are_over: bool = False
 
     def begin(self, producer: str, instance: int) -> Transaction:
         transaction = Transaction(producer, instance, len(self.transactions))

@@ -145,6 +145,7 @@ class TransactionWorkload:
     def expect_progress(self) -> None:
         """Called when the faults are over: from now on every producer must commit, and the workers
         must come to the present end."""
+        self.history.faults_are_over = True
         self._wanted = {name: self.history.commits[name] + 1 for name in self._producers}
         stable = self.history.last_stable_offsets
         self._wanted_offsets = {tp: max(stable[tp].values(), default=0) for tp in self._inputs}

@@ -70,7 +70,7 @@ class TransformingWorker(Member):
                         return False  # joining again starts a rebalance
                 if not await self._transform(client, session, generation, positions):
                     return False  # the positions are those of the last commit again
-                if self.random.randrange(RESTART_ONE_IN) == 0:
+                if self.random.randrange(RESTART_ONE_IN) == 0 and not self._transactions.faults_are_over:
                     await self._end_session()
                     return False
         except FAILURES:
@@ -144,12 +144,13 @@ class TransformingWorker(Member):
             for tp, values in outputs.items():
                 await session.send(tp, values)
             stall = self.random.randrange(2 * STALL_ONE_IN)
-            if stall == 0:
+            is_calm = self._transactions.faults_are_over  # now it must catch up
+            if stall == 0 and not is_calm:
                 await asyncio.sleep(self.random.uniform(*STALL_S))
             await session.send_offsets(ends, GroupMembership(self._group, generation, self._id))
-            if stall == 1:
+            if stall == 1 and not is_calm:
                 await asyncio.sleep(self.random.uniform(*STALL_S))
-            if self.random.randrange(ABORT_ONE_IN) == 0:
+            if self.random.randrange(ABORT_ONE_IN) == 0 and not is_calm:
                 raise AbortableError(False)
 
         if not await work_in_transaction(session, work):
