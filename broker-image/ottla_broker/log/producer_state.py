@@ -140,7 +140,7 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         if producer is None:
             if transactional and sequenced:
-                self._check_first_sequence(producer_id, base_sequence, is_unknown=True)
+                self._check_first_sequence(producer_id, base_sequence)
             return None
         if sequenced and epoch == producer.epoch:
             for sent in producer.batches:
@@ -152,8 +152,8 @@ class ProducerStates:
                 f"producer {producer_id} writes with epoch {epoch}; its current epoch is {producer.epoch}",
             )
         if sequenced:
-            if transactional:
-                self._check_first_sequence(producer_id, base_sequence, is_unknown=not producer.batches)
+            if transactional and not producer.batches:
+                self._check_first_sequence(producer_id, base_sequence)
             expected = 0 if epoch != producer.epoch else (producer.last_sequence + 1) % SEQUENCE_COUNT
             if base_sequence != expected and producer.epoch != NO_EPOCH:
                 raise KafkaError(
@@ -167,15 +167,17 @@ class ProducerStates:
             )
         return None
 
-    def _check_first_sequence(self, producer_id: int, sequence: int, *, is_unknown: bool) -> None:
-        """Validates the sequence of a batch that begins a transaction in this partition. Raises
-        KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for the first batch of an unknown producer of
-        protocol 2, which begins with 0, and for a batch that overtook another one verified at the
-        same time.
+    def _check_first_sequence(self, producer_id: int, sequence: int) -> None:
+        """Validates the sequence of a transactional batch of a producer without batches here.
+        Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER in protocol 2, where it begins with 0, and
+        for a batch that overtook another one verified at the same time.
+
+        Kafka compares with the lowest sequence where it knows the producer, too. There a repeated
+        batch of an earlier transaction, which arrives late, would make the next transaction fail.
         """
         if (guard := self.verifications.get(producer_id)) is None:
             return
-        expected = 0 if is_unknown and guard.adds_partition else guard.lowest_sequence
+        expected = 0 if guard.adds_partition else guard.lowest_sequence
         if sequence > expected:
             raise KafkaError(
                 ErrorCode.out_of_order_sequence_number,

@@ -77,6 +77,18 @@ def test_batch_that_is_verified_before_an_earlier_one_is_refused() -> None:
     check_batch(producers, 4, 9)  # a later epoch begins anew
 
 
+def test_repeated_batch_that_arrives_late_does_not_refuse_the_next_transaction() -> None:
+    producers = ProducerStates()
+    for sequence in range(5):
+        producers.apply_batch(7, 3, sequence, 10 + sequence, 0, 0, True, 0)
+    end_transaction(producers, epoch=3, offset=15)
+    producers.verifications.begin(7, 3, 4)  # of the repeated batch
+    assert producers.check_batch(7, 3, 4, 0, transactional=True, sequenced=True) is not None
+    producers.verifications.begin(7, 3, 5)
+    check_batch(producers, 3, 5)
+    refuse_batch(producers, 3, 6)
+
+
 def test_marker_of_protocol_2_that_comes_again_is_not_written_again() -> None:
     producers = ProducerStates()
     open_transaction(producers, epoch=3)
