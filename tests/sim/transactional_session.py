@@ -101,7 +101,7 @@ class TransactionalSession:
     instance: int
     timeouts: Timeouts
     producer: tuple[int, int] = NEW_PRODUCER
-    protocol: int = 1
+    protocol: int = 0
     transaction: Transaction | None = None
     has_unknown_batch: bool = False
     has_begun: bool = False
@@ -142,8 +142,13 @@ class TransactionalSession:
         self.has_unknown_batch = False
 
     async def begin(self) -> Transaction:
-        """Begins a transaction, in the protocol that the brokers report now."""
-        self.protocol = await self._retry("ApiVersions", self._find_protocol)
+        """Begins a transaction, in the protocol that the brokers report now. As Java's client, it
+        gets a new epoch before the first transaction in protocol 2: the markers of the transaction
+        before may still be on their way.
+        """
+        former, self.protocol = self.protocol, await self._retry("ApiVersions", self._find_protocol)
+        if former == 1 and self.protocol == 2:
+            await self._init_producer(self.producer)
         self._added.clear()
         self.has_begun = False
         self.transaction = self.history.begin(self.transactional_id, self.instance)

@@ -304,6 +304,7 @@ class GroupCoordinatorShard:
         """Writes the marker that ends a producer's transaction. Its offsets count from then on, or
         are forgotten."""
         self.verifications.invalidate(producer_id)
+        self.pending_offsets.begin_end(producer_id)
         marker = encode_end_transaction_marker(
             commit,
             coordinator_epoch,

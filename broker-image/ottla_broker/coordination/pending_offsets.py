@@ -17,11 +17,12 @@ class PendingOffsets:
     producer id. False when there are none.
     """
 
-    __slots__ = ("_by_producer", "_counts", "_epochs", "_groups")
+    __slots__ = ("_by_producer", "_counts", "_ending", "_epochs", "_groups")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[OffsetCommitKey, CommitOrRemoval]] = {}
         self._epochs: dict[int, int] = {}
+        self._ending: set[int] = set()
         self._counts: Counter[OffsetCommitKey] = Counter()
         self._groups: Counter[str] = Counter()
 
@@ -29,7 +30,8 @@ class PendingOffsets:
         return bool(self._by_producer)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        return self._epochs.get(producer_id) == epoch
+        """False from the moment when the marker that ends the transaction is in the journal."""
+        return self._epochs.get(producer_id) == epoch and producer_id not in self._ending
 
     def has_offsets_of(self, producer_id: int) -> bool:
         return producer_id in self._by_producer
@@ -53,10 +55,17 @@ class PendingOffsets:
                     if commits.pop(key, self) is not self:
                         self._forget(key)
 
+    def begin_end(self, producer_id: int) -> None:
+        """Called with the append of the marker, which counts only once it is replicated. A commit
+        in between would begin a transaction that nothing ends.
+        """
+        self._ending.add(producer_id)
+
     def end(self, producer_id: int) -> dict[OffsetCommitKey, CommitOrRemoval]:
         """Removes and returns what the producer's transaction has committed."""
         ended = self._by_producer.pop(producer_id, {})
         self._epochs.pop(producer_id, None)
+        self._ending.discard(producer_id)
         for key in ended:
             self._forget(key)
         return ended
