@@ -110,7 +110,7 @@ def test_dynamic_setting_restarts_no_broker(up: UpProcess) -> None:
     settings = {it["name"]: it["value"] for it in described}
     assert settings["retention.ms"] == "7200000"
     up.write_resources(cluster(up, config={"log.retention.ms": "soon"}), topic())
-    assert "log.retention.ms" in up.wait_for_line("resources/all.yaml:13")
+    assert "log.retention.ms" in up.wait_for_line("resources/all.yaml:14")
     assert [up.broker_pid(it) for it in (1, 2, 3)] == pids
     assert up.stop() == 0
 
