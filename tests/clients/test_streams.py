@@ -192,6 +192,11 @@ def test_words_are_counted_and_counts_restored_from_the_changelog(
     assert {f"{store}-changelog", f"{store}-repartition"} <= set(topics)
 
 
+def shows_members(shown: str, broker: BrokerProcess, name: str) -> bool:
+    assignments = describe_group(broker, name)["assignments"]
+    return bool(assignments) and all(member["member"] in shown for member in assignments)
+
+
 def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
     gateway: JavaGateway, streams_broker: BrokerProcess, classpath: str, name: str, tmp_path: Path
 ) -> None:
@@ -207,8 +212,9 @@ def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
         read = sorted(partition for member in group["assignments"] for partition in member["partitions"])
         repartition = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"
         assert read == sorted(f"{topic}-{it}" for topic in (name, repartition) for it in range(PARTITIONS))
-        shown = run_tool(classpath, broker, group_tool, "--describe", "--group", name, "--members", "--verbose")
-        assert all(member["member"] in shown for member in group["assignments"]), shown
+        members = ("--describe", "--group", name, "--members", "--verbose")
+        # The tool shows no members while another thread of the application joins.
+        eventually(lambda: shows_members(run_tool(classpath, broker, group_tool, *members), broker, name), within_s=90)
     assert name in run_tool(classpath, broker, group_tool, "--list").split()
     decoded = decode_offsets(classpath, broker)
     for record_type in (17, 19, 20, 21, 22, 23):
