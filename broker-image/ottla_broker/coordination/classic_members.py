@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.classic_group import CONSUMER_PROTOCOL
+from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, MemberState
 from ottla_broker.coordination.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla_broker.coordination.consumer_heartbeat import (
@@ -37,14 +38,13 @@ from ottla_broker.coordination.effects import (
     SyncResult,
     Timestamps,
 )
-from ottla_broker.coordination.group_change import GroupChange
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
 
 def join_group(
-    change: GroupChange,
+    change: ConsumerChange,
     request: JoinRequest,
     metadata: CoordinatorMetadata,
     config: ConsumerGroupConfig,

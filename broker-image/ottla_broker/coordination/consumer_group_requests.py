@@ -7,14 +7,13 @@ cannot be appended, the change is undone; if another broker takes over before th
 it may or may not load them, and the client repeats its request there.
 """
 
-import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Protocol
 
-from ottla_broker.coordination import classic_members, consumer_heartbeat
+from ottla_broker.coordination import classic_members, consumer_change, consumer_heartbeat
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -31,11 +30,16 @@ from ottla_broker.coordination.effects import (
     LeavingMember,
     SyncRequest,
     SyncResult,
-    Timestamps,
 )
-from ottla_broker.coordination.group_change import GroupChange
 from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
-from ottla_broker.coordination.group_migration import can_downgrade, check_upgrade, downgrade_group, upgrade_group
+from ottla_broker.coordination.group_migration import (
+    can_downgrade,
+    check_upgrade,
+    classic_tombstone,
+    downgrade_group,
+    upgrade_group,
+)
+from ottla_broker.coordination.group_writes import EXPIRY_RETRY_MS, GroupWrites, RecordStore, Write
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
 from ottla_broker.coordination.share_group import ShareGroup
@@ -46,21 +50,12 @@ from ottla_broker.wire.records import Record
 logger = logging.getLogger(__name__)
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
-Write = asyncio.Future[ErrorCode]
 
 
-class GroupStore(Protocol):
+class GroupStore(RecordStore, Protocol):
     """The part of a shard that these requests use."""
 
     groups: dict[str, Group]
-
-    def timestamps(self) -> Timestamps: ...
-
-    def append_records(self, records: Sequence[Record]) -> Write:
-        """Appends the records to the log before it returns. The result completes when they are
-        replicated. Raises KafkaError if the log does not accept them.
-        """
-        ...
 
     def schedule_timer(self, group: Group) -> None: ...
 
@@ -74,7 +69,7 @@ class ConsumerGroupRequests:
         self._store = store
         self._metadata = metadata
         self._config = config
-        self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
+        self._writes = GroupWrites(store, encode_consumer_group_key, encode_consumer_group_value)
 
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:
         return self._config.consumer.of_group(self._metadata.group_configs(group_id))
@@ -93,7 +88,7 @@ class ConsumerGroupRequests:
             result = consumer_heartbeat.heartbeat(
                 change, request, self._metadata, self._config_of(group_id), self._store.timestamps()
             )
-            write = self._append(change, first_records)
+            write = self._writes.append(change, first_records)
         except KafkaError:
             change.undo()
             raise
@@ -117,30 +112,26 @@ class ConsumerGroupRequests:
 
     def _find_or_create_group(
         self, group_id: str, group: Group | None, request: ConsumerHeartbeat
-    ) -> tuple[GroupChange, list[Record]]:
+    ) -> tuple[ConsumerChange, list[Record]]:
         """The change that the heartbeat continues, and records to write before its own. A group of
         another protocol, and a new one, take their place once the heartbeat succeeds."""
         if isinstance(group, ConsumerGroup):
-            return GroupChange(group), []
+            return ConsumerChange(group), []
         if request.member_epoch != JOINING_EPOCH:
-            return GroupChange(self._find_group(group_id)), []
+            return ConsumerChange(self._find_group(group_id)), []
         if group is None:
-            return GroupChange(ConsumerGroup(group_id)), []
+            return ConsumerChange(ConsumerGroup(group_id)), []
         if isinstance(group, ShareGroup | StreamsGroup):
-            return GroupChange(self._find_group(group_id)), []
+            return ConsumerChange(self._find_group(group_id)), []
         if group.state is GroupState.empty:
-            return GroupChange(ConsumerGroup(group_id)), self._classic_tombstone(group)
+            return ConsumerChange(ConsumerGroup(group_id)), classic_tombstone(group, self._store.timestamps())
         check_upgrade(group, self._config.consumer)
         change = upgrade_group(group, self._metadata)
         now = self._store.timestamps()
         for member in change.group.members.values():
             assert member.classic is not None
             consumer_heartbeat.schedule_session_timeout(change.group, member, member.classic.session_timeout_ms, now)
-        return change, self._classic_tombstone(group)
-
-    def _classic_tombstone(self, group: ClassicGroup) -> list[Record]:
-        now_ms = self._store.timestamps().wall_ms
-        return [Record(now_ms, encode_group_metadata_key(group.id), None)] if group.has_records else []
+        return change, classic_tombstone(group, self._store.timestamps())
 
     async def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> HeartbeatResult:
         member = consumer_heartbeat.find_leaving_member(group, request)
@@ -155,9 +146,9 @@ class ConsumerGroupRequests:
 
     def _leave_for_restart(self, group: ConsumerGroup, member: ConsumerMember) -> tuple[Write | None, HeartbeatResult]:
         logger.info("group %s: static member %s left for a restart", group.id, member.group_instance_id)
-        change = GroupChange(group)
+        change = ConsumerChange(group)
         result = consumer_heartbeat.leave_for_restart(change, member)
-        return self._append_or_undo(change), result
+        return self._writes.append_or_undo(change), result
 
     def expire_members(self, group: ConsumerGroup) -> None:
         """Called at the group's next deadline."""
@@ -169,7 +160,7 @@ class ConsumerGroupRequests:
                 self._remove_members(group, list(expired))
             except KafkaError as error:  # not the leader any more, or too few replicas: try again
                 logger.warning("group %s: expired members could not be removed: %s", group.id, error)
-                group.lower_next_deadline(self._store.timestamps().loop_ms + RETRY_MS)
+                group.lower_next_deadline(self._store.timestamps().loop_ms + EXPIRY_RETRY_MS)
         self._store.schedule_timer(group)
 
     def restart_sessions(self, group: ConsumerGroup) -> None:
@@ -185,11 +176,13 @@ class ConsumerGroupRequests:
 
     async def join_classic(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
         """Handles the JoinGroup of a classic member in a consumer group that has members."""
-        change = GroupChange(group)
+        change = ConsumerChange(group)
         now = self._store.timestamps()
         try:
             result = classic_members.join_group(change, request, self._metadata, self._config_of(group.id), now)
-            write = self._downgrade(group, change, ()) if self._can_downgrade(group, ()) else self._append(change)
+            write = (
+                self._downgrade(group, change, ()) if self._can_downgrade(group, ()) else self._writes.append(change)
+            )
         except KafkaError:
             change.undo()
             raise
@@ -221,16 +214,16 @@ class ConsumerGroupRequests:
         """Deletes a group without members, so that a classic group may take its id. Raises
         KafkaError if the log does not accept that.
         """
-        change = GroupChange(group)
-        change.remove_group()
-        self._append_or_undo(change)
+        change = ConsumerChange(group)
+        consumer_change.remove_group(change)
+        self._writes.append_or_undo(change)
         group.is_dead = True
         del self._store.groups[group.id]
 
     # -- records -----------------------------------------------------------------------------------
 
     def _remove_members(self, group: ConsumerGroup, member_ids: Sequence[str]) -> Write | None:
-        change = GroupChange(group)
+        change = ConsumerChange(group)
         if self._can_downgrade(group, member_ids):
             try:
                 return self._downgrade(group, change, member_ids)
@@ -238,21 +231,21 @@ class ConsumerGroupRequests:
                 change.undo()
                 raise
         consumer_heartbeat.fence_members(change, list(member_ids), self._metadata)
-        write = self._append_or_undo(change)
+        write = self._writes.append_or_undo(change)
         self._store.schedule_timer(group)
         return write
 
     def _can_downgrade(self, group: ConsumerGroup, without: Collection[str]) -> bool:
         return can_downgrade(group, without, self._config.consumer, self._config.group_max_size)
 
-    def _downgrade(self, group: ConsumerGroup, change: GroupChange, without: Collection[str]) -> Write:
+    def _downgrade(self, group: ConsumerGroup, change: ConsumerChange, without: Collection[str]) -> Write:
         now = self._store.timestamps()
         classic = downgrade_group(group, without, self._config, self._metadata, now)
         needs_rebalance = bool(without) or any(member.epoch != group.epoch for member in group.members.values())
-        change.remove_group()
+        consumer_change.remove_group(change)
         record = classic.to_record({member.id: member.assignment for member in classic.members.values()})
         key = encode_group_metadata_key(group.id)
-        write = self._append(change, last=[Record(now.wall_ms, key, encode_group_metadata_value(record))])
+        write = self._writes.append(change, last=[Record(now.wall_ms, key, encode_group_metadata_value(record))])
         assert write is not None
         group.is_dead = True
         self._store.groups[group.id] = classic
@@ -262,38 +255,3 @@ class ConsumerGroupRequests:
         if needs_rebalance:
             self._store.rebalance_classic_group(classic, "the last member of the consumer protocol left")
         return write
-
-    def _append_or_undo(self, change: GroupChange) -> Write | None:
-        try:
-            return self._append(change)
-        except KafkaError:
-            change.undo()
-            raise
-
-    def _append(self, change: GroupChange, first: Sequence[Record] = (), last: Sequence[Record] = ()) -> Write | None:
-        """Appends the records and returns their write. Without records, returns the group's last
-        write, which a response that repeats its content has to wait for; None if there was none.
-        """
-        now_ms = self._store.timestamps().wall_ms
-        records = [
-            Record(
-                now_ms,
-                encode_consumer_group_key(key),
-                None if value is None else encode_consumer_group_value(key, value),
-            )
-            for key, value in change.records
-        ]
-        records = [*first, *records, *last]
-        group_id = change.group.id
-        if not records:
-            return self._in_flight.get(group_id)
-        write = self._in_flight[group_id] = self._store.append_records(records)
-        write.add_done_callback(partial(self._on_written, group_id))
-        return write
-
-    def _on_written(self, group_id: str, write: Write) -> None:
-        if self._in_flight.get(group_id) is write:
-            del self._in_flight[group_id]
-
-
-RETRY_MS = 1_000

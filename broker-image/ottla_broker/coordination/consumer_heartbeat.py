@@ -9,7 +9,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignors import ASSIGNORS, NO_PARTITIONS, AssignableMember, Assignment
+from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -26,7 +28,6 @@ from ottla_broker.coordination.consumer_group_records import (
 )
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
-from ottla_broker.coordination.group_change import GroupChange
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.coordination.reconciliation import reconcile_member
 from ottla_broker.coordination.topic_regex import check_regular_expression, matching_topics
@@ -73,7 +74,7 @@ class HeartbeatResult:
 
 
 def heartbeat(
-    change: GroupChange,
+    change: ConsumerChange,
     request: ConsumerHeartbeat,
     metadata: CoordinatorMetadata,
     config: ConsumerGroupConfig,
@@ -138,7 +139,7 @@ def check_room(
 # -- the member ------------------------------------------------------------------------------------
 
 
-def _find_or_create_member(change: GroupChange, request: ConsumerHeartbeat) -> ConsumerMember:
+def _find_or_create_member(change: ConsumerChange, request: ConsumerHeartbeat) -> ConsumerMember:
     group = change.group
     is_joining = request.member_epoch == JOINING_EPOCH
     if request.group_instance_id is None:
@@ -155,7 +156,7 @@ def _find_or_create_member(change: GroupChange, request: ConsumerHeartbeat) -> C
 
 
 def find_or_replace_static_member(
-    change: GroupChange, member_id: str, group_instance_id: str, *, uses_classic_protocol: bool
+    change: ConsumerChange, member_id: str, group_instance_id: str, *, uses_classic_protocol: bool
 ) -> ConsumerMember:
     """The member of this instance id under this member id. A former holder is replaced if it has
     left, or if it and the new one do not both use the consumer protocol: UNRELEASED_INSTANCE_ID."""
@@ -171,10 +172,10 @@ def find_or_replace_static_member(
         )
     target = group.targets.get(holder_id, NO_PARTITIONS)
     replacement = replace(holder, id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
-    change.remove_member(holder_id)
-    change.write_member(replacement)
-    change.write_target(member_id, TargetAssignmentValue(to_topic_partitions(target)))
-    change.write_assignment(replacement)
+    consumer_change.remove_member(change, holder_id)
+    consumer_change.write_member(change, replacement)
+    consumer_change.write_target(change, member_id, TargetAssignmentValue(to_topic_partitions(target)))
+    consumer_change.write_assignment(change, replacement)
     logger.info("group %s: static member %s rejoins as %s", group.id, group_instance_id, member_id)
     return group.members[member_id]
 
@@ -207,7 +208,7 @@ def _is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def update_member(
-    change: GroupChange,
+    change: ConsumerChange,
     member: ConsumerMember,
     updated: ConsumerMember,
     metadata: CoordinatorMetadata,
@@ -219,7 +220,7 @@ def update_member(
     subscribed topics have changed. Returns whether the member's subscription has changed."""
     group = change.group
     if updated != member or updated.id not in group.members:
-        change.write_member(updated)
+        consumer_change.write_member(change, updated)
     has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
     has_new_regex = updated.subscribed_topic_regex != member.subscribed_topic_regex
     if has_new_regex:
@@ -233,23 +234,23 @@ def update_member(
     return has_changed
 
 
-def _maybe_raise_epoch(change: GroupChange, metadata: CoordinatorMetadata, *, must_raise: bool) -> None:
+def _maybe_raise_epoch(change: ConsumerChange, metadata: CoordinatorMetadata, *, must_raise: bool) -> None:
     group = change.group
     metadata_hash = metadata.hash_topics(group.subscribed_topics())
     if must_raise or metadata_hash != group.metadata_hash:
-        change.write_epoch(group.epoch + 1, metadata_hash)
+        consumer_change.write_epoch(change, group.epoch + 1, metadata_hash)
         logger.info("group %s: epoch %d begins", group.id, group.epoch)
     group.metadata_version = metadata.version
 
 
-def _drop_unused_regex(change: GroupChange, expression: str) -> None:
+def _drop_unused_regex(change: ConsumerChange, expression: str) -> None:
     group = change.group
     if expression and expression in group.regular_expressions and not group.subscribers_of_regex(expression):
         change.write(RegularExpressionKey(group.id, expression), None)
 
 
 def _refresh_regular_expressions(
-    change: GroupChange,
+    change: ConsumerChange,
     metadata: CoordinatorMetadata,
     may_describe: Callable[[str], bool],
     config: ConsumerGroupConfig,
@@ -288,7 +289,9 @@ def _refresh_regular_expressions(
 # -- assignment ------------------------------------------------------------------------------------
 
 
-def compute_target_assignment(change: GroupChange, metadata: CoordinatorMetadata, config: ConsumerGroupConfig) -> None:
+def compute_target_assignment(
+    change: ConsumerChange, metadata: CoordinatorMetadata, config: ConsumerGroupConfig
+) -> None:
     """Writes what changes of the targets, then the assignment epoch."""
     group = change.group
     name = group.preferred_assignor(config.assignors[0])
@@ -305,13 +308,13 @@ def compute_target_assignment(change: GroupChange, metadata: CoordinatorMetadata
     targets = ASSIGNORS[name](members, counts) if members else {}
     for member_id, target in targets.items():
         if member_id not in group.targets or group.targets[member_id] != target:
-            change.write_target(member_id, TargetAssignmentValue(to_topic_partitions(target)))
-    change.write_assignment_epoch(group.epoch)
+            consumer_change.write_target(change, member_id, TargetAssignmentValue(to_topic_partitions(target)))
+    consumer_change.write_assignment_epoch(change, group.epoch)
     logger.info("group %s: target assignment of epoch %d computed by assignor %s", group.id, group.epoch, name)
 
 
 def reconcile(
-    change: GroupChange,
+    change: ConsumerChange,
     member: ConsumerMember,
     metadata: CoordinatorMetadata,
     owned: Assignment | None,
@@ -331,7 +334,7 @@ def reconcile(
         has_subscription_changed=has_subscription_changed,
     )
     if after != member:
-        change.write_assignment(after)
+        consumer_change.write_assignment(change, after)
     return after
 
 
@@ -386,22 +389,22 @@ def find_leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> Con
     return group.find_static_member(request.member_id, request.group_instance_id)
 
 
-def leave_for_restart(change: GroupChange, member: ConsumerMember) -> HeartbeatResult:
+def leave_for_restart(change: ConsumerChange, member: ConsumerMember) -> HeartbeatResult:
     """A static member keeps its assignment, and its instance id can be taken over, until its
     session ends."""
-    change.write_assignment(replace(member, epoch=STATIC_LEAVING_EPOCH, pending_revocation={}))
+    consumer_change.write_assignment(change, replace(member, epoch=STATIC_LEAVING_EPOCH, pending_revocation={}))
     return HeartbeatResult(member.id, STATIC_LEAVING_EPOCH)
 
 
-def fence_members(change: GroupChange, member_ids: list[str], metadata: CoordinatorMetadata) -> None:
+def fence_members(change: ConsumerChange, member_ids: list[str], metadata: CoordinatorMetadata) -> None:
     """Removes members, whose partitions are free at once, and begins a new group epoch."""
     group = change.group
     expressions = {group.members[member_id].subscribed_topic_regex for member_id in member_ids}
     for member_id in member_ids:
-        change.remove_member(member_id)
+        consumer_change.remove_member(change, member_id)
     for expression in expressions:
         _drop_unused_regex(change, expression)
-    change.write_epoch(group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
+    consumer_change.write_epoch(change, group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
 
 
 def left_result(member_id: str) -> HeartbeatResult:

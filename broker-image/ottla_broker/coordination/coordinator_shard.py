@@ -180,20 +180,6 @@ class GroupCoordinatorShard:
         assert isinstance(group, ClassicGroup)
         return group
 
-    def put_group(self, group: Group) -> None:
-        self.groups[group.id] = group
-
-    def drop_group(self, group_id: str) -> None:
-        del self.groups[group_id]
-
-    def take_empty_classic_group(self, group_id: str) -> list[Record]:
-        """The records to write before a streams group takes the place of the group.
-        GROUP_ID_NOT_FOUND for a group of another protocol or with members."""
-        group = self.groups[group_id]
-        if not isinstance(group, ClassicGroup) or group.state is not GroupState.empty:
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a streams group.")
-        return [Record(self._runtime.now_ms(), encode_group_metadata_key(group_id), None)] if group.has_records else []
-
     def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
         """Appends the records to the log before it returns. The future completes when they are
         replicated. Raises KafkaError if the log does not accept them.

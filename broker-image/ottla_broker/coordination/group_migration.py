@@ -11,9 +11,11 @@ import logging
 from collections.abc import Collection
 from uuid import UUID
 
+from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
 from ottla_broker.coordination.classic_members import assignment_by_name
+from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, to_topic_partitions
 from ottla_broker.coordination.consumer_group_records import (
     ClassicMemberMetadata,
@@ -28,10 +30,11 @@ from ottla_broker.coordination.consumer_protocol import (
 )
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
-from ottla_broker.coordination.group_change import GroupChange
 from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
+from ottla_broker.coordination.records import encode_group_metadata_key
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
 
@@ -53,28 +56,35 @@ def _not_upgraded(group: ClassicGroup, why: str) -> KafkaError:
     return KafkaError(ErrorCode.group_id_not_found, f"Cannot upgrade classic group {group.id} to consumer group {why}.")
 
 
-def upgrade_group(group: ClassicGroup, metadata: CoordinatorMetadata) -> GroupChange:
+def classic_tombstone(group: ClassicGroup, now: Timestamps) -> list[Record]:
+    """The record to write before a group of another protocol takes the place of a classic group;
+    none if it has none itself.
+    """
+    return [Record(now.wall_ms, encode_group_metadata_key(group.id), None)] if group.has_records else []
+
+
+def upgrade_group(group: ClassicGroup, metadata: CoordinatorMetadata) -> ConsumerChange:
     """The consumer group that takes a classic group's place, and the records that make it. All its
     members are stable in the classic group's generation. GROUP_ID_NOT_FOUND when their
     subscriptions or assignments cannot be read."""
-    change = GroupChange(ConsumerGroup(group.id))
+    change = ConsumerChange(ConsumerGroup(group.id))
     try:
         members = [_to_consumer_member(group, member, metadata) for member in group.members.values()]
     except MalformedMessage as reason:
         raise _not_upgraded(group, f"because the embedded consumer protocol is malformed: {reason}") from reason
     for member in members:
-        change.write_member(member)
-    change.write_epoch(group.generation, metadata.hash_topics(change.group.subscribed_topics()))
+        consumer_change.write_member(change, member)
+    consumer_change.write_epoch(change, group.generation, metadata.hash_topics(change.group.subscribed_topics()))
     for member in members:
-        change.write_target(member.id, TargetAssignmentValue(to_topic_partitions(member.assigned)))
-    change.write_assignment_epoch(group.generation)
+        consumer_change.write_target(change, member.id, TargetAssignmentValue(to_topic_partitions(member.assigned)))
+    consumer_change.write_assignment_epoch(change, group.generation)
     taken: set[object] = set()
     for member in members:
         owned = set(member.owned_partitions())
         if taken & owned:
             raise _not_upgraded(group, f"because member {member.id} shares partitions with another one")
         taken |= owned
-        change.write_assignment(member)
+        consumer_change.write_assignment(change, member)
     logger.info("group %s: the classic group becomes a consumer group of %d members", group.id, len(members))
     return change
 

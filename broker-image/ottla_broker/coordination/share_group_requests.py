@@ -10,30 +10,28 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from ottla_broker.coordination import share_heartbeat
-from ottla_broker.coordination.consumer_group_requests import GroupStore, Write
+from ottla_broker.coordination import share_change, share_heartbeat
+from ottla_broker.coordination.consumer_group_requests import GroupStore
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, ShareGroupConfig
+from ottla_broker.coordination.group_writes import EXPIRY_RETRY_MS, GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_records import encode_share_group_key, encode_share_group_value
 from ottla_broker.coordination.share_heartbeat import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
-    ShareGroupChange,
     ShareHeartbeat,
     ShareHeartbeatResult,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
 
-RETRY_MS: Final = 1_000
 NO_START_OFFSET: Final = -1
 
 
@@ -60,7 +58,7 @@ class ShareGroupRequests:
     _states: Callable[[], ShareStates]
 
     def __post_init__(self) -> None:
-        self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
+        self._writes = GroupWrites(self._store, encode_share_group_key, encode_share_group_value)
         self._locks: dict[str, asyncio.Lock] = {}  # group → its state partitions are being changed
 
     def _config_of(self, group_id: str) -> ShareGroupConfig:
@@ -83,12 +81,12 @@ class ShareGroupRequests:
         return replace(after, assignment=self.find_group(group_id).find_member(request.member_id).assigned)
 
     async def _run_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
-        change = ShareGroupChange(self._find_or_create_group(group_id, request))
+        change = ShareChange(self._find_or_create_group(group_id, request))
         try:
             result = share_heartbeat.heartbeat(
                 change, request, self._metadata, self._config_of(group_id), self._store.timestamps()
             )
-            write = self._append(change)
+            write = self._writes.append(change)
         except KafkaError:
             change.undo()
             raise
@@ -128,7 +126,7 @@ class ShareGroupRequests:
                 self._remove_members(group, expired)
             except KafkaError as error:  # not the leader any more, or too few replicas: try again
                 logger.warning("share group %s: expired members could not be removed: %s", group.id, error)
-                group.lower_next_deadline(self._store.timestamps().loop_ms + RETRY_MS)
+                group.lower_next_deadline(self._store.timestamps().loop_ms + EXPIRY_RETRY_MS)
         self._store.schedule_timer(group)
 
     def restart_sessions(self, group: ShareGroup) -> None:
@@ -140,11 +138,11 @@ class ShareGroupRequests:
         self._store.schedule_timer(group)
 
     def _remove_members(self, group: ShareGroup, member_ids: Sequence[str]) -> Write:
-        change = ShareGroupChange(group)
+        change = ShareChange(group)
         for member_id in member_ids:
-            change.remove_member(member_id)
-        change.raise_epoch(self._metadata)
-        write = self._append_or_undo(change)
+            share_change.remove_member(change, member_id)
+        share_change.raise_epoch(change, self._metadata)
+        write = self._writes.append_or_undo(change)
         assert write is not None
         return write
 
@@ -164,7 +162,7 @@ class ShareGroupRequests:
             )
             if not done or self._store.groups.get(group.id) is not group:
                 return False
-            change = ShareGroupChange(group)
+            change = ShareChange(group)
             share_heartbeat.add_initialized(change, done, self._metadata)
             await self._write(change)
             return True
@@ -176,8 +174,8 @@ class ShareGroupRequests:
         GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self._find_empty_group(group_id)
         async with self._lock_of(group_id):
-            change = ShareGroupChange(group)
-            change.raise_epoch(self._metadata)  # leaders that know the former offsets are fenced
+            change = ShareChange(group)
+            share_change.raise_epoch(change, self._metadata)  # leaders that know the former offsets are fenced
             await self._write(change)
             epoch = group.epoch
             errors: dict[StatePartition, KafkaError] = {}
@@ -187,7 +185,7 @@ class ShareGroupRequests:
 
             done = await self._try_each(list(offsets), initialize, group_id, errors)
             if done and self._store.groups.get(group_id) is group:
-                change = ShareGroupChange(group)
+                change = ShareChange(group)
                 share_heartbeat.add_initialized(change, done, self._metadata)
                 await self._write(change)
         return errors
@@ -212,9 +210,9 @@ class ShareGroupRequests:
             failed = {at.topic_id: reason for at, reason in errors.items()}
             deleted = {at.topic_id for at in wanted} - failed.keys()
             if deleted and self._store.groups.get(group.id) is group:
-                change = ShareGroupChange(group)
-                change.write_initialized(
-                    {topic: found for topic, found in group.initialized.items() if topic not in deleted}
+                change = ShareChange(group)
+                share_change.write_initialized(
+                    change, {topic: found for topic, found in group.initialized.items() if topic not in deleted}
                 )
                 await self._write(change)
             return failed
@@ -226,9 +224,9 @@ class ShareGroupRequests:
         for reason in failed.values():
             raise reason
         self._find_empty_group(group.id)
-        change = ShareGroupChange(group)
-        change.remove_group()
-        write = self._append_or_undo(change)
+        change = ShareChange(group)
+        share_change.remove_group(change)
+        write = self._writes.append_or_undo(change)
         group.is_dead = True
         del self._store.groups[group.id]
         self._locks.pop(group.id, None)
@@ -269,35 +267,6 @@ class ShareGroupRequests:
 
     # -- records -----------------------------------------------------------------------------------
 
-    async def _write(self, change: ShareGroupChange) -> None:
-        if (write := self._append_or_undo(change)) is not None:
+    async def _write(self, change: ShareChange) -> None:
+        if (write := self._writes.append_or_undo(change)) is not None:
             await wait_for_write(write)
-
-    def _append_or_undo(self, change: ShareGroupChange) -> Write | None:
-        try:
-            return self._append(change)
-        except KafkaError:
-            change.undo()
-            raise
-
-    def _append(self, change: ShareGroupChange) -> Write | None:
-        """The write of all records. Without any, the group's last write: a response that repeats
-        what it says must not come before it is replicated. None without that, too."""
-        now_ms = self._store.timestamps().wall_ms
-        group_id = change.group.id
-        if not change.records:
-            return self._in_flight.get(group_id)
-        write = self._in_flight[group_id] = self._store.append_records(
-            [
-                Record(
-                    now_ms, encode_share_group_key(key), None if value is None else encode_share_group_value(key, value)
-                )
-                for key, value in change.records
-            ]
-        )
-        write.add_done_callback(partial(self._on_written, group_id))
-        return write
-
-    def _on_written(self, group_id: str, write: Write) -> None:
-        if self._in_flight.get(group_id) is write:
-            del self._in_flight[group_id]

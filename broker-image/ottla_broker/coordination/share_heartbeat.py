@@ -7,29 +7,26 @@ their own heartbeats.
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+from ottla_broker.coordination import share_change
 from ottla_broker.coordination.assignors import NO_PARTITIONS, AssignableMember, Assignment
 from ottla_broker.coordination.consumer_group import to_topic_partitions
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ShareGroupConfig
 from ottla_broker.coordination.share_assignor import assign_shares
-from ottla_broker.coordination.share_group import InitializedTopic, ShareGroup, ShareMember, state_partitions_value
+from ottla_broker.coordination.share_change import ShareChange
+from ottla_broker.coordination.share_group import InitializedTopic, ShareGroup, ShareMember
 from ottla_broker.coordination.share_group_records import (
     ShareAssignmentKey,
-    ShareGroupEpochValue,
-    ShareGroupKey,
-    ShareGroupRecordKey,
-    ShareGroupRecordValue,
     ShareMemberKey,
     ShareTargetEpochKey,
     ShareTargetEpochValue,
     ShareTargetKey,
     ShareTargetValue,
-    StatePartitionsKey,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -61,55 +58,8 @@ class ShareHeartbeatResult:
     assignment: Assignment | None = None
 
 
-class ShareGroupChange:
-    """The records that one operation makes. Each is applied to the group at once; all are undone if
-    they cannot be appended."""
-
-    def __init__(self, group: ShareGroup) -> None:
-        self.group = group
-        self.records: list[tuple[ShareGroupRecordKey, ShareGroupRecordValue | None]] = []
-        self._before: ShareGroup | None = None
-
-    def write(self, key: ShareGroupRecordKey, value: ShareGroupRecordValue | None) -> None:
-        if self._before is None:
-            self._before = self.group.copy_state()
-        self.records.append((key, value))
-        self.group.apply(key, value)
-
-    def undo(self) -> None:
-        """Returns the group to the state before the first record."""
-        if self._before is not None:
-            for one in fields(ShareGroup):
-                setattr(self.group, one.name, getattr(self._before, one.name))
-            self._before = None
-        self.records.clear()
-
-    def raise_epoch(self, metadata: CoordinatorMetadata) -> None:
-        group = self.group
-        value = ShareGroupEpochValue(group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
-        self.write(ShareGroupKey(group.id), value)
-        group.metadata_version = metadata.version
-        logger.info("share group %s: epoch %d begins", group.id, group.epoch)
-
-    def write_initialized(self, initialized: dict[UUID, InitializedTopic]) -> None:
-        self.write(StatePartitionsKey(self.group.id), state_partitions_value(initialized))
-
-    def remove_member(self, member_id: str) -> None:
-        """Removes a member's records in Kafka's order: the member last."""
-        self.write(ShareAssignmentKey(self.group.id, member_id), None)
-        self.write(ShareTargetKey(self.group.id, member_id), None)
-        self.write(ShareMemberKey(self.group.id, member_id), None)
-        self.group.deadlines.pop(member_id, None)
-
-    def remove_group(self) -> None:
-        """Tombstones for every record of a group without members."""
-        self.write(StatePartitionsKey(self.group.id), None)
-        self.write(ShareTargetEpochKey(self.group.id), None)
-        self.write(ShareGroupKey(self.group.id), None)
-
-
 def heartbeat(
-    change: ShareGroupChange,
+    change: ShareChange,
     request: ShareHeartbeat,
     metadata: CoordinatorMetadata,
     config: ShareGroupConfig,
@@ -172,17 +122,17 @@ def _find_or_create_member(group: ShareGroup, request: ShareHeartbeat, config: S
     return known
 
 
-def _maybe_raise_epoch(change: ShareGroupChange, metadata: CoordinatorMetadata, *, must_raise: bool) -> None:
+def _maybe_raise_epoch(change: ShareChange, metadata: CoordinatorMetadata, *, must_raise: bool) -> None:
     group = change.group
     if must_raise or group.epoch == 0:
-        change.raise_epoch(metadata)
+        share_change.raise_epoch(change, metadata)
     elif group.metadata_version != metadata.version:
         if metadata.hash_topics(group.subscribed_topics()) != group.metadata_hash:
-            change.raise_epoch(metadata)
+            share_change.raise_epoch(change, metadata)
         group.metadata_version = metadata.version
 
 
-def compute_targets(change: ShareGroupChange, metadata: CoordinatorMetadata) -> None:
+def compute_targets(change: ShareChange, metadata: CoordinatorMetadata) -> None:
     """Writes what changes of the targets, then the assignment epoch."""
     group = change.group
     members = {
@@ -199,7 +149,7 @@ def compute_targets(change: ShareGroupChange, metadata: CoordinatorMetadata) -> 
     change.write(ShareTargetEpochKey(group.id), ShareTargetEpochValue(group.epoch))
 
 
-def _follow_target(change: ShareGroupChange, member: ShareMember) -> ShareMember:
+def _follow_target(change: ShareChange, member: ShareMember) -> ShareMember:
     group = change.group
     target = group.targets.get(member.id, NO_PARTITIONS)
     if member.epoch == group.assignment_epoch and member.assigned == target:
@@ -219,15 +169,15 @@ def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict
     return found
 
 
-def add_initialized(change: ShareGroupChange, added: Iterable[tuple[UUID, int]], metadata: CoordinatorMetadata) -> None:
+def add_initialized(change: ShareChange, added: Iterable[tuple[UUID, int]], metadata: CoordinatorMetadata) -> None:
     """These partitions can be assigned from now on."""
     group = change.group
     initialized = dict(group.initialized)
     for topic_id, partition in added:
         if (name := metadata.topic_name(topic_id)) is not None:
             initialized[topic_id] = InitializedTopic(name, group_partitions(initialized, topic_id) | {partition})
-    change.write_initialized(initialized)
-    change.raise_epoch(metadata)
+    share_change.write_initialized(change, initialized)
+    share_change.raise_epoch(change, metadata)
 
 
 def group_partitions(initialized: dict[UUID, InitializedTopic], topic_id: UUID) -> frozenset[int]:

@@ -5,16 +5,16 @@ the leader's log, and is answered when they are replicated. If they cannot be ap
 is undone.
 """
 
-import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Protocol
 
-from ottla_broker.coordination import streams_heartbeat
+from ottla_broker.coordination import streams_change, streams_heartbeat
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.consumer_group_requests import GroupStore
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, StreamsGroupConfig
+from ottla_broker.coordination.group_migration import classic_tombstone
+from ottla_broker.coordination.group_writes import EXPIRY_RETRY_MS, GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import LEFT, StreamsGroup
@@ -25,39 +25,13 @@ from ottla_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
 
-Write = asyncio.Future[ErrorCode]
-RETRY_MS = 1_000
-
-
-class StreamsGroupStore(Protocol):
-    """What a shard offers."""
-
-    @property
-    def groups(self) -> Mapping[str, Any]: ...
-
-    def timestamps(self) -> Timestamps: ...
-
-    def append_records(self, records: Sequence[Record]) -> Write:
-        """Appends the records to the log before it returns. The result completes when they are
-        replicated. Raises KafkaError if the log does not accept them.
-        """
-        ...
-
-    def schedule_timer(self, group: Any) -> None: ...
-
-    def put_group(self, group: Any) -> None: ...
-
-    def drop_group(self, group_id: str) -> None: ...
-
-    def take_empty_classic_group(self, group_id: str) -> list[Record]: ...
-
 
 class StreamsGroupRequests:
-    def __init__(self, store: StreamsGroupStore, metadata: CoordinatorMetadata, config: GroupCoordinatorConfig) -> None:
+    def __init__(self, store: GroupStore, metadata: CoordinatorMetadata, config: GroupCoordinatorConfig) -> None:
         self._store = store
         self._metadata = metadata
         self._config = config
-        self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
+        self._writes = GroupWrites(store, encode_streams_group_key, encode_streams_group_value)
 
     def _config_of(self, group_id: str) -> StreamsGroupConfig:
         return self._config.streams.of_group(self._metadata.group_configs(group_id))
@@ -66,27 +40,33 @@ class StreamsGroupRequests:
         """Raises GROUP_ID_NOT_FOUND, and the errors of `streams_heartbeat`."""
         if request.member_epoch <= LEFT:
             return await self._leave(self.find_group(group_id), request)
-        group = self._store.groups.get(group_id)
-        first: list[Record] = []
-        if request.member_epoch != JOINING_EPOCH or isinstance(group, StreamsGroup):
-            group = self.find_group(group_id)
-        else:
-            # A classic group without members gives its place, and its offsets, to the new group.
-            first = [] if group is None else self._store.take_empty_classic_group(group_id)
-            group = StreamsGroup(group_id)
-        change = StreamsChange(group)
         now = self._store.timestamps()
+        group, first = self._find_or_create_group(group_id, request, now)
+        change = StreamsChange(group)
         try:
             result = streams_heartbeat.heartbeat(change, request, self._metadata, self._config_of(group_id), now)
-            write = self._append(change, first)
+            write = self._writes.append(change, first)
         except KafkaError:
             change.undo()
             raise
-        self._store.put_group(group)
+        self._store.groups[group_id] = group
         self._store.schedule_timer(group)
         if write is not None:
             await wait_for_write(write)
         return result
+
+    def _find_or_create_group(
+        self, group_id: str, request: StreamsHeartbeat, now: Timestamps
+    ) -> tuple[StreamsGroup, list[Record]]:
+        """The group, and records to write before its own. A classic group without members gives its
+        place, and its offsets, to a new one."""
+        known = self._store.groups.get(group_id)
+        if request.member_epoch == JOINING_EPOCH:
+            if known is None:
+                return StreamsGroup(group_id), []
+            if isinstance(known, ClassicGroup) and known.state is GroupState.empty:
+                return StreamsGroup(group_id), classic_tombstone(known, now)
+        return self.find_group(group_id), []
 
     def find_group(self, group_id: str) -> StreamsGroup:
         """Raises GROUP_ID_NOT_FOUND."""
@@ -116,7 +96,7 @@ class StreamsGroupRequests:
                 self._remove_members(group, list(expired))
             except KafkaError as error:  # not the leader any more, or too few replicas: try again
                 logger.warning("streams group %s: expired members could not be removed: %s", group.id, error)
-                group.lower_next_deadline(self._store.timestamps().loop_ms + RETRY_MS)
+                group.lower_next_deadline(self._store.timestamps().loop_ms + EXPIRY_RETRY_MS)
         self._store.schedule_timer(group)
 
     def restart_sessions(self, group: StreamsGroup) -> None:
@@ -130,47 +110,14 @@ class StreamsGroupRequests:
     def delete_empty_group(self, group: StreamsGroup) -> None:
         """KafkaError when that cannot be written."""
         change = StreamsChange(group)
-        change.remove_group()
-        self._append_or_undo(change)
+        streams_change.remove_group(change)
+        self._writes.append_or_undo(change)
         group.is_dead = True
-        self._store.drop_group(group.id)
+        del self._store.groups[group.id]
 
     def _remove_members(self, group: StreamsGroup, member_ids: list[str]) -> Write | None:
         change = StreamsChange(group)
         streams_heartbeat.fence_members(change, member_ids)
-        write = self._append_or_undo(change)
+        write = self._writes.append_or_undo(change)
         self._store.schedule_timer(group)
         return write
-
-    def _append_or_undo(self, change: StreamsChange) -> Write | None:
-        try:
-            return self._append(change)
-        except KafkaError:
-            change.undo()
-            raise
-
-    def _append(self, change: StreamsChange, first: Sequence[Record] = ()) -> Write | None:
-        """The write of all records. Without any, the group's last write: a response that repeats
-        what it says must not come before it is replicated. None without that, too."""
-        now_ms = self._store.timestamps().wall_ms
-        records = [
-            *first,
-            *(
-                Record(
-                    now_ms,
-                    encode_streams_group_key(key),
-                    None if value is None else encode_streams_group_value(key, value),
-                )
-                for key, value in change.records
-            ),
-        ]
-        group_id = change.group.id
-        if not records:
-            return self._in_flight.get(group_id)
-        write = self._in_flight[group_id] = self._store.append_records(records)
-        write.add_done_callback(partial(self._on_written, group_id))
-        return write
-
-    def _on_written(self, group_id: str, write: Write) -> None:
-        if self._in_flight.get(group_id) is write:
-            del self._in_flight[group_id]

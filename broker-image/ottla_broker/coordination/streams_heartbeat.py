@@ -8,6 +8,7 @@ and moves its own member one step towards the target.
 import logging
 from dataclasses import dataclass, replace
 
+from ottla_broker.coordination import streams_change
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
@@ -94,7 +95,7 @@ def heartbeat(
     member = _updated_member(before, request)
     has_changed = member.metadata_value() != before.metadata_value() or member.id not in group.members
     if has_changed:
-        change.write_member(member)
+        streams_change.write_member(change, member)
     topology = _update_topology(change, request)
     statuses = _stale_topology(member, topology)
     configured, metadata_hash = _configure(group, topology, metadata)
@@ -264,7 +265,7 @@ def compute_target_assignment(
         targets = dict.fromkeys(members, NOTHING_ASSIGNED)
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
-            change.write_target(member_id, target)
+            streams_change.write_target(change, member_id, target)
     change.write(StreamsTargetEpochKey(group.id), StreamsTargetEpochValue(group.epoch))
     logger.info("streams group %s: target assignment of epoch %d computed", group.id, group.epoch)
 
@@ -288,7 +289,7 @@ def _reconcile(
         owned=owned,
     )
     if after is not member:
-        change.write_current(after)
+        streams_change.write_current(change, after)
     return after
 
 
@@ -344,7 +345,7 @@ def fence_members(change: StreamsChange, member_ids: list[str]) -> None:
     """Removes members, whose tasks are free at once, and begins a new group epoch."""
     group = change.group
     for member_id in member_ids:
-        change.remove_member(member_id)
+        streams_change.remove_member(change, member_id)
     value = StreamsEpochValue(
         group.epoch + 1, group.metadata_hash, group.validated_topology_epoch, group.assignment_configs
     )

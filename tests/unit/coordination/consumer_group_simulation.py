@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ottla_broker.coordination import consumer_heartbeat
 from ottla_broker.coordination.assignors import Assignment, TopicPartition, partitions_of, to_assignment
+from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
 from ottla_broker.coordination.consumer_group_records import (
     ConsumerGroupKey,
@@ -21,7 +22,6 @@ from ottla_broker.coordination.consumer_group_records import (
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
-from ottla_broker.coordination.group_change import GroupChange
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import PartitionRecord
@@ -124,12 +124,12 @@ class ConsumerGroupSimulation:
                 client.consumes.clear()
                 client.assigned.clear()  # its next step must not take the old assignment again
         if expired:
-            change = GroupChange(self.group)
+            change = ConsumerChange(self.group)
             consumer_heartbeat.fence_members(change, list(expired), self.metadata)
             self._append(change)
         self.check_owners()
 
-    def _append(self, change: GroupChange) -> None:
+    def _append(self, change: ConsumerChange) -> None:
         self.log += [
             (encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(key, value))
             for key, value in change.records
@@ -149,7 +149,7 @@ class ConsumerGroupSimulation:
             owned={} if is_joining else self._owned(client),
         )
         client.heartbeat_ms = self.ms
-        change = GroupChange(self.group)
+        change = ConsumerChange(self.group)
         try:
             result = consumer_heartbeat.heartbeat(change, request, self.metadata, self.config, self.now())
         except KafkaError as reason:
@@ -174,7 +174,7 @@ class ConsumerGroupSimulation:
         client.is_alive, client.consumes = False, set()
         if client.member_id not in self.group.members:
             return
-        change = GroupChange(self.group)
+        change = ConsumerChange(self.group)
         member = self.group.members[client.member_id]
         if for_restart and client.instance is not None:
             consumer_heartbeat.leave_for_restart(change, member)

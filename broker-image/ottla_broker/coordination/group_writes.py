@@ -1,0 +1,70 @@
+"""Appends the changes of the groups of one shard, and remembers each group's last write."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from ottla_broker.coordination.effects import Timestamps
+from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record
+
+EXPIRY_RETRY_MS: Final = 1_000
+"""After which expired members whose removal could not be appended are removed again."""
+
+Write = asyncio.Future[ErrorCode]
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class RecordStore(Protocol):
+    def timestamps(self) -> Timestamps: ...
+
+    def append_records(self, records: Sequence[Record]) -> Write:
+        """Appends the records to the log before it returns. The result completes when they are
+        replicated. Raises KafkaError if the log does not accept them.
+        """
+        ...
+
+
+class GroupWrites(Generic[KeyT, ValueT]):
+    """Of the groups of one protocol, whose records `encode_key` and `encode_value` encode."""
+
+    def __init__(
+        self, store: RecordStore, encode_key: Callable[[KeyT], bytes], encode_value: Callable[[KeyT, ValueT], bytes]
+    ) -> None:
+        self._store = store
+        self._encode_key = encode_key
+        self._encode_value = encode_value
+        self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
+
+    def append(
+        self, change: GroupChange[Any, KeyT, ValueT], first: Sequence[Record] = (), last: Sequence[Record] = ()
+    ) -> Write | None:
+        """Appends the records and returns their write. Without records, returns the group's last
+        write, which a response that repeats its content has to wait for; None if there was none.
+        """
+        now_ms = self._store.timestamps().wall_ms
+        records = [*first, *(self._encode(now_ms, key, value) for key, value in change.records), *last]
+        group_id = change.group.id
+        if not records:
+            return self._in_flight.get(group_id)
+        write = self._in_flight[group_id] = self._store.append_records(records)
+        write.add_done_callback(partial(self._on_written, group_id))
+        return write
+
+    def append_or_undo(self, change: GroupChange[Any, KeyT, ValueT]) -> Write | None:
+        """Like `append`. After a KafkaError the group is as it was before the change."""
+        try:
+            return self.append(change)
+        except KafkaError:
+            change.undo()
+            raise
+
+    def _encode(self, now_ms: int, key: KeyT, value: ValueT | None) -> Record:
+        return Record(now_ms, self._encode_key(key), None if value is None else self._encode_value(key, value))
+
+    def _on_written(self, group_id: str, write: Write) -> None:
+        if self._in_flight.get(group_id) is write:
+            del self._in_flight[group_id]

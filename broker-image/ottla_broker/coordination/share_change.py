@@ -1,0 +1,51 @@
+"""The records of changes of share groups."""
+
+import logging
+from typing import TypeAlias
+from uuid import UUID
+
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.coordination.share_group import InitializedTopic, ShareGroup, state_partitions_value
+from ottla_broker.coordination.share_group_records import (
+    ShareAssignmentKey,
+    ShareGroupEpochValue,
+    ShareGroupKey,
+    ShareGroupRecordKey,
+    ShareGroupRecordValue,
+    ShareMemberKey,
+    ShareTargetEpochKey,
+    ShareTargetKey,
+    StatePartitionsKey,
+)
+
+logger = logging.getLogger(__name__)
+
+ShareChange: TypeAlias = GroupChange[ShareGroup, ShareGroupRecordKey, ShareGroupRecordValue]
+
+
+def raise_epoch(change: ShareChange, metadata: CoordinatorMetadata) -> None:
+    group = change.group
+    value = ShareGroupEpochValue(group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
+    change.write(ShareGroupKey(group.id), value)
+    group.metadata_version = metadata.version
+    logger.info("share group %s: epoch %d begins", group.id, group.epoch)
+
+
+def write_initialized(change: ShareChange, initialized: dict[UUID, InitializedTopic]) -> None:
+    change.write(StatePartitionsKey(change.group.id), state_partitions_value(initialized))
+
+
+def remove_member(change: ShareChange, member_id: str) -> None:
+    """Removes a member's records in Kafka's order: the member last."""
+    change.write(ShareAssignmentKey(change.group.id, member_id), None)
+    change.write(ShareTargetKey(change.group.id, member_id), None)
+    change.write(ShareMemberKey(change.group.id, member_id), None)
+    change.group.deadlines.pop(member_id, None)
+
+
+def remove_group(change: ShareChange) -> None:
+    """Tombstones for every record of a group without members."""
+    change.write(StatePartitionsKey(change.group.id), None)
+    change.write(ShareTargetEpochKey(change.group.id), None)
+    change.write(ShareGroupKey(change.group.id), None)
