@@ -30,6 +30,7 @@ from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.group_topics import check_topics_described
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -89,11 +90,7 @@ def check_topics_authorized(ctx: RequestContext, group: ConsumerGroup) -> None:
     topics = {topic for member in group.members.values() for topic in {**member.assigned, **member.pending_revocation}}
     topics.update(topic for target in group.targets.values() for topic in target)
     names.update(name for topic in topics if (name := ctx.broker.image.topic_names.get(topic)) is not None)
-    if not all(ctx.may(Operation.describe, Resource.topic(name)) for name in sorted(names)):
-        raise KafkaError(
-            ErrorCode.topic_authorization_failed,
-            "The group has described topic(s) that the client is not authorized to describe.",
-        )
+    check_topics_described(ctx, names)
 
 
 def error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:

@@ -24,6 +24,7 @@ from ottla_broker.coordination.share_group import ShareGroup, ShareMember
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.group_topics import check_topics_described
 from ottla_broker.requests.share_requests import check_share_groups_served
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
@@ -80,11 +81,7 @@ def check_topics_authorized(ctx: RequestContext, group: ShareGroup) -> None:
     names = group.subscribed_topics()
     assigned = {topic for member in group.members.values() for topic in member.assigned}
     names.update(name for topic in assigned if (name := ctx.broker.image.topic_names.get(topic)) is not None)
-    if not all(ctx.may(Operation.describe, Resource.topic(name)) for name in sorted(names)):
-        raise KafkaError(
-            ErrorCode.topic_authorization_failed,
-            "The group has described topic(s) that the client is not authorized to describe.",
-        )
+    check_topics_described(ctx, names)
 
 
 def error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:

@@ -31,6 +31,7 @@ from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.group_topics import check_topics_described
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -87,11 +88,7 @@ def check_topics_authorized(ctx: RequestContext, group: StreamsGroup) -> None:
         for part in (group.topology.subtopologies if group.topology else ())
         for topic in part.changelog_topics
     }
-    if not all(ctx.may(Operation.describe, Resource.topic(name)) for name in sorted(names)):
-        raise KafkaError(
-            ErrorCode.topic_authorization_failed,
-            "The described group uses topics that the client is not authorized to describe.",
-        )
+    check_topics_described(ctx, names, "The described group uses topics that the client is not authorized to describe.")
 
 
 def error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:

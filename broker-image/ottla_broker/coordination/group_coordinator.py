@@ -23,7 +23,7 @@ from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.journal import Journal
-from ottla_broker.coordination.loading import ShardState
+from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_of
 from ottla_broker.coordination.share_group import ShareGroup
@@ -67,29 +67,16 @@ class GroupCoordinator:
         """Loads the groups of a partition that this broker leads now. Returns when they are served,
         or when loading has failed.
         """
-        self.unload(partition)
-        shard = self._shards[partition] = GroupCoordinatorShard(
-            journal, self._runtime, self.config, self.metadata, self._share_states
-        )
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(
                 self._expire_offsets_periodically(), name="expire offsets"
             )
-        try:
-            await journal.wait_until_recovered()
-        except KafkaError:  # another broker leads it by now
-            if self._shards.get(partition) is shard:  # `unload` was called before this task started
-                self.unload(partition)
-            return
-        async with self._loading:  # one at a time: else each partition takes a slice of every event loop iteration
-            await shard.load()
+        shard = GroupCoordinatorShard(journal, self._runtime, self.config, self.metadata, self._share_states)
+        await load_shard(self._shards, shard, journal, self._loading)
 
     def unload(self, partition: int) -> None:
-        """Drops the groups of a partition that this broker no longer leads, or is about to load
-        again.
-        """
-        if (shard := self._shards.pop(partition, None)) is not None:
-            shard.close()
+        """Drops the groups of a partition that this broker no longer leads."""
+        unload_shard(self._shards, partition)
 
     def close(self) -> None:
         if self._expiring is not None:
@@ -338,7 +325,7 @@ class GroupCoordinator:
         """Deletes the offsets of deleted topics (name → topic id) in every group of this
         coordinator. Offsets whose deletion fails expire later; they are never returned for another
         topic of the same name."""
-        for shard in self._serving_shards():
+        for shard in serving_shards(self._shards):
             for topic, topic_id in topics.items():
                 with suppress(KafkaError):  # logged by the journal writer
                     await shard.delete_offsets_of_topic(topic, topic_id)
@@ -354,7 +341,7 @@ class GroupCoordinator:
         for shard in self._shards.values():
             if shard.state is ShardState.loading:
                 shard.check_serving()
-        return [group for shard in self._serving_shards() for group in shard.groups.values()]
+        return [group for shard in serving_shards(self._shards) for group in shard.groups.values()]
 
     def describe_group(self, group_id: str) -> ClassicGroup:
         """Raises GROUP_ID_NOT_FOUND."""
@@ -396,7 +383,7 @@ class GroupCoordinator:
         deleted.
         """
         count = 0
-        for shard in self._serving_shards():
+        for shard in serving_shards(self._shards):
             count += await shard.expire_offsets(self.config.offsets_retention_ms)
             await asyncio.sleep(0)
         return count
@@ -406,9 +393,6 @@ class GroupCoordinator:
             await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
             if self.is_in_session():
                 await self.expire_offsets()
-
-    def _serving_shards(self) -> list[GroupCoordinatorShard]:
-        return [shard for shard in self._shards.values() if shard.state is ShardState.serving]
 
 
 def _group_with_offsets(

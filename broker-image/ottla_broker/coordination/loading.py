@@ -3,10 +3,11 @@ event loop serves other requests.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
+from ottla_broker.coordination.journal import Journal
 from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc, iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -27,6 +28,52 @@ class ShardState(Enum):
     serving = auto()
     failed = auto()
     closed = auto()
+
+
+class Shard(Protocol):
+    """A coordinator for one partition of an internal topic."""
+
+    partition: int
+    state: ShardState
+
+    async def load(self) -> None:
+        """Returns when it serves, when loading has failed, or when it is closed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+ShardT = TypeVar("ShardT", bound=Shard)
+
+
+async def load_shard(shards: dict[int, ShardT], shard: ShardT, journal: Journal, loading: asyncio.Lock) -> None:
+    """Puts a shard, of a partition that this broker leads now, into a coordinator's `shards` and
+    loads it. One at a time is `loading`: else each would take a slice of every event loop
+    iteration.
+    """
+    partition = shard.partition
+    unload_shard(shards, partition)
+    shards[partition] = shard
+    try:
+        await journal.wait_until_recovered()
+    except KafkaError:  # another broker leads it by now
+        if shards.get(partition) is shard:  # else it was unloaded before this task started
+            unload_shard(shards, partition)
+        return
+    async with loading:
+        await shard.load()
+
+
+def unload_shard(shards: dict[int, ShardT], partition: int) -> None:
+    """Closes the shard of a partition that this broker no longer leads, or is about to load
+    again.
+    """
+    if (shard := shards.pop(partition, None)) is not None:
+        shard.close()
+
+
+def serving_shards(shards: Mapping[int, ShardT]) -> list[ShardT]:
+    return [shard for shard in shards.values() if shard.state is ShardState.serving]
 
 
 def check_shard_serving(state: ShardState) -> None:

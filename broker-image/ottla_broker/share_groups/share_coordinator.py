@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.coordination.loading import load_shard, unload_shard
 from ottla_broker.coordination.records import SHARE_STATE_TOPIC, partition_of
 from ottla_broker.runtime import Runtime
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
@@ -40,24 +41,15 @@ class ShareCoordinator:
         """This broker leads the partition now. Returns when its states are served, or failed to
         load.
         """
-        self.unload(partition)
-        shard = self._shards[partition] = ShareStateShard(journal, self._runtime, self.config)
         if not self._is_pruning:
             self._is_pruning = True
             self._tasks.start(self._prune_periodically())
-        try:
-            await journal.wait_until_recovered()
-        except KafkaError:  # another broker leads it by now
-            if self._shards.get(partition) is shard:
-                self.unload(partition)
-            return
-        async with self._loading:
-            await shard.load()
+        shard = ShareStateShard(journal, self._runtime, self.config)
+        await load_shard(self._shards, shard, journal, self._loading)
 
     def unload(self, partition: int) -> None:
-        """This broker no longer leads the partition, or is about to load it again."""
-        if (shard := self._shards.pop(partition, None)) is not None:
-            shard.close()
+        """This broker no longer leads the partition."""
+        unload_shard(self._shards, partition)
 
     def close(self) -> None:
         self._tasks.cancel_soon()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.coordination.journal import Journal
-from ottla_broker.coordination.loading import ShardState
+from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_metadata import (
@@ -67,23 +67,13 @@ class TransactionCoordinator:
         """This broker leads the partition now. Returns when its ids are served, or failed to
         load.
         """
-        self.unload(partition)
-        shard = TransactionShard(journal, self._runtime, self.config, self._write_markers)
-        self._shards[partition] = shard
         self._start_expiry()
-        try:
-            await journal.wait_until_recovered()
-        except KafkaError:  # another broker leads it by now
-            if self._shards.get(partition) is shard:
-                self.unload(partition)
-            return
-        async with self._loading:
-            await shard.load()
+        shard = TransactionShard(journal, self._runtime, self.config, self._write_markers)
+        await load_shard(self._shards, shard, journal, self._loading)
 
     def unload(self, partition: int) -> None:
-        """This broker no longer leads the partition, or is about to load it again."""
-        if (shard := self._shards.pop(partition, None)) is not None:
-            shard.close()
+        """This broker no longer leads the partition."""
+        unload_shard(self._shards, partition)
 
     def close(self) -> None:
         self._tasks.cancel_soon()
@@ -218,7 +208,7 @@ class TransactionCoordinator:
         for shard in self._shards.values():
             if shard.state is ShardState.loading:
                 shard.check_serving()
-        for shard in self._serving_shards():
+        for shard in serving_shards(self._shards):
             for transactional_id, entry in shard.entries.items():
                 if entry.metadata is not None:
                     yield transactional_id, entry.metadata
@@ -235,7 +225,7 @@ class TransactionCoordinator:
         while True:
             await asyncio.sleep(self.config.abort_timed_out_interval_ms / 1000)
             if self._is_in_session():
-                for shard in self._serving_shards():
+                for shard in serving_shards(self._shards):
                     for transactional_id in shard.find_timed_out(self._runtime.now_ms()):
                         self._tasks.start(self._abort_timed_out(shard, transactional_id))
 
@@ -264,8 +254,5 @@ class TransactionCoordinator:
         while True:
             await asyncio.sleep(self.config.remove_expired_interval_ms / 1000)
             if self._is_in_session():
-                for shard in self._serving_shards():
+                for shard in serving_shards(self._shards):
                     await shard.remove_expired(self._runtime.now_ms(), self.config.transactional_id_expiration_ms)
-
-    def _serving_shards(self) -> list[TransactionShard]:
-        return [shard for shard in self._shards.values() if shard.state is ShardState.serving]
