@@ -172,7 +172,7 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
         timeout=10_000,
         feature_updates=[{"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}],
     )
-    assert served.error_code is ErrorCode.none, served  # Kafka 4.1 serves share groups when it is told to
+    assert served.error_code is ErrorCode.none, served  # Kafka 4.1 serves share groups once the feature is enabled
     granted = await send("create_acls", 3, creations=rights)
     assert {one.error_code for one in granted.results} == {ErrorCode.none}, granted
 

@@ -1,5 +1,5 @@
-"""What the transactional clients of a run asked for and were told, and what readers of committed
-records saw: the input of `transaction_checks`.
+"""The requests of a run's transactional clients with their outcomes, and what readers of committed
+records read: the input of `transaction_checks`.
 """
 
 from collections import defaultdict

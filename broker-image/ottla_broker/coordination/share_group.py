@@ -1,8 +1,8 @@
 """A share group (KIP-932): its members and assignments, as its records say. No I/O, no clock.
 
 The records are the state, as those of a consumer group (`consumer_group`) are. Members share
-partitions, so nothing has to be given up before another member gets it: a member is in the epoch of
-its assignment as soon as it has been told of it.
+partitions, so nothing has to be given up before another member gets it: a member reaches the epoch
+of its assignment with the response that contains the assignment.
 
 Only partitions whose share state has been initialized are assigned. So all leaders agree on where
 the group begins.

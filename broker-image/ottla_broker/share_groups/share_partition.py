@@ -1,5 +1,5 @@
-"""What a share group has in flight of one partition: which records are acquired by whom, and how
-often each was delivered (KIP-932). Pure: no I/O, no clock.
+"""The records of one partition that a share group has in flight: for each its state, its delivery
+count and the member that has acquired it (KIP-932). Pure: no I/O, no clock.
 
     start offset   everything below it is acknowledged or archived (Kafka's SPSO)
     next offset    the first that has not been delivered yet; Kafka's end offset is the one before
@@ -13,7 +13,7 @@ Every offset between the two lies in exactly one range. Its state changes so:
 
 A change that leaves `acquired` is a *write*: it counts once it is stored (`commit`), and is undone
 if it cannot be (`abort`). Until then nobody acquires or acknowledges its records. So an
-acknowledgement that a client was told of survives the leader.
+acknowledgement that was answered survives the leader.
 """
 
 from bisect import bisect_right
