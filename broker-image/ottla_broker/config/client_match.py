@@ -1,13 +1,13 @@
 """Patterns that select the clients of a client-metrics resource: its config `match` (KIP-714).
 
 An entry is `PARAMETER=REGULAR EXPRESSION`. A client is selected if the whole value of each named
-parameter matches. RE2 evaluates the expressions in linear time; it is imported with the first one.
+parameter matches.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from importlib import import_module
 from typing import Any, Final
+
+from ottla_broker.config.regular_expressions import compile_expression
 
 CLIENT_MATCH_PARAMETERS: Final = (
     "client_instance_id",
@@ -17,7 +17,6 @@ CLIENT_MATCH_PARAMETERS: Final = (
     "client_source_address",
     "client_source_port",
 )
-MAX_PROGRAM_BYTES: Final = 1 << 20
 
 
 def is_client_match(entry: str) -> bool:
@@ -40,14 +39,9 @@ def _matches(expression: str, value: str | None) -> bool:
     return value is not None and compiled is not None and compiled.fullmatch(value) is not None
 
 
-@lru_cache(maxsize=64)
 def _compile(expression: str) -> Any:
     """None for an invalid expression."""
-    re2 = import_module("re2")
-    options = re2.Options()
-    options.max_mem = MAX_PROGRAM_BYTES
-    options.log_errors = False
     try:
-        return re2.compile(expression, options=options)
-    except re2.error:
+        return compile_expression(expression)
+    except ValueError:
         return None

@@ -85,16 +85,12 @@ class ConsumerGroupConfig:
         """
         if not configs:
             return self
-        session = configs.get(CONSUMER_SESSION_TIMEOUT_MS.name)
-        interval = configs.get(CONSUMER_HEARTBEAT_INTERVAL_MS.name)
+        session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
+        interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
         return replace(
             self,
-            session_timeout_ms=self.session_timeout_ms
-            if session is None
-            else _clamp(CONSUMER_SESSION_TIMEOUT_MS.parse(session), self.session_timeout_bounds_ms),
-            heartbeat_interval_ms=self.heartbeat_interval_ms
-            if interval is None
-            else _clamp(CONSUMER_HEARTBEAT_INTERVAL_MS.parse(interval), self.heartbeat_interval_bounds_ms),
+            session_timeout_ms=_own(configs, CONSUMER_SESSION_TIMEOUT_MS, session, session_bounds),
+            heartbeat_interval_ms=_own(configs, CONSUMER_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
         )
 
     @classmethod
@@ -131,15 +127,14 @@ class ShareGroupConfig:
 
     def of_group(self, configs: Mapping[str, str]) -> "ShareGroupConfig":
         """Like `ConsumerGroupConfig.of_group`."""
-        session, interval = (configs.get(one.name) for one in (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS))
+        if not configs:
+            return self
+        session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
+        interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
         return replace(
             self,
-            session_timeout_ms=self.session_timeout_ms
-            if session is None
-            else _clamp(SHARE_SESSION_TIMEOUT_MS.parse(session), self.session_timeout_bounds_ms),
-            heartbeat_interval_ms=self.heartbeat_interval_ms
-            if interval is None
-            else _clamp(SHARE_HEARTBEAT_INTERVAL_MS.parse(interval), self.heartbeat_interval_bounds_ms),
+            session_timeout_ms=_own(configs, SHARE_SESSION_TIMEOUT_MS, session, session_bounds),
+            heartbeat_interval_ms=_own(configs, SHARE_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
         )
 
     @classmethod
@@ -182,23 +177,16 @@ class StreamsGroupConfig:
         """With a group's own configs, within the broker's bounds."""
         if not configs:
             return self
-
-        def own(setting: Setting[int], default: int, bounds: tuple[int, int]) -> int:
-            text = configs.get(setting.name)
-            return default if text is None else _clamp(setting.parse(text), bounds)
-
-        standby_bounds = (0, self.max_standby_replicas)
-        delay_bounds = (0, 2**31 - 1)
+        session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
+        interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
+        standby, standby_bounds = self.num_standby_replicas, (0, self.max_standby_replicas)
+        delay, delay_bounds = self.initial_rebalance_delay_ms, (0, 2**31 - 1)
         return replace(
             self,
-            session_timeout_ms=own(STREAMS_SESSION_TIMEOUT_MS, self.session_timeout_ms, self.session_timeout_bounds_ms),
-            heartbeat_interval_ms=own(
-                STREAMS_HEARTBEAT_INTERVAL_MS, self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
-            ),
-            num_standby_replicas=own(STREAMS_NUM_STANDBY_REPLICAS, self.num_standby_replicas, standby_bounds),
-            initial_rebalance_delay_ms=own(
-                STREAMS_INITIAL_REBALANCE_DELAY_MS, self.initial_rebalance_delay_ms, delay_bounds
-            ),
+            session_timeout_ms=_own(configs, STREAMS_SESSION_TIMEOUT_MS, session, session_bounds),
+            heartbeat_interval_ms=_own(configs, STREAMS_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
+            num_standby_replicas=_own(configs, STREAMS_NUM_STANDBY_REPLICAS, standby, standby_bounds),
+            initial_rebalance_delay_ms=_own(configs, STREAMS_INITIAL_REBALANCE_DELAY_MS, delay, delay_bounds),
         )
 
     @classmethod
@@ -221,8 +209,10 @@ class StreamsGroupConfig:
         )
 
 
-def _clamp(value: int, bounds: tuple[int, int]) -> int:
-    return min(max(value, bounds[0]), bounds[1])
+def _own(configs: Mapping[str, str], setting: Setting[int], default: int, bounds: tuple[int, int]) -> int:
+    """A group's own value within the bounds; `default` without one."""
+    text = configs.get(setting.name)
+    return default if text is None else min(max(setting.parse(text), bounds[0]), bounds[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import asyncio
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import Assignment, DescribedGroup
@@ -104,11 +104,10 @@ async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
     return await _describe_consumer_group(client, group) or await _describe_classic_group(client, group)
 
 
-async def _describe_consumer_group(client: KafkaClient, group: str) -> GroupDescription | None:
-    """None for a group that is no consumer group (KIP-848), and for a broker without them."""
-    request = ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+async def find_described_group(client: KafkaClient, group: str, request: Any) -> Any:
+    """The group in the response to a request that describes one group of one protocol. None for a
+    group of another protocol, and for a broker without the protocol."""
     try:
-        found: DescribedGroup
         (found,) = (await client.send_to_coordinator(group, request)).groups
     except KafkaError as error:
         if error.code is ErrorCode.unsupported_version:
@@ -117,6 +116,15 @@ async def _describe_consumer_group(client: KafkaClient, group: str) -> GroupDesc
     if found.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
         return None
     raise_for_error(found.error_code, found.error_message, f"group {group!r}")
+    return found
+
+
+async def _describe_consumer_group(client: KafkaClient, group: str) -> GroupDescription | None:
+    """None for a group that is no consumer group (KIP-848), and for a broker without them."""
+    request = ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+    found: DescribedGroup | None = await find_described_group(client, group, request)
+    if found is None:
+        return None
     members = tuple(_member_of_consumer_group(member) for member in found.members)
     return GroupDescription(group, found.group_state, found.assignor_name, members, CONSUMER, int(found.group_epoch))
 

@@ -6,9 +6,8 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import DescribedGroup, Member, TaskIds, Topology
 from kio.schema.types import GroupId
 
-from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
-from ottla_operator.kafka.groups import GroupDescription, MemberDescription
+from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.groups import GroupDescription, MemberDescription, find_described_group
 from ottla_operator.kafka.offsets import TopicPartition
 
 STREAMS: Final = "streams"
@@ -17,16 +16,9 @@ STREAMS: Final = "streams"
 async def describe_streams_group(client: KafkaClient, group: str) -> GroupDescription | None:
     """None for a group that is no streams group, and for a broker without them."""
     request = StreamsGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
-    try:
-        found: DescribedGroup
-        (found,) = (await client.send_to_coordinator(group, request)).groups
-    except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return None
-        raise
-    if found.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
+    found: DescribedGroup | None = await find_described_group(client, group, request)
+    if found is None:
         return None
-    raise_for_error(found.error_code, found.error_message, f"group {group!r}")
     members = tuple(_describe_member(member, found.topology) for member in found.members)
     return GroupDescription(group, found.group_state, "", members, STREAMS, int(found.group_epoch))
 
