@@ -7,31 +7,20 @@ start, which needs their answers, and clients once the broker is ready.
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from ottla_broker.access_control import build_acl_authorizer, build_audit_log, build_client_quotas
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import (
-    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
-    AUDIT_LOG_PATH,
-    AUDIT_TOPIC,
-    AUTHORIZER_CLASS_NAME,
-    CONTROLLER_QUOTA_WINDOW_NUM,
-    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
-    METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS,
-    METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS,
-    METADATA_LOG_SEGMENT_BYTES,
-    QUOTA_WINDOW_NUM,
-    QUOTA_WINDOW_SIZE_SECONDS,
-    SUPER_USERS,
     TELEMETRY_MAX_BYTES,
     Config,
 )
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.config.listener_security import inter_broker_security
+from ottla_broker.controller_role import ControllerRole
 from ottla_broker.coordination.audit_topic import RemoteAppender, TopicAudit
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
@@ -40,25 +29,22 @@ from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_producer_id_block
 from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.coordination.share_group_services import ShareGroupServices
-from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.future_log import find_duplicates
 from ottla_broker.log.log_dir import LogDir
-from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.schema_ids import SchemaIds
 from ottla_broker.metadata.broker_lifecycle import NO_BROKER_EPOCH, BrokerLifecycle
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
-from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
+from ottla_broker.metadata.log_on_disk import open_metadata_log, snapshot_intervals
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.quorum import MetadataQuorum
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder, RecoveryOrders
 from ottla_broker.metadata.quorum_settings import QuorumSettings
 from ottla_broker.metadata.raft_quorum import RaftQuorum
-from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER, Endpoint
-from ottla_broker.metadata.snapshot_generator import SnapshotIntervals
+from ottla_broker.metadata.records import NO_LEADER, Endpoint
 from ottla_broker.metadata.state_condition import StateCondition
 from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.metadata_publisher import MetadataPublisher
@@ -75,11 +61,8 @@ from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.runtime import Runtime
-from ottla_broker.security.audit import AuditLog, BothAudits, BrokerLogAudit, FileAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
-from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.scram import ScramCredential
-from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.telemetry.client_telemetry import ClientTelemetry
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
@@ -90,10 +73,6 @@ logger = logging.getLogger(__name__)
 
 REGISTRATION_LOG_INTERVAL_S: Final = 10.0
 """How often a starting broker logs that its own metadata do not show its registration yet."""
-MAX_COMMIT_BYTES: Final = 64 << 20
-"""Largest batch of metadata records: all records of one command, such as a topic with thousands of
-partitions.
-"""
 
 AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
 """Answers a request that the broker sends to itself, as the controller:
@@ -108,9 +87,8 @@ FirstUsers = dict[str, dict[int, ScramCredential | None]]
 class Broker:
     """The parts that requests need: handlers use the public attributes.
 
-    `controller`, `mirror_synchronizer`: set while this broker is the active controller. `ready`:
-    clients are served. `acl_authorizer`: None when everything is allowed to everyone. `started`:
-    set once the broker has become ready. `channels`: opens connections to other brokers.
+    `ready`: clients are served. `acl_authorizer`: None without `authorizer.class.name`.
+    `started`: set once the broker has become ready. `channels`: opens connections to other brokers.
     `schema_ids`: None without a schema registry. `restart_ordered`: set when it is to be stopped
     and started again. `unrecoverable_errors`: reasons why it is no longer ready.
     """
@@ -145,13 +123,13 @@ class Broker:
         self.image = image = MetadataImage()
         self.image_condition = StateCondition()
         self._quorum: MetadataQuorum | None = None
-        self.controller: Controller | None = None
-        self.mirror_synchronizer: MirrorSynchronizer | None = None
-        self._controller_tasks: list[asyncio.Task[None]] = []
         self.channels = channels = ChannelBuilder(inter_broker_security(config))
         answer = partial(answer_locally, self)
         self.controller_channel = channel = ControllerChannel(self, client_id, answer, channels)
         self.failure_detector = FailureDetector(node_id, image, inter_broker_listener, channels)
+        self._controller_role = ControllerRole(
+            config, image, runtime, self.failure_detector, self._tasks, self._make_client
+        )
         self.lifecycle = BrokerLifecycle(
             config,
             runtime.new_uuid(),
@@ -165,11 +143,12 @@ class Broker:
 
         # Coordinators
         self.producer_ids = ProducerIdAllocator(self._request_producer_ids)
+        coordinator_metadata = CoordinatorMetadata(image)
         self.group_coordinator = GroupCoordinator(
             runtime,
             GroupCoordinatorConfig.from_config(config),
-            CoordinatorMetadata(image),
-            self._offsets_partition_count,
+            coordinator_metadata,
+            lambda: coordinator_metadata.partition_count_of(OFFSETS_TOPIC) or 0,
             self._is_in_session,
             lambda: self.share_groups.states,
         )
@@ -192,7 +171,7 @@ class Broker:
         self._alter_partition_sender = AlterPartitionSender(
             node_id, self._broker_epoch, self._registered_epoch, channel.send_request
         )
-        self.acl_authorizer = make_acl_authorizer(config)
+        self.acl_authorizer = build_acl_authorizer(config)
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
         self.transactions = build_transactions(
             config,
@@ -205,14 +184,10 @@ class Broker:
             self.producer_ids.generate_id,
         )
         self.schema_ids: SchemaIds | None = None
-        self.client_quotas = make_client_quotas(config)
+        self.client_quotas = build_client_quotas(config)
         self.client_telemetry = ClientTelemetry(image, config(TELEMETRY_MAX_BYTES))
         self.on_logins_removed: Callable[[], None] = lambda: None
-        self.audit_log = make_audit_log(config, runtime)
-        if (audit_topic := config(AUDIT_TOPIC)) is not None:
-            create, remote = self._auto_topic_creator.create_audit_topic, RemoteAppender(image, self.produce_forwarder)
-            in_topic = TopicAudit(audit_topic, partitions, create, remote, runtime.now_ms)
-            self.audit_log = BothAudits(self.audit_log, in_topic)
+        self.audit_log = build_audit_log(config, runtime, self._build_topic_audit)
         self._publisher = MetadataPublisher(
             config,
             image,
@@ -249,8 +224,8 @@ class Broker:
     # Start and stop
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Start every part until clients can be served. `endpoints`: the advertised address of each
-        listener.
+        """Starts every part until clients can be served. `endpoints`: the advertised address of
+        each listener.
 
         Raises KafkaError or LogDirError, with a sentence for users.
         """
@@ -293,8 +268,8 @@ class Broker:
         await self.quorum.resign()
 
     async def stop(self) -> None:
-        """Stop every part, flush the logs and write the clean-shutdown marker. Also after a start
-        that failed.
+        """Stops every part, flushes the logs and writes the clean-shutdown marker. Also after a
+        start that failed.
         """
         self.ready = False
         await self.audit_log.close()  # while it can still write to a topic
@@ -327,7 +302,7 @@ class Broker:
         self.cluster_id = self.log_dirs[0].cluster_id or ""
 
     def _load_log_dirs(self, *, is_first_start: bool) -> None:
-        """Load partitions once the metadata say what their topics' configs are. Logs that a first
+        """Loads partitions once the metadata say what their topics' configs are. Logs that a first
         start finds were written by another program, which may leave gaps between offsets."""
         for log_dir in self.log_dirs:
             log_dir.load(
@@ -338,7 +313,7 @@ class Broker:
             log_dir.move_to_stray(log.topic, log.partition)
 
     async def _adopt_orphans(self) -> None:
-        """Create the topics of the partitions that a first start has found."""
+        """Creates the topics of the partitions that a first start has found."""
         if (orphans := self._replica_manager.find_orphans()) and self.controller is not None:
             logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))
             await self.controller.adopt_topics(self.node_id, orphans)
@@ -375,7 +350,7 @@ class Broker:
         return NO_LEADER if self._quorum is None else self._quorum.leader_id
 
     async def _join_quorum(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Wait until the metadata are as current as the quorum's leader, or this broker leads."""
+        """Waits until the metadata are as current as the quorum's leader, or this broker leads."""
         config = self.config
         home = self.log_dirs[0]
         at = endpoints[config.inter_broker_listener]
@@ -386,18 +361,16 @@ class Broker:
             settings = settings.with_bootstrap_server(recovery.leader_address)
         self._quorum = RaftQuorum(
             Voter(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
-            self._open_metadata_log(home),
+            open_metadata_log(home, config),
             self.image,
             self.runtime,
             self._disk,
             settings,
             cluster_id=home.cluster_id,
             recovery=recovery,
-            snapshot_intervals=SnapshotIntervals(
-                config(METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS), config(METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS)
-            ),
+            snapshot_intervals=snapshot_intervals(config),
             on_commit=self._on_metadata_commit,
-            on_elected=self._on_elected,
+            on_elected=lambda: self._controller_role.begin(self.quorum),
             on_resigned=self._on_resigned,
             channels=self.channels,
         )
@@ -418,26 +391,8 @@ class Broker:
             for broker in sorted(self.image.brokers.keys() - {*recovery.survivors, self.node_id}):
                 await self.active_controller().cluster_control.unregister_broker(broker)
 
-    def _open_metadata_log(self, home: LogDir) -> PartitionLog:
-        """Opens the metadata log. Only snapshots remove its segments, whatever the cluster's
-        defaults for retention are.
-        """
-        config = LogConfig(
-            segment_bytes=self.config(METADATA_LOG_SEGMENT_BYTES),
-            segment_ms=MAX_INT64,
-            retention_ms=-1,
-            max_message_bytes=MAX_COMMIT_BYTES,
-        )
-        home.load(lambda _: config, only=METADATA_TOPIC)
-        log = home.logs.get((METADATA_TOPIC, 0))
-        if log is None:
-            log = home.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, config)
-        if log.failure is not None:
-            raise log.failure  # the broker cannot start; its supervisor restarts it
-        return log
-
     async def _register_broker(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Register, and wait until this broker's own image shows the registration: an older image
+        """Registers, and waits until this broker's own image shows the registration: an older image
         may assign it the leadership of partitions whose records it lost with its disk, and its
         followers would truncate theirs."""
         await self.lifecycle.register(self.cluster_id, endpoints)
@@ -459,8 +414,7 @@ class Broker:
 
     def _on_metadata_commit(self, delta: MetadataDelta) -> None:
         self._publisher.publish_delta(delta)
-        if self.mirror_synchronizer is not None:
-            self.mirror_synchronizer.apply_changes(delta)
+        self._controller_role.apply_changes(delta)
         self.image_condition.notify_all()
 
     def _make_client(self, client_id: str) -> Client:
@@ -469,6 +423,16 @@ class Broker:
         return Client(addresses, client_id=client_id, security=self.channels.security)
 
     # The active controller
+
+    @property
+    def controller(self) -> Controller | None:
+        """None when another broker is the active controller."""
+        return self._controller_role.controller
+
+    @property
+    def mirror_synchronizer(self) -> MirrorSynchronizer | None:
+        """None when another broker is the active controller."""
+        return self._controller_role.mirror_synchronizer
 
     @property
     def is_active_controller(self) -> bool:
@@ -486,24 +450,9 @@ class Broker:
     def _hears_majority(self, within_s: float) -> bool | None:
         return None if self.controller is None else self.quorum.hears_majority(within_s)
 
-    def _on_elected(self) -> None:
-        self.controller = Controller(
-            self.image, self.quorum, self.runtime, self.config, self.node_id, self.failure_detector
-        )
-        self.mirror_synchronizer = MirrorSynchronizer(
-            self.controller, self.image, self.config, self.quorum.cluster_id, self._make_client
-        )
-        self._controller_tasks = [
-            self._tasks.start(self.controller.run()),
-            self._tasks.start(self.mirror_synchronizer.run()),
-        ]
-
     def _on_resigned(self) -> None:
-        self.controller = self.mirror_synchronizer = None
+        self._controller_role.end()
         self.lifecycle.on_controller_resigned()
-        for task in self._controller_tasks:
-            task.cancel()
-        self._controller_tasks = []
 
     # For coordinators
 
@@ -525,45 +474,16 @@ class Broker:
         return self._share_groups
 
     async def auto_create_topic(self, name: str, *, allowed: bool = True) -> None:
-        """Create a topic that a client asked for, if the request and `auto.create.topics.enable`
+        """Creates a topic that a client asked for, if the request and `auto.create.topics.enable`
         allow it.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION and INVALID_TOPIC_EXCEPTION.
         """
         await self._auto_topic_creator.create_topic(name, allowed=allowed)
 
+    def _build_topic_audit(self, topic: str) -> TopicAudit:
+        create, remote = self._auto_topic_creator.create_audit_topic, RemoteAppender(self.image, self.produce_forwarder)
+        return TopicAudit(topic, self.partitions, create, remote, self.runtime.now_ms)
+
     async def _request_producer_ids(self) -> range:
         return await request_producer_id_block(self.controller_channel, self.node_id, self.lifecycle.broker_epoch)
-
-    def _offsets_partition_count(self) -> int:
-        topic = self.image.topics.get(OFFSETS_TOPIC)
-        return len(topic.partitions) if topic else 0
-
-
-def make_audit_log(config: Config, runtime: Runtime) -> AuditLog:
-    """The audit log: the file `audit.log.path`, or the broker's log if that is not set."""
-    if (path := config(AUDIT_LOG_PATH)) is None:
-        return BrokerLogAudit(asyncio.get_running_loop().time)
-
-    def append(lines: bytes) -> None:
-        with open(path, "ab", opener=partial(os.open, mode=0o640)) as file:
-            file.write(lines)
-
-    return FileAudit(lambda lines: runtime.run_in_thread(append, lines))
-
-
-def make_client_quotas(config: Config) -> ClientQuotaManager:
-    windows = QuotaWindows(
-        config(QUOTA_WINDOW_NUM),
-        config(QUOTA_WINDOW_SIZE_SECONDS),
-        config(CONTROLLER_QUOTA_WINDOW_NUM),
-        config(CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS),
-    )
-    return ClientQuotaManager(windows, asyncio.get_running_loop().time)
-
-
-def make_acl_authorizer(config: Config) -> StandardAuthorizer | None:
-    """None without `authorizer.class.name`."""
-    if not config(AUTHORIZER_CLASS_NAME):
-        return None
-    return StandardAuthorizer(config(SUPER_USERS), allow_if_no_acl=config(ALLOW_EVERYONE_IF_NO_ACL_FOUND))

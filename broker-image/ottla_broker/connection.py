@@ -1,8 +1,9 @@
 """One client's connection: requests in, responses out in the order of the requests.
 
-- Produce requests are pipelined: each is appended when it arrives, and its response may wait for
-  replicas while the next is appended. Of all other requests one at a time is worked on, as Kafka's
-  clients expect.
+- Produce requests are pipelined: each is appended in the turn of the event loop in which it arrives
+  (small ones of all connections together: `ProduceTurn`), and its response may wait for replicas
+  while the next is appended. Of all other requests one at a time is worked on, as Kafka's clients
+  expect.
 - While the client does not read its responses, nothing more of what it sent is worked on or read
   (rule 18): what it has not fetched stays on disk.
 - While the broker starts, it serves other brokers; requests of clients are held until it is ready,
@@ -12,7 +13,6 @@
 
 import asyncio
 import logging
-import sys
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -20,15 +20,10 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from ottla_broker.busy_poll import MAX_REQUEST_BYTES, BusyPoll, PollCredit
-from ottla_broker.config import (
-    CONNECTION_QUEUED_MAX_BYTES,
-    CONNECTIONS_MAX_IDLE_MS,
-    QUEUED_MAX_REQUEST_BYTES,
-    SOCKET_REQUEST_MAX_BYTES,
-    Config,
-)
+from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.memory_pool import MemoryPool
+from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.requests.context import (
     Buffers,
     CloseConnection,
@@ -40,19 +35,17 @@ from ottla_broker.requests.context import (
 from ottla_broker.security.principal import principal_from_certificate
 from ottla_broker.security.principal_mapping import NoMatchingRule, PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession
+from ottla_broker.session_expiry import SessionExpiry
+from ottla_broker.unsent_responses import PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES, UnsentResponses
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.framing import SMALL_FRAME_BYTES, FrameReader
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.produce_template import ProduceTemplates
 
 logger = logging.getLogger(__name__)
 
-PAUSE_WRITING_BYTES: Final = 64 * 1024
-"""Unsent bytes at which work on a connection pauses, until no more than RESUME_WRITING_BYTES are
-left.
-"""
-RESUME_WRITING_BYTES: Final = 16 * 1024
 HOLD_S: Final = 5.0
 """How long a client's request waits for a starting broker before its connection closes and it may
 try another.
@@ -61,31 +54,6 @@ MAX_UNANSWERED: Final = 1024
 """Produce requests of one connection whose responses wait for replicas."""
 MIN_RESPONSE_BYTES: Final = 64 * 1024
 """What a fetch may always return, however little memory is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Bounds on memory and time. Requests and responses that wait are bounded over all connections,
-    each by half of `queued.max.request.bytes`."""
-
-    request_bytes: int = 100 << 20  # socket.request.max.bytes
-    all_requests_bytes: int = 128 << 20
-    all_responses_bytes: int = 128 << 20
-    queued_bytes: int = 1 << 20  # connection.queued.max.bytes
-    idle_s: float = 600.0  # connections.max.idle.ms; 0: no limit
-    slow_reader_timeout_s: float = 10.0  # without progress, while a fetch waits for the memory of unread responses
-
-    @classmethod
-    def from_config(cls, config: Config) -> "ConnectionLimits":
-        both = config(QUEUED_MAX_REQUEST_BYTES)
-        half = both // 2 if both > 0 else sys.maxsize
-        return cls(
-            request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
-            all_requests_bytes=half,
-            all_responses_bytes=half,
-            queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
-            idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
-        )
 
 
 @dataclass(slots=True)
@@ -98,6 +66,7 @@ class ConnectionServices:
     """
 
     dispatcher: RequestDispatcher
+    produce_turn: ProduceTurn
     limits: ConnectionLimits
     requests: MemoryPool
     responses: MemoryPool
@@ -116,9 +85,7 @@ class ConnectionServices:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`unsent`: bytes that the transport had not sent when last counted. `stuck_since`: when they
-    last became fewer.
-    """
+    """`active_at`: when bytes last arrived, by the loop's clock."""
 
     state: ConnectionState
     _transport: asyncio.Transport
@@ -131,20 +98,19 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         self._replies: deque[Buffers | Future[Buffers]] = deque()  # in order; empty unless the first is not done
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
+        self._templates = ProduceTemplates()
+        self._joined = 0  # requests in the turn that is not completed
         self._is_writing_paused = False
         self._is_reading_paused = False
         self._is_starved = False  # a fetch waits for memory of responses
         self._hold_timer: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
         self._mute_timer: asyncio.TimerHandle | None = None  # set while the client exceeds a quota
-        self._expiry: asyncio.TimerHandle | None = None  # of the time to log in, and then of the SASL session
+        self._expiry = SessionExpiry(self.close)
         self._is_closed = False
         self._is_finishing = False  # it closes as soon as the requests in progress are answered
-        self._held_bytes = 0  # bytes of responses that are unsent, as counted in the shared pool
-        self._last_written_bytes = 0
         self._poll_credit = PollCredit()
-        self.unsent = 0
+        self.unsent = UnsentResponses(services.responses, services.clock)
         self.active_at = 0.0
-        self.stuck_since = 0.0
 
     # Called by the transport
 
@@ -156,9 +122,7 @@ class Connection(asyncio.BufferedProtocol):
             self.state.sasl = session = make_session()
             if not session.sasl.is_optional:
                 self._frames.limit_frames(session.sasl.max_receive_bytes)
-            if (timeout_s := session.sasl.login_timeout_s) > 0:
-                loop = asyncio.get_running_loop()
-                self._expiry = loop.call_later(timeout_s, self.close, f"it has not logged in within {timeout_s:.0f} s")
+            self._expiry.limit_login(session.sasl.login_timeout_s)
         elif (mapper := self._services.principal_mappers.get(self._listener)) is not None:
             try:
                 self.state.principal = principal_from_certificate(transport.get_extra_info("peercert"), mapper)
@@ -173,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._is_closed = True
-        self._cancel_expiry()
+        self._expiry.cancel()
         for timer in (self._hold_timer, self._mute_timer):
             if timer is not None:
                 timer.cancel()
@@ -183,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         responses.remove_waiter(self._resume_fetching)
         requests.release(self._frames.claimed_bytes + sum(len(f) for f in self._queue if len(f) > SMALL_FRAME_BYTES))
         self._queue.clear()
-        self._count_held(0)
+        self.unsent.end()
         for reply in self._replies:
             if isinstance(reply, Future) and not isinstance(reply, asyncio.Task):
                 reply.cancel()  # a fetch that waits; tasks run to their end
@@ -195,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         services = self._services
         self.active_at = services.clock()
-        if services.busy_poll is not None:
+        if services.busy_poll is not None and self._poll_credit.is_counting:
             services.busy_poll.on_request(self._poll_credit)
         try:
             for frame in self._frames.buffer_updated(count):
@@ -212,15 +176,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
-        self.stuck_since = self._services.clock()
-        self.unsent = self._transport.get_write_buffer_size()
-        # A response that was sent in part stays in memory until its last byte is sent.
-        self._count_held(max(self.unsent, self._last_written_bytes))
+        self.unsent.begin(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
-        self.unsent = 0
-        self._count_held(0)
+        self.unsent.end()
         self._serve_queued()
 
     # Requests, in order
@@ -244,6 +204,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._hold_timer is not None
             or self._mute_timer is not None
             or len(self._replies) >= MAX_UNANSWERED
+            or (self._joined > 0 and self._services.produce_turn.is_completing)
         )
 
     def _serve_queued(self) -> None:
@@ -255,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_or_resume_reading()
 
     def _pause_or_resume_reading(self) -> None:
-        """Read only while there is no backlog."""
+        """Reads only while there is no backlog."""
         pause = (
             self._is_writing_paused
             or self._mute_timer is not None
@@ -272,6 +233,16 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _serve(self, frame: bytearray) -> None:
+        turn = self._services.produce_turn
+        if (found := self._templates.match(frame)) is not None and turn.accepts(self.state):
+            self._joined += 1
+            turn.add(self, frame, *found)
+            return
+        if self._joined:
+            turn.complete()  # before a request that may depend on what this connection sent before
+        self._serve_alone(frame)
+
+    def _serve_alone(self, frame: bytearray) -> None:
         services = self._services
         try:
             if self.state.sasl is not None and self.state.sasl.expects_bare_tokens:
@@ -287,6 +258,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._starve(frame)
                 return
             reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes())
+            if key == ApiKey.PRODUCE:
+                self._templates.learn(frame, header)
             if isinstance(reply, Future):
                 self._wait_for(reply, pipelined=key == ApiKey.PRODUCE and not isinstance(reply, OrderedResponse))
             elif reply is not None:
@@ -301,6 +274,44 @@ class Connection(asyncio.BufferedProtocol):
     def _earn_busy_poll(self, busy_poll: BusyPoll, frame: bytearray) -> None:
         if len(frame) <= MAX_REQUEST_BYTES and self.is_idle:
             busy_poll.on_response(self._poll_credit)
+
+    # The requests of a turn, which calls one of these for each
+
+    def send_joined(self, response: bytearray, *, may_poll: bool) -> None:
+        """Answer a request whose records are appended."""
+        self._joined -= 1
+        if self._is_closed:
+            return
+        if self._replies:
+            self._replies.append((response,))
+        else:
+            self.unsent.last_written = len(response)
+            self._transport.write(response)
+        if may_poll and self._services.busy_poll is not None and self.is_idle:
+            self._services.busy_poll.on_response(self._poll_credit)
+        if self._queue or self._is_finishing:
+            self._continue_after_turn()
+
+    def send_joined_later(self, response: DeferredResponse) -> None:
+        """Answer a request whose records are appended and not replicated yet."""
+        self._joined -= 1
+        if self._is_closed:
+            response.cancel()
+        else:
+            self._wait_for(response, pipelined=True)
+
+    def serve_unjoined(self, frame: bytearray) -> None:
+        """Serve a request that the turn could not join."""
+        self._joined -= 1
+        if not self._is_closed:
+            self._serve_alone(frame)
+            self._continue_after_turn()
+
+    def _continue_after_turn(self) -> None:
+        if self._is_finishing:
+            self._close_when_answered()
+        else:
+            self._serve_queued()
 
     # Responses, in order
 
@@ -356,23 +367,14 @@ class Connection(asyncio.BufferedProtocol):
             self.finish()
         elif session.principal is not None:
             self._frames.limit_frames(self._services.limits.request_bytes)
-            if self._expiry is not None and self._expiry.when() != session.expires_s:
-                self._cancel_expiry()
-            if session.expires_s is not None and self._expiry is None:
-                loop = asyncio.get_running_loop()
-                self._expiry = loop.call_at(session.expires_s, self.close, "its session has expired")
-
-    def _cancel_expiry(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+            self._expiry.follow_session(session)
 
     def _write(self, buffers: Buffers) -> None:
         if len(buffers) == 1:
-            self._last_written_bytes = len(buffers[0])
+            self.unsent.last_written = len(buffers[0])
             self._transport.write(buffers[0])
         else:
-            self._last_written_bytes = sum(map(len, buffers))
+            self.unsent.last_written = sum(map(len, buffers))
             self._transport.writelines(buffers)
 
     # While the broker starts
@@ -393,9 +395,7 @@ class Connection(asyncio.BufferedProtocol):
     # While the client exceeds a quota
 
     def _refuse(self, close_after_s: float) -> None:
-        """Close, but not before a client that connects again and again may do so: it would try at
-        once.
-        """
+        """Closes the connection after `close_after_s`, because a client would reconnect at once."""
         if not close_after_s:
             self._transport.abort()
             return
@@ -403,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
         self._mute_timer = asyncio.get_running_loop().call_later(close_after_s, self._transport.abort)
 
     def _mute(self, seconds: float) -> None:
-        """Serve and read nothing more of the connection. What is being served is answered."""
+        """Serve and read no more requests of the connection. Requests in progress get responses."""
         if self._is_closed:
             return
         loop = asyncio.get_running_loop()
@@ -421,22 +421,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # Memory
 
-    def _count_held(self, held: int) -> None:
-        change, self._held_bytes = held - self._held_bytes, held
-        if change > 0:
-            self._services.responses.count_allocated(change)
-        elif change < 0:
-            self._services.responses.release(-change)
-
     def recount_unsent(self) -> None:
         """Note whether the client has read some of what was unsent."""
-        unsent = self._transport.get_write_buffer_size()
-        if unsent < self.unsent:
-            self.stuck_since = self._services.clock()
-            self.unsent = unsent
+        self.unsent.recount(self._transport.get_write_buffer_size())
 
     def _starve(self, frame: bytearray) -> None:
-        """Let a fetch wait, its records unread from disk, until slow clients have read some of
+        """Lets a fetch wait, its records unread from disk, until slow clients have read some of
         their responses.
         """
         self._is_starved = True
@@ -460,7 +450,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._replies and not self._queue and self._mute_timer is None
+        return not self._replies and not self._queue and not self._joined and self._mute_timer is None
 
     def finish(self) -> None:
         """Answer the requests in progress and close. A producer whose appended records were not
@@ -471,12 +461,14 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._is_reading_paused = True
         self._transport.pause_reading()
+        if self._joined:
+            self._services.produce_turn.complete()
         if isinstance(self._working, DelayedFetchResponse):
             self._working.force_complete()
         self._close_when_answered()
 
     def _close_when_answered(self) -> None:
-        if not self._replies:
+        if not self._replies and not self._joined:
             self._transport.close()
 
     def close(self, why: str, level: int = logging.INFO) -> None:

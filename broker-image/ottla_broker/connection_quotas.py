@@ -6,10 +6,10 @@ ConnectionQuotas).
 - Connections above `max.connection.creation.rate` wait, as in the accept queue of a broker that
   accepts no faster. Above the rate of an address (the quota `connection_creation_rate`) they are
   refused.
-- The inter-broker listener, if there are others, is protected: no limit of all listeners keeps a
-  broker out.
+- If there are other listeners, the limits over all listeners do not apply to the inter-broker
+  listener, so that clients cannot keep a broker from connecting.
 
-The limits are those of the config at the time.
+A change of a limit applies to the next connection.
 """
 
 import logging
@@ -87,14 +87,16 @@ class ConnectionQuotas:
         return self._refuse(host, MAX_CONNECTIONS.name, limit)
 
     def throttle_time_of_host_s(self, host: str) -> float:
-        """Above 0: the address opens more connections than its quota allows, and is refused."""
-        if not self._client_quotas.is_active or not (wait_s := self._client_quotas.connection_throttle_time_s(host)):
+        """Counts a new connection from an address. Returns seconds: above 0, the address has opened
+        more connections than its quota allows, and this one must be refused."""
+        if not self._client_quotas.is_active or not (wait_s := self._client_quotas.count_connection(host)):
             return 0.0
         self.refused += 1
         return wait_s
 
     def throttle_time_s(self, listener: str, host: str) -> float | None:
-        """How long a new connection has to wait; 0: not at all, None: it is refused."""
+        """Counts a new connection. Returns the seconds that it has to wait; None: it must be
+        refused."""
         wait_s = self._wait_s(listener, self._config.own_of_listener(listener, MAX_CONNECTION_CREATION_RATE))
         wait_of_all_s = self._wait_s(ALL_LISTENERS, self._config(MAX_CONNECTION_CREATION_RATE))
         if not self._is_protected(listener):

@@ -53,7 +53,7 @@ async def replace_configs(ctx: RequestContext, resource: AlterConfigsResource, *
 
 
 def check_configs(resource: AlterConfigsResource) -> None:
-    """Raises INVALID_REQUEST, also to a client that may not alter them, as Kafka."""
+    """Raises INVALID_REQUEST, also for a client that may not alter the configs, as Kafka does."""
     if int(resource.resource_type) == ConfigResource.BROKER_LOGGER:
         raise KafkaError(ErrorCode.invalid_request, "levels of loggers are altered by IncrementalAlterConfigs only")
     names = set()

@@ -1,7 +1,7 @@
 """AlterShareGroupOffsets (91), version 0 (KIP-932).
 
-- Sets where a share group continues to read. What it had acquired or acknowledged from there on is
-  delivered again. The response comes when the share coordinators have stored it.
+- Sets where a share group continues to read. Records from there on that the group had acquired or
+  acknowledged are delivered again. The response comes when the share coordinators have stored it.
 - NON_EMPTY_GROUP while the group has members; GROUP_ID_NOT_FOUND for a missing group, and one of
   another kind.
 """

@@ -4,7 +4,7 @@ recover`.
 - Describes this broker's replica of the metadata log: its disk, cluster, epoch, log end, voters.
   Needs no leader, and is answered before the broker is ready, so that it can be asked why a cluster
   has no leader.
-- `leader_id` is −1 unless this broker leads or hears the leader.
+- `leader_id` is −1 unless this broker leads or receives responses of the leader.
 """
 
 from ottla_broker.requests.api import Api, Right

@@ -5,7 +5,8 @@
 - GROUP_ID_NOT_FOUND for a missing group, and one of another kind.
 - Topics that the client may not describe are left out of all topics, and TOPIC_AUTHORIZATION_FAILED
   where they are asked for by name.
-- v1 adds the lag: records at or above the start offset that are not done with; −1 if it is unknown.
+- v1 adds the lag: the number of records at or above the start offset that are neither acknowledged
+  nor archived; −1 if it is unknown.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Heartbeat (12), versions 0–4.
 
-- Extends a member's session, and tells it when the group rebalances (REBALANCE_IN_PROGRESS, which
-  extends the session too).
+- Extends a member's session. REBALANCE_IN_PROGRESS, which extends the session too, when the group
+  rebalances.
 - Succeeds while the group's partition is loading: sessions restart when it has been loaded.
 - v3 adds static members.
 """

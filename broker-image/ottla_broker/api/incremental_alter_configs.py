@@ -87,7 +87,7 @@ async def alter_resource(ctx: RequestContext, resource: AlterConfigsResource, *,
 
 
 def check_configs(resource: AlterConfigsResource) -> None:
-    """Raises INVALID_REQUEST, also to a client that may not alter them, as Kafka."""
+    """Raises INVALID_REQUEST, also for a client that may not alter the configs, as Kafka does."""
     counts = Counter(config.name for config in resource.configs)
     if repeated := [key for key, count in counts.items() if count > 1]:
         raise KafkaError(ErrorCode.invalid_request, f"the request names {repeated[0]} twice")

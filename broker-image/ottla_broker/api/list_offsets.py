@@ -60,7 +60,7 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
 
 
 async def wait_for_epoch_starts(ctx: RequestContext, request: ListOffsetsRequest) -> None:
-    """Wait until new leaders know what is committed."""
+    """Waits until new leaders know what is committed."""
     new_leaders = [
         partition
         for topic in request.topics

@@ -100,7 +100,7 @@ async def commit_by_id(ctx: RequestContext, request: RequestById) -> ResponseByI
 
 
 def find_by_name(ctx: RequestContext, requested: RequestTopicByName) -> TopicImage:
-    """Raises TOPIC_AUTHORIZATION_FAILED, also of a topic that does not exist, and
+    """Raises TOPIC_AUTHORIZATION_FAILED, also for a topic that does not exist, and
     UNKNOWN_TOPIC_OR_PARTITION."""
     ctx.check_authorized(Operation.read, Resource.topic(requested.name))
     topic = ctx.broker.image.topics.get(requested.name)

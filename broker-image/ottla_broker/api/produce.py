@@ -131,7 +131,7 @@ class Appends:
         self.rejected = 0
 
     def append(self, topic: Topic, index: int, records: memoryview | None) -> ProduceResponsePartition:
-        """Append the records of one partition."""
+        """Appends the records of one partition."""
         acks = self._acks
         try:
             partition = find_leader(self._context, topic, index)

@@ -2,7 +2,7 @@
 
 - Sent by group coordinators to the share coordinator: the epochs and the start offset of
   share-partitions. A start offset and a leader epoch of −1 are of one that was not initialized.
-- v1 adds how many records at or above the start offset are done with.
+- v1 adds how many records at or above the start offset are acknowledged or archived.
 """
 
 from typing import cast

@@ -3,7 +3,8 @@
 - Orders this broker to continue as a part of a cluster with a new id, after a majority of the
   voters was lost for good (`metadata/quorum_recovery.py`). The order is on disk before the
   response. Then the broker restarts and obeys it.
-- INVALID_REQUEST when it is meant for another disk or cluster, or when this broker hears a leader.
+- INVALID_REQUEST when it is meant for another disk or cluster, or when this broker is in contact
+  with a leader.
 """
 
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder

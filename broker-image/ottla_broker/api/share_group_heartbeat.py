@@ -1,9 +1,10 @@
 """ShareGroupHeartbeat (76), version 1 (KIP-932).
 
-- One request for all of a member's life in a share group: it joins (epoch 0), learns which
-  partitions it may fetch, and leaves (epoch −1). Fields that have not changed may be left out.
-- Members share partitions, so nobody waits until another has given something up.
-- The heartbeat that finds a new partition has its share state initialized before it is answered.
+- With this request a member joins a share group (epoch 0), gets the partitions that it may fetch,
+  and leaves (epoch −1). Fields that have not changed may be left out.
+- Members share partitions, so no member waits until another has given a partition up.
+- A heartbeat that finds a new partition initializes the partition's share state before the response
+  is sent.
 - UNSUPPORTED_VERSION while the feature `share.version` has level 0.
 """
 

@@ -3,7 +3,7 @@
 - One request for all of a Kafka Streams thread's life: it joins (epoch 0) with the application's
   topology, reports the tasks that it has, learns those that it is to have, and leaves (epoch −1).
 - The broker computes the partitions of internal topics and creates them; then tasks are assigned.
-  Statuses tell what is missing, without an error.
+  Statuses report missing topics, without an error.
 - UNSUPPORTED_VERSION at level 0 of the feature `streams.version`. INVALID_REQUEST for what Kafka
   4.2 does not support either: static members, regular expressions, warm-up tasks and another
   topology.

@@ -1,10 +1,11 @@
 """WriteShareGroupState (85), versions 0–1 (KIP-932).
 
-- Sent by partition leaders to the share coordinator: what has changed of share-partitions. The
-  response comes when that is replicated.
+- Sent by partition leaders to the share coordinator: changes of share-partitions. The response
+  comes when that is replicated.
 - FENCED_LEADER_EPOCH for a former leader, FENCED_STATE_EPOCH once the group's offsets were
   set anew.
-- v1 adds how many records at or above the start offset are done with, of which the lag is computed.
+- v1 adds how many records at or above the start offset are acknowledged or archived, from which the
+  lag is computed.
 """
 
 from uuid import UUID

@@ -96,7 +96,7 @@ def _digest(key: bytes) -> bytes:
 
 
 class CleanedTransactions:
-    """Which transactions a pass has read anything of: Kafka's CleanedTransactionMetadata.
+    """The transactions of which a pass has read a batch: Kafka's CleanedTransactionMetadata.
 
     `aborted`: from the transaction indexes, at least all whose records or markers the pass may
     read. `kept`: aborted ones whose marker stays, for the new segment's transaction index.
@@ -141,7 +141,7 @@ class CleanedTransactions:
         return False
 
     def on_kept_marker(self, header: BatchHeader, kind: ControlRecordType) -> None:
-        """A marker that stays in any case."""
+        """Called for a marker that stays whatever is left of its transaction."""
         self._begin_up_to(header.last_offset)
         self._committed.discard(header.producer_id)
         if kind is ControlRecordType.abort and (found := self._aborted.pop(header.producer_id, None)) is not None:

@@ -113,11 +113,11 @@ class FutureLog:
         current.is_checkpoint_stale = True
 
     def remove_source(self, directory: str) -> None:
-        """Delete the folder that the log has left."""
+        """Deletes the folder that the log has left."""
         self.source.delete_folder(directory, self.current.topic, self.current.partition)
 
     def cancel(self) -> None:
-        """Delete the copy; the log stays where it is."""
+        """Deletes the copy; the log stays where it is."""
         self.current.is_moving = False
         self._close_copy()
         try:

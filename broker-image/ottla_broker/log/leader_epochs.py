@@ -1,5 +1,5 @@
-"""Leader epochs and their start offsets (KIP-101, KIP-279): replicas and clients find by them where
-two logs diverge.
+"""Leader epochs and their start offsets (KIP-101, KIP-279), with which replicas and clients find
+the offset where two logs diverge.
 
 The file `leader-epoch-checkpoint` holds `0`, the number of entries, and one `<epoch> <start
 offset>` a line. It is written before the recovery point passes an entry, not when the entry is
@@ -34,8 +34,8 @@ class LeaderEpochs:
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
         """Reads the file. Raises ValueError, with the file and the line, when it is damaged.
 
-        An empty file, or the beginning of one without entries, is none: Kafka's is empty at first,
-        and a loss of power can leave such a beginning.
+        There are no entries if the file is empty, as Kafka's is at first, or if it has only the
+        beginning of a header for no entries, which a loss of power can leave.
         """
         text = disk.read_file(path).decode() if disk.exists(path) else ""
         return cls(path, None if text == _NO_EPOCHS[: len(text)] else _parse(path, text))
@@ -76,8 +76,8 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
         """(epoch, end offset): the largest known epoch ≤ `epoch`, and where the next one starts.
 
-        The latest epoch ends at `log_end`. An epoch older than all known ones gives itself and the
-        start of the first known one; one newer than all gives (-1, -1).
+        The latest epoch ends at `log_end`. For an epoch older than all known ones, returns that
+        epoch and the start of the first known one; for one newer than all, (-1, -1).
         """
         if not self._epochs or epoch < 0 or epoch > self._epochs[-1]:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

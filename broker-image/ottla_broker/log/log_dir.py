@@ -96,8 +96,8 @@ class LogDir:
 
     @property
     def absolute_path(self) -> str:
-        """The path as clients name it; of the text alone, because a simulated disk has no file
-        system.
+        """The path as clients name it, computed without the file system, because a simulated disk
+        has none.
         """
         return os.path.abspath(self.path)  # noqa: PTH100
 
@@ -293,8 +293,8 @@ class LogDir:
     # --- checkpoint files
 
     async def write_checkpoints(self, *, recovery_points: bool) -> None:
-        """Writes high watermarks and log starts, and recovery points if asked; files that would not
-        change are left."""
+        """Writes the files of high watermarks and log starts, with `recovery_points` also that of
+        recovery points. A file whose content would be the same is not written again."""
         self._removed.clear()
         for name in _CHECKPOINTS if recovery_points else _CHECKPOINTS[1:]:
             data = self._encode_checkpoint(name)
@@ -311,8 +311,8 @@ class LogDir:
         self._write_now(*_CHECKPOINTS)
 
     def _write_now(self, *names: str) -> None:
-        """Writes on the protocol's thread, where the next step must not come before it. Raises
-        OSError.
+        """Writes on the protocol's thread, so that the file is on the disk before the next step.
+        Raises OSError.
         """
         for name in names:
             data = self._encode_checkpoint(name)
@@ -333,8 +333,8 @@ class LogDir:
     async def close(self) -> None:
         """Syncs everything and writes the clean shutdown file.
 
-        It is not written if something failed, or if the start was given up before all logs were
-        recovered.
+        The file is not written if a log has failed, or if the start was cancelled before all logs
+        were recovered.
         """
         if self._closed:
             return

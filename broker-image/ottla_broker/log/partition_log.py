@@ -1,5 +1,5 @@
-"""One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it, everyone reads
-from it.
+"""One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it; consumers,
+followers and the broker itself read from it.
 
 It belongs to the protocol's thread and never waits for a device there, except for the write into
 the page cache; fsync runs in another thread (`log.flush`). `log.recovery` opens it. Appending and
@@ -7,14 +7,12 @@ reading the tail, the hot paths, are here. The other operations are functions ov
 modules named for them.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
-from ottla_broker.log import flush, reading, retention, rolling, truncation
-from ottla_broker.log.config import MAX_INT32
-from ottla_broker.log.indexes import CorruptSegment
+from ottla_broker.log import flush, reading, retention, rolling, small_batches, truncation
+from ottla_broker.log.appending import write_batches
 from ottla_broker.log.log_state import LogState
-from ottla_broker.log.producer_rebuild import replay_batch, restore_recent_batches
+from ottla_broker.log.producer_rebuild import restore_recent_batches
 from ottla_broker.log.producer_state import BatchMetadata
 from ottla_broker.log.record_validation import validate_records
 from ottla_broker.log.transaction_markers import read_end_marker
@@ -39,8 +37,6 @@ from ottla_broker.wire.batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
     Buffer,
-    parse_batch_header,
-    stamp_offset_and_epoch,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -66,7 +62,7 @@ class PartitionLog(LogState):
         return self.segments.size
 
     def size_from(self, offset: int) -> int:
-        """About how many bytes hold `offset` and what follows it."""
+        """Approximate number of bytes of the records from `offset` to the log's end."""
         first, *others = self.segments.from_offset(offset)
         return first.size_from(offset) + sum(segment.size for segment in others)
 
@@ -131,7 +127,7 @@ class PartitionLog(LogState):
         first = self.end
         if leader_epoch != self.epochs.latest_epoch() and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
-        self._write(records, size, ((0, fields),), first, leader_epoch, now_ms)
+        write_batches(self, records, size, ((0, fields),), first, leader_epoch, now_ms)
         return LogAppendInfo(first, first + fields[6], append_time, self.start, False, 1, fields[12], size)
 
     def _append_several(self, records: Buffer, leader_epoch: int, now_ms: int, from_client: bool) -> LogAppendInfo:
@@ -174,7 +170,7 @@ class PartitionLog(LogState):
             if fields[2] >= 0 and fields[2] != self.epochs.latest_epoch():
                 self.epochs.assign(fields[2], fields[0])
         try:
-            self._write(memoryview(records)[:size], size, batches, None, leader_epoch, now_ms)
+            write_batches(self, memoryview(records)[:size], size, batches, None, leader_epoch, now_ms)
         except KafkaError:
             # Nothing of a new epoch was written, so the log knows nothing of it.
             self.epochs.truncate_from_end(self.end)
@@ -200,63 +196,7 @@ class PartitionLog(LogState):
             restore_recent_batches(self, producer)
             return check(producer_id, epoch, sequence, delta, transactional=transactional, sequenced=from_client)
 
-    def _write(
-        self,
-        records: Buffer,
-        size: int,
-        batches: Sequence[tuple[int, HeaderFields]],
-        first: int | None,
-        leader_epoch: int,
-        now_ms: int,
-    ) -> None:
-        """Writes batches in one piece and updates the state from their headers.
-
-        `first`: the offset from which a leader numbers them; None: they are numbered already.
-        """
-        config = self.config
-        segment = self.segments.active
-        largest = batches[-1][1]
-        end = (largest[0] if first is None else first) + largest[6] + 1
-        try:
-            if segment.must_roll(size, end - 1, largest[8], now_ms, config):
-                # The segment starts where the last one ends, or at the batches after a hole that no
-                # relative offset spans.
-                last_batch_end = segment.next_offset()
-                base = last_batch_end if end - 1 - last_batch_end <= MAX_INT32 else batches[0][1][0]
-                segment = rolling.roll_at(self, base, now_ms)
-            arena = self.tail.arena_for(size, self.end)
-            at = arena.used
-            view = arena.view[at : at + size]
-            view[:] = records
-            if first is not None:
-                stamp_offset_and_epoch(view, 0, first, leader_epoch)
-            segment.file.append((view,))
-        except (CorruptSegment, OSError) as error:
-            raise self.storage_error("append", segment.path, error, self.end) from error
-        arena.used = at + size
-        interval = config.index_interval_bytes
-        start = segment.size
-        for position, fields in batches:
-            base, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = fields
-            if first is not None:
-                base = first
-            length += LOG_OVERHEAD
-            arena.ends.append(base + delta + 1)
-            arena.stops.append(at + position + length)
-            segment.index_batch(start + position, length, base + delta, max_timestamp, interval)
-            if producer_id >= 0:
-                if attributes & CONTROL_FLAG:
-                    batch = view[position : position + length]
-                    header = parse_batch_header(batch)
-                    if (aborted := replay_batch(self.producers, header, batch, now_ms)) is not None:
-                        segment.transactions.append(aborted)
-                else:
-                    transactional = bool(attributes & TRANSACTIONAL_FLAG)
-                    self.producers.apply_batch(
-                        producer_id, epoch, sequence, base, delta, max_timestamp, transactional, now_ms
-                    )
-        self.end = end
-        self.is_checkpoint_stale = True
+    append_small_batches = small_batches.append_small_batches
 
     # --- reading
 

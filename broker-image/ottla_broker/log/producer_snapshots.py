@@ -27,8 +27,9 @@ _NO_BATCH: Final = BatchMetadata(-1, NO_OFFSET, 0, -1)
 
 
 class CorruptProducerSnapshot(ValueError):
-    """The file is no snapshot of a known version, or its CRC is wrong. An older snapshot or the log
-    itself replaces it."""
+    """The file is not a snapshot of a known version, or its CRC is wrong. An older snapshot or the
+    log itself replaces it.
+    """
 
 
 def encode_producer_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
@@ -52,8 +53,9 @@ def _encode_entry(producer: ProducerStateEntry) -> bytes:
 
 
 def decode_producer_snapshot(data: bytes, now_ms: int) -> list[ProducerStateEntry]:
-    """The producers of a snapshot; `now_ms` counts as their last append. Raises
-    CorruptProducerSnapshot."""
+    """The producers of a snapshot. `now_ms`: the time of their last append, which the snapshot does
+    not have. Raises CorruptProducerSnapshot.
+    """
     if len(data) < _FRONT.size + _COUNT.size:
         raise CorruptProducerSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
     version, crc = _FRONT.unpack_from(data)
@@ -106,7 +108,7 @@ class ProducerSnapshots:
         self.add(offset)
 
     def add(self, offset: int) -> None:
-        """Counts the file for `offset` as written."""
+        """Registers the file for `offset`, which has been written."""
         at = bisect_left(self.offsets, offset)
         if self.offsets[at : at + 1] != [offset]:
             insort(self.offsets, offset)

@@ -105,7 +105,7 @@ class ProducerStates:
         return self._producers.get(producer_id)
 
     def active_producers(self) -> list[ProducerStateEntry]:
-        """Every producer, for DescribeProducers. Of reserved ids those that have written."""
+        """The producers for DescribeProducers, without reserved ids that have no batch."""
         return [p for p in self._producers.values() if p.batches or p.producer_id < FIRST_RESERVED_PRODUCER_ID]
 
     @property
@@ -133,8 +133,8 @@ class ProducerStates:
         """Returns None if a data batch may be written; the batch as it was written before if it is
         a duplicate.
 
-        `sequenced` is False for a coordinator's own writes, whose epoch counts and whose sequence
-        does not. Raises KafkaError: INVALID_PRODUCER_EPOCH (a newer instance has written),
+        `sequenced` is False for a coordinator's own writes, of which the epoch is checked and the
+        sequence is not. Raises KafkaError: INVALID_PRODUCER_EPOCH (a newer instance has written),
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
         producer = self._producers.get(producer_id)
@@ -191,8 +191,9 @@ class ProducerStates:
 
     def check_verified(self, producer_id: int, epoch: int, guard: VerificationGuard | None) -> None:
         """Returns if a transactional batch belongs to a transaction that is open here, or that the
-        coordinator has confirmed. KafkaError: INVALID_PRODUCER_EPOCH, before INVALID_TXN_STATE
-        (KAFKA-19690)."""
+        coordinator has confirmed. Raises KafkaError: INVALID_PRODUCER_EPOCH, before
+        INVALID_TXN_STATE (KAFKA-19690).
+        """
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise KafkaError(
@@ -205,8 +206,9 @@ class ProducerStates:
 
     def is_end_written(self, producer_id: int, epoch: int, transaction_version: int) -> bool:
         """True if the marker that ends a transaction of protocol 2 is in the log already: it is
-        sent again (KAFKA-19999). KafkaError INVALID_PRODUCER_EPOCH if the open transaction is a
-        later one than the marker's (KIP-1228): each end of a transaction raises the epoch."""
+        sent again (KAFKA-19999). Raises KafkaError INVALID_PRODUCER_EPOCH if the open transaction
+        is a later one than the marker's (KIP-1228): each end of a transaction raises the epoch.
+        """
         producer = self._producers.get(producer_id)
         if transaction_version < EPOCH_BUMP_VERSION or producer is None or epoch > producer.epoch:
             return False
@@ -297,7 +299,8 @@ class ProducerStates:
         return producer
 
     def remove_replicated_transactions(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below the high watermark no longer hold readers back."""
+        """Removes transactions whose marker is below the high watermark, so that read_committed
+        consumers may read beyond them."""
         if self._unreplicated_txns:
             self._unreplicated_txns = {
                 first: marker for first, marker in self._unreplicated_txns.items() if marker >= high_watermark

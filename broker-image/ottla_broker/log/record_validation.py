@@ -1,8 +1,8 @@
 """What a leader checks in each record of a client's batch (Kafka's LogValidator).
 
-Most batches are not parsed: the header tells the largest timestamp, and most topics take records
-without a key and of any age. `LogState.validates_records` tells the topics that need it; a batch
-whose header is invalid is parsed too, so that the error names its records.
+Most batches are not parsed: the header has the largest timestamp, and most topics take records
+without a key and of any age. `LogState.validates_records` is True for logs whose batches must be
+parsed. A batch whose header is invalid is parsed too, so that the error names its records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,8 @@ class InvalidRecords(KafkaError):
 
 
 def must_validate_records(config: LogConfig) -> bool:
-    """True if the header of a batch does not tell whether its records are valid for the topic."""
+    """True if the header of a batch is not enough to decide whether its records are valid for the
+    topic."""
     return config.cleanup_compact or (
         config.message_timestamp_type == "CreateTime"
         and (

@@ -256,8 +256,8 @@ class BrokerLifecycle:
             self._unfenced.set()
 
     async def _register_again(self, code: ErrorCode) -> bool:
-        """Handles an unknown broker id or epoch: the broker was unregistered and registers again,
-        or was replaced. False when it was replaced.
+        """Called when the controller does not know this broker's id or epoch. Registers again if
+        the broker was unregistered. Returns False if another process has replaced it.
         """
         known = self._image.brokers.get(self._broker_id)
         if known is not None and known.epoch > self.broker_epoch and known.incarnation != self._incarnation:

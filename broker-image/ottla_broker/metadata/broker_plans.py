@@ -93,8 +93,8 @@ def _is_same_registration(known: BrokerRegistration, new: RegisterBrokerRecord) 
 
 
 def _is_replica_lost(state: PartitionRecord, new: RegisterBrokerRecord, lost_directory: bool) -> bool:
-    """`lost_directory`: any of the broker's directories is missing, which counts for replicas of
-    unknown directories.
+    """True if the replica's directory is missing in the registration. `lost_directory`: whether any
+    of the broker's directories is missing, which decides for a replica of an unknown directory.
     """
     directory = directory_of(state, new.broker)
     return lost_directory if directory is None else directory not in new.directories
@@ -154,8 +154,8 @@ def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicR
 def plan_directory_failure(
     image: MetadataImage, broker: int, offline: Collection[UUID], rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """Elects other leaders for the replicas on failed directories. These replicas count again when
-    the broker registers again.
+    """Elects other leaders for the replicas on failed directories. These replicas may join ISRs
+    again when the broker has registered again.
     """
     known = image.brokers[broker]
     working = tuple(directory for directory in known.directories if directory not in offline)

@@ -1,4 +1,6 @@
-"""When a broker founds a cluster: a log without voters gets it as its only voter."""
+"""Decides whether a broker founds a cluster. Then it becomes the only voter of its metadata log,
+which has no voters yet.
+"""
 
 import logging
 

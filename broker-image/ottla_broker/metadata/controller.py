@@ -266,7 +266,7 @@ class Controller:
     # --- features
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
-        """Changes the finalized levels of all these features, or of none.
+        """Changes the finalized levels of all these features, or of none. Raises
         INVALID_UPDATE_VERSION.
         """
         await self._commit(

@@ -110,7 +110,7 @@ class DelegationTokenControl:
         await self._writer.execute(plan)
 
     def id_of(self, token_hmac: bytes) -> str | None:
-        """None of an unknown token, and where there are no tokens."""
+        """None for an unknown token, and without `delegation.token.secret.key`."""
         try:
             return self._find(token_secret(self._config), token_hmac).id
         except KafkaError:
@@ -145,4 +145,5 @@ def _expiring(token: DelegationToken, wanted_ms: int) -> Decision[int]:
 
 
 def _add(now_ms: int, duration_ms: int) -> int:
+    """The end of the duration, at most MAX_TIMESTAMP_MS."""
     return min(now_ms + duration_ms, MAX_TIMESTAMP_MS)

@@ -1,5 +1,5 @@
-"""Detects that another broker's process is gone: one idle probe connection from each broker to each
-other unfenced one, which breaks with the process at its other end.
+"""Detects that another broker's process has ended. Each broker has one idle probe connection to
+every other unfenced broker, which the operating system closes when the process ends.
 
 A broken probe alone proves nothing (a network device may have dropped it). But when a new
 connection is refused at once, nobody listens there any more: the broker has *failed*, and the
@@ -8,11 +8,12 @@ that ask for leaders wait a moment, instead of sending them to the failed one. A
 to the session. A killed leader stalls a producer for 0.11 s in the median instead of the session's
 9 s (bench lines `killed-p50`, `killed-p95`).
 
-A client may ask another broker before that one's probe breaks, because a killed process closes its
-sockets one after the other, for milliseconds. So a broker also *probes* before it names leaders: it
-sends a request that a live process answers (`killed-p95` 0.28 s instead of 1.0). For the same
-reason a new connection counts from its first response: the port of a dying process accepts
-connections to its last moment.
+A killed process closes its sockets one after the other, for milliseconds. In that time a client may
+ask another broker for leaders, although that broker's probe connection is not closed yet. So a
+broker also *probes* before it names leaders: it sends a request that a live process answers
+(`killed-p95` 0.28 s instead of 1.0). For the same reason a new connection proves that the process
+lives only after its first response: the port of a killed process accepts connections until it is
+closed.
 """
 
 import asyncio
@@ -92,15 +93,15 @@ class FailureDetector:
             await self.wait_until_resolved(RESOLVE_TIMEOUT_S)
 
     async def probe_brokers(self, brokers: Collection[int], within_s: float) -> None:
-        """Return when each of these has answered a probe, or its connection has broken, or the time
-        is over.
+        """Returns when each of these has answered a probe, or its connection has broken, or the
+        time is over.
         """
         answers = [probe.send_probe() for (broker, _), probe in self._probes.items() if broker in brokers]
         if answers:
             await asyncio.wait(answers, timeout=within_s)
 
     async def wait_until_resolved(self, within_s: float) -> None:
-        """Return when every suspected broker is fenced or has answered, or the time is over."""
+        """Returns when every suspected broker is fenced or has answered, or the time is over."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = None
         try:

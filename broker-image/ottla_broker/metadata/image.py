@@ -49,6 +49,8 @@ MIRROR_RESOURCE = 101  # Kafka's own resource types are powers of two
 MIRRORED_TOPIC_RESOURCE = 102
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+SCHEMAS_TOPIC = "_schemas"
+"""Of the schema registry. Not internal: other registries write it as clients."""
 
 TopicIdPartition = tuple[UUID, int]
 

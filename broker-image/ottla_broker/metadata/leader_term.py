@@ -1,5 +1,5 @@
 """The work of the metadata log's leader in one epoch: it announces itself, commits the first record
-of its epoch, resigns when it hears no majority, and keeps the number of voters.
+of its epoch, resigns when it loses contact with the majority, and keeps the number of voters.
 """
 
 import asyncio

@@ -35,8 +35,8 @@ RETRY_PAUSE_S = 0.1
 
 
 class FetchRefused(KafkaError):
-    """The receiver does not lead the metadata log in the request's epoch. `leader`: what it knows
-    of the leader.
+    """The receiver does not lead the metadata log in the request's epoch. `leader`: the leader that
+    the receiver knows.
     """
 
     def __init__(self, code: ErrorCode, leader: LeaderAndEpoch | None) -> None:

@@ -12,7 +12,7 @@ Invariants:
   mirror.
 - The offset at which a topic with records of its own joins its source's log is committed together
   with a new leader epoch. So a leader from which no follower has fetched truncates the log, and
-  only with consent.
+  only if the mirror has `on.divergence=Truncate`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -217,8 +217,8 @@ def _plan_join(
     report: MirrorReport,
 ) -> list[MetadataRecord]:
     """Plans the join of a partition to its source. Raises INVALID_REQUEST for a partition that does
-    not join; POLICY_VIOLATION without consent to truncate. A repeated report starts another leader
-    epoch, in which a leader that has not truncated yet starts again.
+    not join; POLICY_VIOLATION without `on.divergence=Truncate`. A repeated report starts another
+    leader epoch, in which a leader that has not truncated yet starts again.
     """
     is_waiting = is_awaiting_join(topic, before)
     if topic.failed_over or not (is_waiting or before.joined == report.joined):
@@ -262,8 +262,8 @@ def plan_origins(
 
 def plan_failback(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """A topic that has failed over is mirrored again. Raises UNKNOWN_TOPIC_ID when it has not
-    failed over; INVALID_REQUEST with an obstacle; POLICY_VIOLATION without consent to truncate its
-    own records.
+    failed over; INVALID_REQUEST when `failback_obstacle` is not empty; POLICY_VIOLATION without
+    `on.divergence=Truncate` if it has records of its own.
     """
     topic, mirrored = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
     if topic is None or mirrored is None or not mirrored.failed_over:

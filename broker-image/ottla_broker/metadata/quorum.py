@@ -19,7 +19,7 @@ from ottla_broker.wire.errors import ErrorCode
 
 
 class CommitLog(Protocol):
-    """The quorum as the controller uses it."""
+    """The part of the quorum's interface that the controller uses."""
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
         """Commits `records` as one batch. On return they are applied to the image and in every
@@ -62,8 +62,9 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 if it
-    hears none. `address`: host:port for other brokers."""
+    """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 without
+    one. `address`: host:port for other brokers.
+    """
 
     key: ReplicaKey
     address: str
@@ -122,8 +123,9 @@ class MetadataQuorum(CommitLog, Protocol):
     def current_leader(self) -> LeaderAndEpoch: ...
 
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
-        """The error of a request between replicas that is meant for another cluster, or another
-        replica; `receiver` None: for any."""
+        """The error of a request between replicas that is for another cluster or another replica.
+        `receiver`: the replica that the request is for; None for any.
+        """
         ...
 
     async def add_voter(self, voter: Voter, timeout_s: float) -> None:
@@ -143,18 +145,18 @@ class MetadataQuorum(CommitLog, Protocol):
         ...
 
     async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:
-        """Whether the vote is granted; it is stored before this returns. Raises
+        """Returns the error and whether the vote is granted, once the vote is stored. Raises
         KAFKA_STORAGE_ERROR.
         """
         ...
 
     async def handle_begin_quorum_epoch(self, leader: LeaderAndEpoch) -> None:
-        """A broker announces that it leads the epoch. Raises KAFKA_STORAGE_ERROR."""
+        """Called when a broker announces that it leads the epoch. Raises KAFKA_STORAGE_ERROR."""
         ...
 
     async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
-        """The leader requests the election of another one, preferably the first of `successors`.
-        Raises KAFKA_STORAGE_ERROR.
+        """Called when the leader requests the election of another one, preferably the first of
+        `successors`. Raises KAFKA_STORAGE_ERROR.
         """
         ...
 

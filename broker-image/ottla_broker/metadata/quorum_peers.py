@@ -58,8 +58,8 @@ class QuorumPeers:
     # --- the leader's and candidates' requests
 
     async def request_vote(self, voter: Voter, request: VoteRequest) -> tuple[bool, LeaderAndEpoch | None]:
-        """Whether the vote is granted, False also when the voter cannot be reached; the leader that
-        the voter knows.
+        """Returns (vote is granted, leader that the voter knows). The vote is not granted if the
+        voter cannot be reached.
         """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 
@@ -135,8 +135,8 @@ class QuorumPeers:
     # --- joining
 
     async def find_leader(self, endpoint: Endpoint) -> LeaderAndEpoch | None:
-        """The leader as the broker at `endpoint` knows it. Learns the cluster id where this broker
-        has none. Raises OSError, TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker
+        """The leader that the broker at `endpoint` knows. Sets this broker's cluster id if it has
+        none. Raises OSError, TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker
         belongs to another cluster."""
         from ottla_broker.metadata import quorum_messages
 
@@ -159,9 +159,9 @@ class QuorumPeers:
             return response.leader
 
     async def find_cluster(self) -> str | None:
-        """Asks every bootstrap server for its cluster before this broker founds one; the first that
-        is named. None when each has refused the connection or said that it has no cluster, or has
-        not answered within a time: those are logged."""
+        """Asks every bootstrap server for the id of its cluster, before this broker founds one.
+        Returns the first id. Returns None when each server has refused the connection, has no
+        cluster, or has not responded within FOUNDING_TIMEOUT_S; logs the last ones."""
         deadline_s = asyncio.get_running_loop().time() + FOUNDING_TIMEOUT_S
         pending: dict[Endpoint, str] = dict.fromkeys(self._bootstrap_servers, "")
         while pending and asyncio.get_running_loop().time() < deadline_s:
@@ -180,7 +180,8 @@ class QuorumPeers:
         return None
 
     async def _ask_cluster_id(self, endpoint: Endpoint) -> tuple[str, str | None]:
-        """The cluster id, empty without one; and why it is not known."""
+        """Returns (cluster id, failure). The id is empty if the broker has no cluster or cannot be
+        asked; the failure is None unless it is unknown whether the broker has a cluster."""
         from ottla_broker.metadata import quorum_messages
 
         try:

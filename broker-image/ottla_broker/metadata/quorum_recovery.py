@@ -58,7 +58,7 @@ class RecoveryOrders:
 
     async def store(self, order: RecoveryOrder, receiver: UUID, replica: ReplicaDescription) -> None:
         """Returns when the order is synced. Raises KAFKA_STORAGE_ERROR, or INVALID_REQUEST when it
-        is meant for another disk or cluster, or when this broker hears a leader."""
+        is meant for another disk or cluster, or when this broker is in contact with a leader."""
         home = self._log_dirs[0]
         if receiver != home.directory_id or order.cluster_id != home.cluster_id:
             raise KafkaError(

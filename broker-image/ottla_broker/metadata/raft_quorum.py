@@ -1,10 +1,9 @@
 """One broker's part in the quorum of the metadata log: implements `quorum.MetadataQuorum` by the
 rules of `raft_rules`.
 
-One loop does what the role asks for until the role, the epoch or the leader changes: it leads,
-follows, requests votes or looks for a leader. Every change goes through `RaftReplica.transition`,
-which promises the new state before it is stored, and shows it to the loop, and to the senders of
-requests, once it is.
+One loop does the work of the current role until the role, the epoch or the leader changes: it
+leads, follows, requests votes or looks for a leader. Every change goes through
+`RaftReplica.transition`, which stores the new state before the loop and other brokers see it.
 """
 
 import asyncio
@@ -173,14 +172,14 @@ class RaftQuorum:
         return MetadataFetchResponse(ErrorCode.not_leader_or_follower, leader=self.current_leader())
 
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
-        """The error of a request between replicas that is meant for another cluster, or another
-        replica; `receiver` None: for any."""
+        """The error of a request between replicas that is for another cluster or another replica.
+        `receiver`: the replica that the request is for; None for any."""
         if None not in (cluster_id, self._cluster_id) and cluster_id != self._cluster_id:
             return ErrorCode.inconsistent_cluster_id
         return ErrorCode.none if receiver in (None, self._me.key) else ErrorCode.invalid_voter_key
 
     async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:
-        """Whether the vote is granted; it is stored before this returns. Raises
+        """Returns the error and whether the vote is granted, once the vote is stored. Raises
         KAFKA_STORAGE_ERROR.
         """
         granted = False
@@ -286,7 +285,8 @@ class RaftQuorum:
             await asyncio.gather(work, return_exceptions=True)
 
     def _is_fatal(self, reason: KafkaError) -> bool:
-        """False for a full disk, whose other files may become smaller."""
+        """True if no later attempt can succeed. False for a full disk, because other files may be
+        deleted."""
         return reason.code is not ErrorCode.kafka_storage_error or self.metadata_log.partition_log.failure is not None
 
     async def _work_as(self, state: RaftState) -> None:

@@ -129,8 +129,9 @@ def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
 
 
 def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
-    """The next state, and whether the vote is granted. Also a replica that is no voter of its own
-    log grants votes: its log may not have the voter set of which it is one."""
+    """The next state, and whether the vote is granted. A replica that is not a voter in its own log
+    grants votes, too: its log may not have the voter set of which it is one.
+    """
     if request.epoch < state.epoch:
         return state, False
     state = observe_epoch(state, request.epoch, NO_LEADER, me)
@@ -239,7 +240,8 @@ def resign(state: RaftState) -> RaftState:
 
 def expire(state: RaftState, me: Replica) -> RaftState:
     """The timer of the role has expired, or the leader's port refuses connections. A broker that is
-    no voter looks for another leader."""
+    not a voter looks for another leader.
+    """
     if state.role is Role.LEADER:
         return state
     if not me.is_voter:

@@ -44,7 +44,7 @@ VoterSet = tuple[Voter, ...]
 
 
 def parse_endpoint(address: str) -> Endpoint | None:
-    """The host and port of `host:port` or `[IPv6]:port`; None of an empty address."""
+    """The host and port of `host:port` or `[IPv6]:port`; None for an empty address."""
     host, _, port = address.rpartition(":")
     return (host.strip("[]"), int(port)) if port else None
 

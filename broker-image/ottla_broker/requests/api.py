@@ -5,10 +5,11 @@
     @API.handler(0, 2)
     async def leave_one(ctx: RequestContext, request: RequestV2) -> ResponseV2: ...
 
-A handler is written for the messages of the last of its versions: requests are converted to them
-before it, responses from them after it. A file is imported when its first request arrives, which
-keeps the broker's start short and the messages of unused APIs out of memory; `served_versions`
-holds what must be known before.
+A handler is written for the messages of the last of its versions. Requests of its other versions
+are converted to that version before the handler runs, and its responses are converted back. A file
+is imported when its first request arrives, which keeps the broker's start short and the messages of
+unused APIs out of memory. `served_versions` has the versions, which must be known before the
+import.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,9 +35,9 @@ class Handler:
     """Handles versions `first` to `last` of an API, as messages of the classes `request` and
     `response`.
 
-    A KafkaError that leaves `handle` becomes the response's top-level error code; a response
-    without one costs the connection. Error codes of topics and partitions are the handler's to
-    place.
+    A KafkaError that `handle` raises becomes the response's top-level error code. If the response
+    has no such field, the connection is closed. The handler itself sets the error codes of topics
+    and partitions.
     """
 
     first: int
@@ -47,7 +48,7 @@ class Handler:
 
 
 ASK_NEXT: Final = "asked for next"
-"""Of a right that is not necessary: the one after it is asked for."""
+"""The `refused` of a right that is not necessary: without it, the next right is required."""
 
 
 @dataclass(frozen=True, slots=True)

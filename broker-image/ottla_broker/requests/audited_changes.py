@@ -1,5 +1,6 @@
-"""What the audit log says of requests that change access rules, credentials, quotas, configs,
-topics and features: one event for each thing that was to be changed.
+"""The audit events of requests that change access rules, credentials, quotas, configs, topics and
+features: one event for each rule, credential, quota entity, resource, topic or feature in the
+request.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,8 +26,8 @@ class Change(NamedTuple):
 
 
 def record_changes(ctx: RequestContext, request: Any, response: Any) -> None:
-    """Records what a request has changed, and what failed. What was denied is recorded where it is
-    decided.
+    """Records the changes of a request, successful and failed ones. Denied changes are recorded by
+    the authorization check instead.
     """
     if (changes := AUDITED.get(ctx.api_key)) is None or getattr(request, "validate_only", False):
         return

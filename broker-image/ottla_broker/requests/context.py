@@ -56,11 +56,11 @@ class CloseConnection(Exception):
 class ConnectionState:
     """The client at the other end of a connection, and what the broker remembers of it.
 
-    `software_name` and `software_version`: what the client said in ApiVersions (KIP-511).
-    `is_follower`: a broker that fetches as a replica. `stepped_down_s`: when the client last heard,
-    by the loop's clock, that a leader has just stepped down. `sasl`: None on a listener without
-    SASL. `last_fetch`: what `api.fetch` remembers of it. `mute`: read nothing more from the
-    connection for some seconds. `on_closed`: called when the connection is gone.
+    `software_name` and `software_version`: those that the client sent in ApiVersions (KIP-511).
+    `is_follower`: a broker that fetches as a replica. `stepped_down_s`: loop time of the last
+    response that told the client that a leader has just stepped down. `sasl`: None on a listener
+    without SASL. `last_fetch`: what `api.fetch` remembers of it. `mute`: read nothing more from the
+    connection for some seconds. `on_closed`: called when the connection is closed.
     """
 
     host: str
@@ -153,7 +153,8 @@ class RequestContext:
         return sum(1 << operation for operation in OPERATIONS[resource.kind] if self.may(operation, resource))
 
     def cluster_operations(self, *, requested: bool) -> i32:
-        """Those of the cluster: none for a client that may not describe it."""
+        """Operations on the cluster that the client may do; none if it may not describe the
+        cluster."""
         if not requested:
             return OPERATIONS_NOT_REQUESTED
         return i32(self.authorized_operations(CLUSTER) if self.may(Operation.describe, CLUSTER) else 0)
@@ -177,8 +178,8 @@ class DeferredResponse(asyncio.Future[Buffers]):
 
 
 class OrderedResponse(asyncio.Future[Buffers]):
-    """A response to Produce before which the connection serves no further request, as it does for
-    other APIs.
+    """A response to Produce until which the connection serves no further request. Other responses
+    to Produce are pipelined.
     """
 
 

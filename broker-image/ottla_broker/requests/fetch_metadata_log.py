@@ -1,8 +1,8 @@
 """Fetch (1) of the metadata log, versions 13–18: `api.fetch` passes requests for that topic's id
 here.
 
-- Brokers copy the log by it and report how far their own goes (`metadata.leader_state`).
-- A consumer gets what is committed from any broker, with secrets redacted (`metadata.redaction`).
+- With this request brokers copy the log, and report their own log's end (`metadata.leader_state`).
+- A consumer gets committed records from any broker, with secrets redacted (`metadata.redaction`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """The status of mirrors and mirrored topics, as read-only entries of DescribeConfigs.
 
-Of a mirrored topic (resource type 102) every broker describes what the metadata say, and what only
-a leader knows of the partitions that it leads; a client that asks all brokers gets the whole.
+Every broker describes a mirrored topic (resource type 102): what the metadata log says of it, and
+the status of the partitions that this broker leads. A client that asks all brokers gets the status
+of all partitions.
 
 - Topics with identical offsets: `mirror`, `source.topic`, `failed.over`, `origins` (ids of the
   clusters whose records it holds), `<partition>` (`PartitionStatus` as JSON) and, after a failover,
@@ -79,7 +80,7 @@ def describe_mirror_problems(broker: Broker, mirror: str) -> list[ConfigEntry]:
 
 
 def describe_mirrored_topic_status(broker: Broker, name: str, now_s: float) -> list[ConfigEntry]:
-    """Empty for a topic that is no mirror of another, and to which nothing was appended."""
+    """Empty for a topic that mirrors no other topic and has no appended sources."""
     topic = broker.image.topics.get(name)
     if topic is None:
         return []

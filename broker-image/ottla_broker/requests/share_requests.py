@@ -36,7 +36,7 @@ def share_coordinator_of(ctx: RequestContext) -> ShareCoordinator:
 
 
 def check_share_groups_served(ctx: RequestContext) -> None:
-    """UNSUPPORTED_VERSION while `share.version` is 0 and the broker's settings do not enable
+    """Raises UNSUPPORTED_VERSION while `share.version` is 0 and the broker's settings do not enable
     them."""
     broker = ctx.broker
     if not (broker.image.feature_level(SHARE_VERSION) or broker.group_coordinator.config.share.is_enabled):

@@ -1,4 +1,5 @@
-"""The client of a telemetry request, as client-metrics resources select it (KIP-714)."""
+"""The client of a telemetry request: its value of each parameter that the `match` of a
+client-metrics resource may name (KIP-714)."""
 
 from uuid import UUID
 

@@ -152,9 +152,8 @@ def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
 
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields (position, header) of every batch. Raises KafkaError:
-
-    CORRUPT_MESSAGE if a batch is incomplete or invalid.
+    """Yields (position, header) of every batch. Raises KafkaError: CORRUPT_MESSAGE if a batch is
+    incomplete or invalid.
     """
     at, end = 0, len(data)
     while at < end:

@@ -27,9 +27,8 @@ OnResponse = Callable[[bytearray | Exception], None]
 
 
 class Channel(asyncio.BufferedProtocol):
-    """Created by `open_channel`. `versions`:
-
-    API key → (lowest, highest) version that the broker supports.
+    """A connection to a broker, created by `open_channel`. `versions`: API key → (lowest, highest)
+    version that the broker supports.
     """
 
     def __init__(self, client_id: str) -> None:

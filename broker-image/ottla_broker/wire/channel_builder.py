@@ -42,9 +42,7 @@ class ChannelBuilder:
             raise
 
     async def open_probe(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
-        """Connects without logging in: a broker answers ApiVersions to everybody. Raises
-        OSError.
-        """
+        """Connects without a login, which ApiVersions requests do not need. Raises OSError."""
         return await open_connection(make_protocol, host, port, self.security, handshake_timeout_s=TLS_TIMEOUT_S)
 
     def _log(self, host: str, port: int, why: str) -> None:

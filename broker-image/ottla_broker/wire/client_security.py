@@ -1,6 +1,6 @@
-"""How a client secures its connections:
+"""How a client secures its connections: TLS and SASL.
 
-TLS and SASL, by Kafka's protocols, mechanisms and, for PEM, setting names (KIP-651).
+Protocols, mechanisms and the names of PEM settings are Kafka's (KIP-651).
 """
 
 import ssl

@@ -63,9 +63,8 @@ def control_record_key(kind: ControlRecordType) -> bytes:
 
 
 def control_record_type(record: Record) -> ControlRecordType:
-    """`unknown` for types of later Kafka versions. Raises KafkaError:
-
-    CORRUPT_MESSAGE if the key is too short.
+    """`unknown` for types of later Kafka versions. Raises KafkaError: CORRUPT_MESSAGE if the key is
+    too short.
     """
     if record.key is None or len(record.key) < _KEY.size:
         raise KafkaError(ErrorCode.corrupt_message, f"the key of a control record is shorter than {_KEY.size} bytes")

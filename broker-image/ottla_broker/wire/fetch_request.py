@@ -1,4 +1,5 @@
-"""Requests of Fetch (1), versions 4–18, by hand: a session may name thousands of partitions.
+"""Hand-written codec of Fetch requests (1), versions 4–18: a session may name thousands of
+partitions.
 
 Layout: replica id i32 (to v14) · max wait i32 · min bytes i32 · max bytes i32 · isolation i8 ·
 session id i32 and epoch i32 (v7+) · topics [name, or id from v13 · partitions [index i32 · leader
@@ -85,7 +86,7 @@ def topic_id(raw: bytes) -> UUID:
 
 
 def read_fetch_request(frame: bytearray, header: RequestHeader) -> FetchRequest:
-    """Read a request of any version. Raises MalformedMessage."""
+    """Reads a request of any version. Raises MalformedMessage."""
     try:
         return _read(Cursor(frame, header.body_offset), header.version)
     except (struct.error, IndexError) as error:

@@ -1,5 +1,5 @@
-"""Responses of Fetch (1), versions 4–18, by hand: records go out as the buffers that they were read
-into, and come in as views of the frame.
+"""Hand-written codec of Fetch responses (1), versions 4–18: records go out as the buffers that they
+were read into, and come in as views of the frame.
 
 Layout: throttle time i32 · error i16 and session id i32 (v7+) · topics [name, or id from v13 ·
 partitions [index i32 · error i16 · high watermark i64 · last stable offset i64 · log start i64
@@ -111,7 +111,8 @@ def write_fetch_response(
 def _put_partition(
     buffers: list[Buffer], out: bytearray, partition: FetchResponsePartition, version: int, flexible: bool
 ) -> bytearray:
-    """The buffer to go on in."""
+    """Writes a partition. Returns the buffer to write the next bytes to: `out`, or a new one after
+    records."""
     if version >= LOG_START_SINCE:
         out += _FIXED_V5.pack(
             partition.partition,
@@ -175,7 +176,7 @@ def _put_count(out: bytearray, count: int, flexible: bool) -> None:
 
 
 def read_fetch_response(frame: bytearray) -> FetchResponse:
-    """Read a response of one of the versions 13–18 without its size. Raises MalformedMessage."""
+    """Reads a response of one of the versions 13–18 without its size. Raises MalformedMessage."""
     try:
         return _read(frame)
     except struct.error as error:

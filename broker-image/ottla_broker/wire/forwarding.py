@@ -1,7 +1,7 @@
 """The client behind a request that a broker passes on in an Envelope (KIP-590): its principal and
 address as bytes.
 
-The principal is Kafka's DefaultPrincipalData, behind the two bytes of its version.
+The principal is Kafka's DefaultPrincipalData, after the two bytes of its version.
 """
 
 import socket

@@ -1,7 +1,5 @@
-"""TLS of a listener:
-
-Kafka's ssl.* settings with keys and certificates in PEM (KIP-651), checked before a client
-connects.
+"""TLS of a listener: Kafka's ssl.* settings with keys and certificates in PEM (KIP-651), checked
+before a client connects.
 """
 
 import hashlib

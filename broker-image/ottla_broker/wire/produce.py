@@ -1,4 +1,4 @@
-"""Produce (0), by hand: it is the most frequent request, and its records are not parsed.
+"""Hand-written codec of Produce (0), the most frequent request. Its records are not parsed.
 
 Request: transactional id (v3+) · acks i16 · timeout i32 · topics [name, or id from v13 · partitions
 [index i32 · records bytes]]. Response: topics [name or id · partitions [index i32 · error i16 ·
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla_broker.wire.codec import RequestHeader
@@ -75,7 +75,7 @@ class ProduceResponsePartition:
 
 
 def read_produce_request(frame: bytearray, header: RequestHeader) -> ProduceRequest:
-    """Read a request of any version. Raises MalformedMessage."""
+    """Reads a request of any version. Raises MalformedMessage."""
     try:
         return _read(frame, header.body_offset, header.version)
     except (struct.error, IndexError, ValueError) as error:
@@ -119,6 +119,45 @@ def _read(frame: bytearray, at: int, version: int) -> ProduceRequest:
             at = _skip_tags(frame, at)
         topics.append((topic, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+class RequestStart(NamedTuple):
+    """The fields of a request before its only partition, which begins at `end`."""
+
+    acks: int
+    timeout_ms: int
+    topic: Topic
+    end: int
+
+
+def read_request_start(frame: bytearray, header: RequestHeader) -> RequestStart | None:
+    """None if the request has a transactional id, tagged fields at its start, or not exactly one
+    partition. Raises MalformedMessage. Versions from TRANSACTIONAL_ID_SINCE on.
+    """
+    try:
+        return _read_start(frame, header.body_offset, header.version)
+    except (struct.error, IndexError, ValueError) as error:
+        raise MalformedMessage(f"a produce request ends early: {error}") from error
+
+
+def _read_start(frame: bytearray, at: int, version: int) -> RequestStart | None:
+    flexible = version >= FLEXIBLE_SINCE
+    if flexible:
+        if frame[at]:
+            return None
+        at += 1
+    transactional_id, at = _read_text(frame, at, flexible)
+    acks, timeout_ms = _ACKS.unpack_from(frame, at)
+    topic_count, at = _read_count(frame, at + _ACKS.size, flexible)
+    if transactional_id is not None or topic_count != 1:
+        return None
+    topic: Topic | None
+    if version >= TOPIC_IDS_SINCE:
+        topic, at = read_topic_id(bytes(frame[at : at + 16])), at + 16
+    else:
+        topic, at = _read_text(frame, at, flexible)
+    partition_count, at = _read_count(frame, at, flexible)
+    return None if topic is None or partition_count != 1 else RequestStart(acks, timeout_ms, topic, at)
 
 
 def _read_count(frame: bytearray, at: int, flexible: bool) -> tuple[int, int]:

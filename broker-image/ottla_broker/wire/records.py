@@ -199,9 +199,8 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
 
 
 def iter_records(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
-    """Yields every record of every batch, control records too. Raises KafkaError:
-
-    CORRUPT_MESSAGE, also for a wrong CRC.
+    """Yields every record of every batch, control records too. Raises KafkaError: CORRUPT_MESSAGE,
+    also for a wrong CRC.
     """
     for at, header in iter_batches(data):
         if not has_valid_crc(data, header, at):
@@ -318,7 +317,6 @@ def encode_with_timestamp_delta(payload: bytes, span: RecordSpan, timestamp_delt
 
 def _parse_headers(payload: bytes, at: int, end: int) -> Headers:
     """Headers of the record that ends at `end`; their count is at `at`. Raises KafkaError:
-
     CORRUPT_MESSAGE.
     """
     try:

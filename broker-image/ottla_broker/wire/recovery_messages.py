@@ -47,7 +47,7 @@ class ReplicaVoter:
 class DescribeMetadataReplicaResponse:
     """`address`: at which other brokers reach this one. `cluster_id`: of the disk; null before the
     broker belongs to a cluster. `previous_cluster_id`: the cluster that this one was recovered
-    from. `epoch`: the newest epoch that the replica knows; `leader_id`: −1 if it hears no leader.
+    from. `epoch`: the newest epoch that the replica knows; `leader_id`: −1 without a leader.
     `log_end_epoch`: of the last record; −1 without one. `voters`: empty while the log names none.
     """
 

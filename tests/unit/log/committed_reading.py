@@ -8,7 +8,7 @@ from tests.sim.read_committed import end_of, visible_records
 
 
 def read_as_consumer(log: PartitionLog, start: int, random: Random) -> list[Record]:
-    """The records that a consumer passes on, from responses of random sizes."""
+    """The records that a read_committed consumer returns, from responses of random sizes."""
     found: list[Record] = []
     at, end = start, log.last_stable_offset
     while at < end:

@@ -86,7 +86,7 @@ def test_error_names_an_unusable_directory(tmp_path: Path) -> None:
         open_directory(tmp_path / "file")
 
 
-def test_clean_shutdown_and_start(tmp_path: Path) -> None:
+def test_start_after_a_clean_shutdown_restores_offsets_and_checkpoints(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     directory.broker_epoch = 77
     for partition in range(3):

@@ -42,7 +42,7 @@ class Process:
     pending: IsrChangeRequest | None = None
 
 
-class World:
+class PartitionWorld:
     """`initial_replicas`: so many replicas were unfenced when the partition was created. `synced`:
     records are on disk before they are acknowledged.
     """

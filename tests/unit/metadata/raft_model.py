@@ -1,7 +1,7 @@
 """A model of the metadata quorum: elections, commits, changes of voters, messages that are late or
 lost, crashes and wiped disks.
 
-A `World` (`raft_world`) is one immutable state, and `steps` yields every state that can follow;
+A `RaftWorld` (`raft_world`) is one immutable state, and `steps` yields every state that can follow;
 `raft_search` explores them. Decisions are made by the broker's own functions (`Rules`). A step
 checks the invariants and raises `InvariantViolated`.
 
@@ -24,16 +24,16 @@ from tests.unit.metadata.raft_world import (
     Budget,
     Entry,
     Node,
+    RaftWorld,
     Resignation,
     Rules,
     SentVoteRequest,
     Voters,
-    World,
     key,
     world_of,
 )
 
-Step = tuple[str, Callable[[], "World"]]
+Step = tuple[str, Callable[[], "RaftWorld"]]
 """The step's label, and a function that returns the world after it."""
 
 
@@ -41,14 +41,14 @@ class InvariantViolated(AssertionError):
     """A step violates an invariant of the quorum."""
 
 
-def run_steps(world: World, *steps_taken: str) -> World:
+def run_steps(world: RaftWorld, *steps_taken: str) -> RaftWorld:
     """Returns the world after the steps with these labels, by the broker's own rules."""
     for label in steps_taken:
         world = next(apply_step for step, apply_step in steps(world, Rules()) if step == label)()
     return world
 
 
-def led_world(brokers: int, budget: Budget) -> World:
+def led_world(brokers: int, budget: Budget) -> RaftWorld:
     """Returns a world of up to three brokers, all of them voters. Broker 1 leads in epoch 1 and has
     committed its first record.
     """
@@ -67,7 +67,7 @@ def led_world(brokers: int, budget: Budget) -> World:
     )
 
 
-def contested_world(budget: Budget) -> World:
+def contested_world(budget: Budget) -> RaftWorld:
     """Returns a world of three voters. Broker 1 leads in epoch 3 and has a record of epoch 1 that
     no other broker has; broker 3 has one of epoch 2 instead (figure 8 of the Raft paper)."""
     return run_steps(
@@ -83,7 +83,7 @@ def contested_world(budget: Budget) -> World:
 # --- steps
 
 
-def steps(world: World, rules: Rules) -> Iterator[Step]:
+def steps(world: RaftWorld, rules: Rules) -> Iterator[Step]:
     """Yields every step that is possible in a world. Some change nothing."""
     for at, node in enumerate(world.nodes):
         yield from leader_steps(world, at, rules) if node.leads else follower_steps(world, at, rules)
@@ -111,7 +111,7 @@ def steps(world: World, rules: Rules) -> Iterator[Step]:
                     )
 
 
-def follower_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
+def follower_steps(world: RaftWorld, at: int, rules: Rules) -> Iterator[Step]:
     node = world.nodes[at]
     yield (
         f"{broker_name(node)}: timer expires",
@@ -122,7 +122,7 @@ def follower_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
         yield f"{broker_name(node)}: quorum-state is synced", partial(world.with_node, at, stored)
 
 
-def leader_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
+def leader_steps(world: RaftWorld, at: int, rules: Rules) -> Iterator[Step]:
     node = world.nodes[at]
     if node.synced < len(node.log):
         synced = node._replace(synced=len(node.log))
@@ -158,7 +158,7 @@ def can_change_voters_to(node: Node, new_voters: Voters, rules: Rules) -> bool:
     )
 
 
-def peer_steps(world: World, at: int, other: int, rules: Rules) -> Iterator[Step]:
+def peer_steps(world: RaftWorld, at: int, other: int, rules: Rules) -> Iterator[Step]:
     """Steps of a node and one peer: epochs observed, pre-votes, truncation and fetches."""
     node, peer = world.nodes[at], world.nodes[other]
     if peer.raft.epoch > node.raft.epoch or (peer.leads and peer.raft.epoch == node.raft.epoch):
@@ -190,7 +190,7 @@ def peer_steps(world: World, at: int, other: int, rules: Rules) -> Iterator[Step
         yield f"{broker_name(node)}: fetches", partial(fetch, synced, at, peer)
 
 
-def failure_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
+def failure_steps(world: RaftWorld, at: int, rules: Rules) -> Iterator[Step]:
     node = world.nodes[at]
     if world.budget.crashes:
         for kept in sorted({node.synced, len(node.log)}):
@@ -203,7 +203,7 @@ def failure_steps(world: World, at: int, rules: Rules) -> Iterator[Step]:
         yield f"{broker_name(node)}: loses its disk", partial(world.spend(wipes=1).with_node, at, empty)
 
 
-def can_lose_disk(world: World, node: Node) -> bool:
+def can_lose_disk(world: RaftWorld, node: Node) -> bool:
     """True if a majority of each voter set that may be in effect keeps its disk."""
     intact = frozenset(one.key for one in world.nodes if one.log) - {node.key}
     sets = {e.voters for one in world.nodes for e in one.log[one.voters_offset :] if e.voters is not None}
@@ -214,7 +214,7 @@ def can_lose_disk(world: World, node: Node) -> bool:
 # --- effects of steps, and their invariants
 
 
-def with_raft(world: World, at: int, raft: RaftState, rules: Rules) -> World:
+def with_raft(world: RaftWorld, at: int, raft: RaftState, rules: Rules) -> RaftWorld:
     """Gives a replica a new state and does what that state requires: vote requests, the first
     record of a leader. `failed_elections` is dropped, because only timers use it.
     """
@@ -234,7 +234,7 @@ def with_raft(world: World, at: int, raft: RaftState, rules: Rules) -> World:
     return begin_epoch(world, at) if raft.role is Role.LEADER and not node.leads else world
 
 
-def check_no_disruption(world: World, at: int) -> None:
+def check_no_disruption(world: RaftWorld, at: int) -> None:
     """No voter becomes a candidate while a majority of its voter set hears a leader. Not checked
     with more than three voters, where pre-votes from before they heard the leader may count.
     """
@@ -249,7 +249,9 @@ def check_no_disruption(world: World, at: int) -> None:
                 )
 
 
-def deliver_vote_request(world: World, at: int, sent_request: SentVoteRequest, rules: Rules, *, lost: bool) -> World:
+def deliver_vote_request(
+    world: RaftWorld, at: int, sent_request: SentVoteRequest, rules: Rules, *, lost: bool
+) -> RaftWorld:
     """A voter handles a vote request. The candidate counts the response unless it is lost."""
     node, request = world.nodes[at], sent_request.request
     raft, granted = rules.answer_vote(node.raft, request, node.replica)
@@ -265,7 +267,7 @@ def deliver_vote_request(world: World, at: int, sent_request: SentVoteRequest, r
     return world
 
 
-def exchange_pre_vote(world: World, at: int, other: int, rules: Rules) -> World:
+def exchange_pre_vote(world: RaftWorld, at: int, other: int, rules: Rules) -> RaftWorld:
     node, peer = world.nodes[at], world.nodes[other]
     request = VoteRequest(node.key, node.raft.epoch, node.log_end, is_pre_vote=True)
     raft, granted = rules.answer_vote(peer.raft, request, peer.replica)
@@ -284,7 +286,7 @@ def add_vote(
     return votes | {(epoch, voter, candidate)}
 
 
-def begin_epoch(world: World, at: int) -> World:
+def begin_epoch(world: RaftWorld, at: int) -> RaftWorld:
     """A new leader appends the first record of its epoch. It must be the only leader of that epoch
     and have all committed records.
     """
@@ -303,12 +305,12 @@ def begin_epoch(world: World, at: int) -> World:
     return append(world, at, Entry(node.raft.epoch))
 
 
-def append(world: World, at: int, entry: Entry) -> World:
+def append(world: RaftWorld, at: int, entry: Entry) -> RaftWorld:
     node = world.nodes[at]
     return world.with_node(at, node._replace(log=(*node.log, entry)))
 
 
-def advance(world: World, at: int, rules: Rules) -> World:
+def advance(world: RaftWorld, at: int, rules: Rules) -> RaftWorld:
     """Advances the leader's high watermark and commits the records below it."""
     node = world.nodes[at]
     to = rules.next_high_watermark(
@@ -324,7 +326,7 @@ def advance(world: World, at: int, rules: Rules) -> World:
     return world.with_node(at, node._replace(high_watermark=to))._replace(committed=world.committed + new)
 
 
-def truncate(world: World, at: int, offset: int) -> World:
+def truncate(world: RaftWorld, at: int, offset: int) -> RaftWorld:
     node = world.nodes[at]
     if offset < node.high_watermark:
         raise InvariantViolated(
@@ -335,7 +337,7 @@ def truncate(world: World, at: int, offset: int) -> World:
     return world.with_node(at, node._replace(log=node.log[:offset], synced=min(node.synced, offset)))
 
 
-def fetch(world: World, at: int, leader: Node) -> World:
+def fetch(world: RaftWorld, at: int, leader: Node) -> RaftWorld:
     """A follower receives the next record, and the leader's high watermark once that has committed
     a record of its epoch.
     """

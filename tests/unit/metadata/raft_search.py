@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.unit.metadata.raft_model import InvariantViolated, steps
-from tests.unit.metadata.raft_world import Rules, World
+from tests.unit.metadata.raft_world import RaftWorld, Rules
 
 # Weights of steps whose label contains these words; other steps have weight 1.
 WEIGHTS = {
@@ -34,14 +34,14 @@ class Exploration:
         return "\n".join((*self.trace, f"VIOLATION after {self.worlds} worlds: {self.violation}"))
 
 
-def explore(start: World, rules: Rules, max_worlds: int) -> Exploration:
+def explore(start: RaftWorld, rules: Rules, max_worlds: int) -> Exploration:
     """Searches breadth-first every world within the budget of `start`, up to `max_worlds`. A
     violation is found with its shortest trace.
     """
-    came_from: dict[World, tuple[World, str] | None] = {start: None}
+    came_from: dict[RaftWorld, tuple[RaftWorld, str] | None] = {start: None}
     frontier = [start]
     while frontier:
-        reached: list[World] = []
+        reached: list[RaftWorld] = []
         for world in frontier:
             for label, apply_step in steps(world, rules):
                 try:
@@ -60,7 +60,7 @@ def explore(start: World, rules: Rules, max_worlds: int) -> Exploration:
     return Exploration(len(came_from))
 
 
-def trace_to(came_from: dict[World, tuple[World, str] | None], world: World) -> tuple[str, ...]:
+def trace_to(came_from: dict[RaftWorld, tuple[RaftWorld, str] | None], world: RaftWorld) -> tuple[str, ...]:
     trace: list[str] = []
     while (before := came_from[world]) is not None:
         world, label = before
@@ -68,9 +68,9 @@ def trace_to(came_from: dict[World, tuple[World, str] | None], world: World) -> 
     return tuple(reversed(trace))
 
 
-def random_walk(start: World, rules: Rules, random: Random, length: int) -> Exploration:
+def random_walk(start: RaftWorld, rules: Rules, random: Random, length: int) -> Exploration:
     """Takes `length` random steps."""
-    world: World = start
+    world: RaftWorld = start
     trace: list[str] = []
     while len(trace) < length:
         possible = list(steps(world, rules))

@@ -117,7 +117,7 @@ class Budget(NamedTuple):
     resignations: int = 0
 
 
-class World(NamedTuple):
+class RaftWorld(NamedTuple):
     """A state of the whole cluster. The last three fields are history, for the invariants:
     `leaders` has (epoch, leader, process), `votes` (epoch, voter, candidate), `committed` each
     committed record with the epoch of the leader that committed it.
@@ -130,10 +130,10 @@ class World(NamedTuple):
     votes: frozenset[tuple[int, ReplicaKey, ReplicaKey]] = frozenset()
     committed: tuple[tuple[Entry, int], ...] = ()
 
-    def with_node(self, at: int, node: Node) -> "World":
+    def with_node(self, at: int, node: Node) -> "RaftWorld":
         return self._replace(nodes=(*self.nodes[:at], node, *self.nodes[at + 1 :]))
 
-    def spend(self, **used: int) -> "World":
+    def spend(self, **used: int) -> "RaftWorld":
         """Returns the world with a smaller budget."""
         return self._replace(budget=self.budget._replace(**{k: getattr(self.budget, k) - n for k, n in used.items()}))
 
@@ -142,10 +142,10 @@ def key(broker: int, disk: int = 0) -> ReplicaKey:
     return broker, UUID(int=broker * 100 + disk)
 
 
-def world_of(brokers: int, voters: int, budget: Budget) -> World:
+def world_of(brokers: int, voters: int, budget: Budget) -> RaftWorld:
     """Returns a cluster of brokers 1 to `brokers`, founded by broker 1, whose first `voters`
     brokers are voters.
     """
     founded = (Entry(0, frozenset(key(broker) for broker in range(1, voters + 1))),)
     nodes = (Node(key(broker), RaftState(), ElectionState(), founded, 1) for broker in range(1, brokers + 1))
-    return World(tuple(nodes), budget, committed=((founded[0], 0),))
+    return RaftWorld(tuple(nodes), budget, committed=((founded[0], 0),))

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from ottla_broker.metadata.broker_plans import election_candidates
 from ottla_broker.metadata.election import elect_unclean_leader
 from ottla_broker.metadata.records import NO_LEADER
-from tests.unit.metadata.partition_world import World
+from tests.unit.metadata.partition_world import PartitionWorld
 
 BROKERS = 4
 one = st.integers(0, BROKERS - 1)
-Step = Callable[[World], None]
+Step = Callable[[PartitionWorld], None]
 
 steps: st.SearchStrategy[Step] = st.one_of(
     one.map(lambda b: lambda w: w.produce(b)),
@@ -42,14 +42,14 @@ steps: st.SearchStrategy[Step] = st.one_of(
 def test_an_elected_leader_has_every_acknowledged_record(
     min_insync: int, initial_replicas: int, synced: bool, events: list[Step]
 ) -> None:
-    world = World(BROKERS, (0, 1, 2), min_insync, synced=synced, initial_replicas=initial_replicas)
+    world = PartitionWorld(BROKERS, (0, 1, 2), min_insync, synced=synced, initial_replicas=initial_replicas)
     for step in events:
         step(world)
         world.check()
 
 
 def test_a_replica_that_lost_power_leads_when_the_last_trusted_one_has_lost_its_disk() -> None:
-    world = World(3, (0, 1, 2), 2, synced=True)
+    world = PartitionWorld(3, (0, 1, 2), 2, synced=True)
     for broker in range(3):
         world.read_metadata(broker)
     world.produce(0)
@@ -68,7 +68,7 @@ def test_a_replica_that_lost_power_leads_when_the_last_trusted_one_has_lost_its_
 
 
 def test_without_synced_records_an_administrator_has_to_elect_from_the_last_known_replicas() -> None:
-    world = World(3, (0, 1, 2), 3)
+    world = PartitionWorld(3, (0, 1, 2), 3)
     for broker in (1, 2):
         world.lose_power(broker, keeps=0)
         world.start(broker)
@@ -84,7 +84,7 @@ def test_without_synced_records_an_administrator_has_to_elect_from_the_last_know
 
 
 def test_an_unclean_election_prefers_a_replica_with_records_to_an_emptied_one() -> None:
-    world = World(3, (0, 1, 2), 1)
+    world = PartitionWorld(3, (0, 1, 2), 1)
     world.kill(2)
     world.fence(2)
     world.kill(1)
@@ -104,7 +104,7 @@ def test_an_unclean_election_prefers_a_replica_with_records_to_an_emptied_one() 
 
 
 def test_a_replica_that_lost_power_and_fell_behind_since_is_not_elected() -> None:
-    world = World(3, (0, 1, 2), 2, synced=True)
+    world = PartitionWorld(3, (0, 1, 2), 2, synced=True)
     world.lose_power(1, keeps=0)
     world.start(1)
     for broker in range(3):

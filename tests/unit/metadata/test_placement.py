@@ -17,7 +17,7 @@ def clusters(draw: st.DrawFn) -> list[UsableBroker]:
 
 
 @given(clusters(), st.integers(1, 40), st.data())
-def test_replicas_are_distinct_known_and_leaders_even(
+def test_replicas_are_distinct_brokers_and_leaders_are_even(
     places: list[UsableBroker], partitions: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(places)))
@@ -57,7 +57,7 @@ def test_replicas_are_even_without_racks(brokers: int, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("factor", [0, -1, 4])
-def test_a_factor_that_cannot_be_met_is_refused_by_name(factor: int) -> None:
+def test_the_error_names_a_replication_factor_that_cannot_be_met(factor: int) -> None:
     with pytest.raises(ValueError, match=f"replication factor {factor} .* brokers, 3"):
         assign_replicas(1, factor, [UsableBroker(1), UsableBroker(2), UsableBroker(3)])
 

@@ -21,7 +21,7 @@ from ottla_broker.metadata.raft_rules import (
 from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
 from tests.unit.metadata.raft_model import contested_world, led_world
 from tests.unit.metadata.raft_search import Exploration, explore, random_walk
-from tests.unit.metadata.raft_world import Budget, Rules, World, world_of
+from tests.unit.metadata.raft_world import Budget, RaftWorld, Rules, world_of
 
 WALKS = 24
 STEPS = 250
@@ -29,7 +29,7 @@ MAX_WALKS = 1_000
 LONG_BUDGET = Budget(epochs=1_000, crashes=4, wipes=3, records=20, changes=15, resignations=3)
 
 
-def large_world(seed: int) -> World:
+def large_world(seed: int) -> RaftWorld:
     random = Random(seed)
     brokers = random.choice((3, 3, 4, 5))
     return random.choice(

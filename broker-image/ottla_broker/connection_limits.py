@@ -1,0 +1,37 @@
+"""The bounds of a broker's connections on memory and time, from its settings."""
+
+import sys
+from dataclasses import dataclass
+
+from ottla_broker.config import (
+    CONNECTION_QUEUED_MAX_BYTES,
+    CONNECTIONS_MAX_IDLE_MS,
+    QUEUED_MAX_REQUEST_BYTES,
+    SOCKET_REQUEST_MAX_BYTES,
+    Config,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Bounds on memory and time. Requests and responses that wait are bounded over all connections,
+    each by half of `queued.max.request.bytes`."""
+
+    request_bytes: int = 100 << 20  # socket.request.max.bytes
+    all_requests_bytes: int = 128 << 20
+    all_responses_bytes: int = 128 << 20
+    queued_bytes: int = 1 << 20  # connection.queued.max.bytes
+    idle_s: float = 600.0  # connections.max.idle.ms; 0: no limit
+    slow_reader_timeout_s: float = 10.0  # without progress, while a fetch waits for the memory of unread responses
+
+    @classmethod
+    def from_config(cls, config: Config) -> "ConnectionLimits":
+        both = config(QUEUED_MAX_REQUEST_BYTES)
+        half = both // 2 if both > 0 else sys.maxsize
+        return cls(
+            request_bytes=config(SOCKET_REQUEST_MAX_BYTES),
+            all_requests_bytes=half,
+            all_responses_bytes=half,
+            queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
+            idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
+        )
