@@ -1,0 +1,143 @@
+"""Routes of the console, and the checks of every request.
+
+Pages contain no inline script or style, and browsers load neither from other addresses. So a
+record's value that is in a page unescaped would not be run.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.console.access import ConsoleUser, find_login_listener
+from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.groups import GroupPages
+from ottla_broker.console.login import OpenAccess, PasswordAccess, redirect
+from ottla_broker.console.messages import MessagePages
+from ottla_broker.console.overview import Overview
+from ottla_broker.console.rendering import Renderer
+from ottla_broker.console.requests import SECURITY_HEADERS, PageError, PageHandler, PageRequest
+from ottla_broker.console.static_files import StaticFiles
+from ottla_broker.console.topics import TopicPages
+from ottla_broker.requests.context import AUTHORIZATION_ERRORS
+from ottla_broker.security.principal import ANONYMOUS
+from ottla_broker.server import Server
+from ottla_broker.wire.errors import KafkaError, describe_os_error
+
+logger = logging.getLogger(__name__)
+
+HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+FormHandler = Callable[[web.Request], Awaitable[web.Response]]
+R = TypeVar("R", bound=web.StreamResponse)
+
+DENIED: Final = frozenset(AUTHORIZATION_ERRORS.values())
+
+
+class Console:
+    """One per broker. Raises SettingError where users of the console cannot log in."""
+
+    def __init__(self, broker: Broker, server: Server) -> None:
+        listener = find_login_listener(broker.config)
+        self._broker = broker
+        self._login = None if listener is None else PasswordAccess(broker, listener)
+        self._access: OpenAccess | PasswordAccess = self._login or OpenAccess(broker)
+        self._static = StaticFiles()
+        self._renderer = Renderer(
+            self._static.url, broker.node_id, lambda: broker.cluster_id, has_login=self._login is not None
+        )
+        self._requests = ClusterRequests(broker)
+        self._overview = Overview(broker, server, self._requests)
+        self._topics = TopicPages(broker, self._requests)
+        self._groups = GroupPages(broker, self._requests, self._topics)
+        self._messages = MessagePages(broker, self._requests, self._topics)
+
+    def routes(self) -> list[web.RouteDef]:
+        pages: dict[str, PageHandler] = {
+            "/": self._overview.show,
+            "/log-dirs": self._overview.show_log_dirs,
+            "/throughput": self._overview.throughput,
+            "/topics": self._topics.show_list,
+            "/topics/{topic}": self._topics.show_topic,
+            "/topics/{topic}/groups": self._groups.show_readers,
+            "/groups": self._groups.show_list,
+            "/group": self._groups.show_group,
+            "/topics/{topic}/messages": self._messages.show,
+            "/topics/{topic}/messages/stream": self._messages.stream,
+            "/topics/{topic}/messages/export": self._messages.export,
+            "/topics/{topic}/messages/{partition:\\d{1,9}}/{offset:\\d{1,19}}": self._messages.show_record,
+        }
+        served = [web.get(path, self._serve(handler)) for path, handler in pages.items()]
+        if self._login is not None:
+            served.append(web.get("/login", self._show_login))
+            served.append(web.post("/login", self._answer_form(self._login.log_in)))
+            served.append(web.post("/logout", self._answer_form(self._login.log_out)))
+        return [*served, web.get("/static/{digest}/{name}", self._static.serve)]
+
+    def start(self) -> None:
+        """Called on the running loop."""
+        self._overview.start()
+
+    async def close(self) -> None:
+        await self._overview.close()
+        await self._requests.close()
+
+    def _serve(self, handler: PageHandler) -> HttpHandler:
+        async def serve(http: web.Request) -> web.StreamResponse:
+            try:
+                user = self._access.find_user(http)
+            except PageError as reason:
+                return with_security_headers(show_error(self._anonymous_page(http), reason.status, reason.message))
+            response = ask_for_login(http) if user is None else await self._answer(handler, http, user)
+            return with_security_headers(response)
+
+        return serve
+
+    async def _answer(self, handler: PageHandler, http: web.Request, user: ConsoleUser) -> web.StreamResponse:
+        page = PageRequest(http, user, self._renderer)
+        try:
+            return await handler(page)
+        except PageError as reason:
+            return show_error(page, reason.status, reason.message)
+        except KafkaError as error:
+            return show_error(page, 403 if error.code in DENIED else 502, error.message or error.code.name)
+        except OSError as error:
+            why = describe_os_error(error) or "no response in time"
+            return show_error(page, 502, f"A broker does not respond: {why}.")
+
+    async def _show_login(self, http: web.Request) -> web.Response:
+        return with_security_headers(self._anonymous_page(http).render("login.html", message=""))
+
+    def _answer_form(self, handler: FormHandler) -> HttpHandler:
+        async def answer(http: web.Request) -> web.StreamResponse:
+            try:
+                response = await handler(http)
+            except PageError as reason:
+                response = self._anonymous_page(http).render("login.html", message=reason.message)
+                response.set_status(reason.status)
+            return with_security_headers(response)
+
+        return answer
+
+    def _anonymous_page(self, http: web.Request) -> PageRequest:
+        return PageRequest(http, ConsoleUser(self._broker, ANONYMOUS, http.remote or ""), self._renderer)
+
+
+def ask_for_login(http: web.Request) -> web.Response:
+    if http.headers.get("HX-Request") == "true":
+        return web.Response(status=401, headers={"HX-Redirect": "/login"})
+    return redirect("/login")
+
+
+def with_security_headers(response: R) -> R:
+    if not response.prepared:
+        response.headers.update(SECURITY_HEADERS)
+    return response
+
+
+def show_error(page: PageRequest, status: int, message: str) -> web.Response:
+    template = "error_part.html" if page.wants_fragment else "error.html"
+    response = page.render(template, message=message)
+    response.set_status(status)
+    return response

@@ -1,0 +1,141 @@
+"""Groups of every protocol in one form, from the responses that describe them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla_broker.coordination.consumer_protocol import read_assignment
+from ottla_broker.wire.message_reader import MalformedMessage
+
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+CONSUMER_PROTOCOL: Final = "consumer"
+"""The protocol type of classic groups whose members consume topics."""
+
+Assignment = tuple[tuple[str, tuple[int, ...]], ...]
+"""Partitions by topic; of streams groups tasks by subtopology."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """`coordinator`: a broker. `type`: of the protocol."""
+
+    name: str
+    type: str
+    state: str
+    protocol: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """`instance`: of a static member, else empty. `epoch`: −1 with the classic protocol."""
+
+    id: str
+    client: str
+    host: str
+    instance: str
+    epoch: int
+    assignment: Assignment
+
+    @property
+    def partitions(self) -> int:
+        return sum(len(partitions) for _, partitions in self.assignment)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """`assignor`: who assigns, as the group names it. `epoch`: −1 with the classic protocol."""
+
+    state: str
+    assignor: str
+    epoch: int
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """`committed`: the next offset that the group reads. −1: unknown."""
+
+    topic: str
+    partition: int
+    committed: int
+    end: int
+    member: str = ""
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.committed) if min(self.committed, self.end) >= 0 else -1
+
+
+def make_member(member: Any, instance: str | None, epoch: int, assignment: Assignment) -> GroupMember:
+    """A member as the responses of all protocols describe it."""
+    host = member.client_host.removeprefix("/")
+    return GroupMember(member.member_id, member.client_id, host, instance or "", epoch, assignment)
+
+
+def describe_classic(group: Any) -> GroupDescription:
+    consumes = group.protocol_type == CONSUMER_PROTOCOL
+    members = tuple(
+        make_member(one, one.group_instance_id, -1, read_classic_assignment(one.member_assignment) if consumes else ())
+        for one in group.members
+    )
+    return GroupDescription(group.group_state, group.protocol_data, -1, members)
+
+
+def read_classic_assignment(data: bytes) -> Assignment:
+    """Empty for what is no assignment: clients write it."""
+    try:
+        return tuple((one.topic, tuple(one.partitions)) for one in read_assignment(data).assigned)
+    except MalformedMessage:
+        return ()
+
+
+def describe_newer(group: Any) -> GroupDescription:
+    """A consumer or share group."""
+    members = tuple(
+        make_member(
+            one,
+            getattr(one, "instance_id", None),
+            int(one.member_epoch),
+            tuple((str(it.topic_name), tuple(map(int, it.partitions))) for it in one.assignment.topic_partitions),
+        )
+        for one in group.members
+    )
+    return GroupDescription(group.group_state, group.assignor_name, int(group.group_epoch), members)
+
+
+def describe_streams(group: Any) -> GroupDescription:
+    members = tuple(
+        make_member(
+            one,
+            one.instance_id,
+            int(one.member_epoch),
+            tuple(
+                (f"{kind} task {task.subtopology_id}", tuple(map(int, task.partitions)))
+                for kind, tasks in (
+                    ("active", one.assignment.active_tasks),
+                    ("standby", one.assignment.standby_tasks),
+                    ("warm-up", one.assignment.warmup_tasks),
+                )
+                for task in tasks
+            ),
+        )
+        for one in group.members
+    )
+    return GroupDescription(group.group_state, "tasks of the topology", int(group.group_epoch), members)
+
+
+def find_owners(members: Iterable[GroupMember]) -> dict[tuple[str, int], str]:
+    """The client id of the member that has each partition."""
+    return {
+        (topic, partition): member.client
+        for member in members
+        for topic, partitions in member.assignment
+        for partition in partitions
+    }
+
+
+def total_lag(partitions: Iterable[PartitionLag]) -> int:
+    """−1 if it is known of no partition."""
+    known = [one.lag for one in partitions if one.lag >= 0]
+    return sum(known) if known else -1

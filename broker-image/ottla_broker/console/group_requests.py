@@ -1,0 +1,148 @@
+"""What the console asks coordinators about groups."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_share_group_offsets.v0.request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.offset_fetch.v8.request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
+from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i32
+
+from ottla_broker.broker import Broker
+from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.group_description import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+    ListedGroup,
+    describe_classic,
+    describe_newer,
+    describe_streams,
+)
+from ottla_broker.wire.client import raise_for_error
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+DESCRIBERS: Final[Mapping[str, Any]] = {
+    CLASSIC: (
+        lambda name: DescribeGroupsRequest(groups=(name,), include_authorized_operations=False),
+        describe_classic,
+    ),
+    CONSUMER: (
+        lambda name: ConsumerGroupDescribeRequest(group_ids=(name,), include_authorized_operations=False),
+        describe_newer,
+    ),
+    SHARE: (
+        lambda name: ShareGroupDescribeRequest(group_ids=(name,), include_authorized_operations=False),
+        describe_newer,
+    ),
+    STREAMS: (
+        lambda name: StreamsGroupDescribeRequest(group_ids=(name,), include_authorized_operations=False),
+        describe_streams,
+    ),
+}
+"""By the type of a group: the request that describes it, and how its response is read."""
+
+CommittedOffsets = dict[tuple[str, int], int]
+
+
+class GroupRequests:
+    def __init__(self, broker: Broker, requests: ClusterRequests) -> None:
+        self._broker = broker
+        self._requests = requests
+
+    async def list_groups(self) -> tuple[list[ListedGroup], tuple[str, ...]]:
+        """All groups by name, and who did not respond."""
+        request = ListGroupsRequest(states_filter=(), types_filter=())
+        answers = await self._requests.send_to_brokers(
+            {one.id: request for one in self._broker.image.unfenced_brokers()}
+        )
+        groups, failures = [], list(answers.failures)
+        for broker, response in answers.by_broker.items():
+            if response.error_code is not ErrorCode.none:
+                failures.append(f"Broker {broker} cannot list its groups: {response.error_code.name}.")
+            groups += [
+                ListedGroup(str(one.group_id), one.group_type.lower(), one.group_state, one.protocol_type, broker)
+                for one in response.groups
+            ]
+        return sorted(groups, key=lambda it: it.name), tuple(failures)
+
+    async def describe(self, group: ListedGroup) -> GroupDescription:
+        """Raises KafkaError, OSError."""
+        make_request, read = DESCRIBERS[group.type]
+        client = self._requests.client
+        response = await client.send(make_request(GroupId(group.name)), broker=group.coordinator)
+        (described,) = response.groups
+        raise_for_error(described.error_code, f"group {group.name!r}: {described.error_code.name}")
+        found: GroupDescription = read(described)
+        return found
+
+    async def committed_offsets(self, group: ListedGroup) -> CommittedOffsets:
+        """Of a share group: the offsets from which its partitions are shared. Raises KafkaError,
+        OSError.
+        """
+        if group.type == SHARE:
+            return await self._share_offsets(group)
+        fetched = await self._fetch_offsets(group.coordinator, [group.name], None)
+        return fetched.get(group.name, {})
+
+    async def groups_of_topic(
+        self, topic: str, partitions: Sequence[int], groups: Sequence[ListedGroup]
+    ) -> dict[str, CommittedOffsets]:
+        """The groups that have committed offsets of the topic. Raises KafkaError, OSError."""
+        by_coordinator: dict[int, list[str]] = defaultdict(list)
+        for group in groups:
+            if group.type != SHARE:
+                by_coordinator[group.coordinator].append(group.name)
+        found: dict[str, CommittedOffsets] = {}
+        for coordinator, names in by_coordinator.items():
+            found |= await self._fetch_offsets(coordinator, names, (topic, partitions))
+        return {name: offsets for name, offsets in found.items() if offsets}
+
+    async def _fetch_offsets(
+        self, coordinator: int, names: Sequence[str], of: tuple[str, Sequence[int]] | None
+    ) -> dict[str, CommittedOffsets]:
+        topics = None
+        if of is not None:
+            indexes = tuple(i32(one) for one in of[1])
+            topics = (OffsetFetchRequestTopics(name=TopicName(of[0]), partition_indexes=indexes),)
+        groups = tuple(OffsetFetchRequestGroup(group_id=GroupId(name), topics=topics) for name in names)
+        response = await self._requests.client.send(OffsetFetchRequest(groups=groups), broker=coordinator)
+        return {
+            str(group.group_id): {
+                (str(topic.name), int(one.partition_index)): int(one.committed_offset)
+                for topic in group.topics
+                for one in topic.partitions
+                if one.error_code is ErrorCode.none and one.committed_offset >= 0
+            }
+            for group in response.groups
+            if group.error_code is ErrorCode.none
+        }
+
+    async def _share_offsets(self, group: ListedGroup) -> CommittedOffsets:
+        requested = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group.name), topics=None)
+        request = DescribeShareGroupOffsetsRequest(groups=(requested,))
+        response = await self._requests.client.send(request, broker=group.coordinator)
+        (described,) = response.groups
+        if described.error_code is not ErrorCode.none:
+            raise KafkaError(described.error_code, described.error_message)
+        return {
+            (str(topic.topic_name), int(one.partition_index)): int(one.start_offset)
+            for topic in described.topics
+            for one in topic.partitions
+            if one.error_code is ErrorCode.none and one.start_offset >= 0
+        }

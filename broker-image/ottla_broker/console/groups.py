@@ -1,0 +1,114 @@
+"""The pages of groups: the list, one group with its members and lag, and the groups that read a
+topic.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.group_description import ListedGroup, PartitionLag, find_owners, total_lag
+from ottla_broker.console.group_requests import GroupRequests
+from ottla_broker.console.requests import PageError, PageRequest
+from ottla_broker.console.topic_list import matches
+from ottla_broker.console.topics import TopicPages, may_describe
+from ottla_broker.security.authorizer import Operation, Resource
+
+PAGE_SIZE: Final = 100
+MAX_PARTITIONS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    rows: list[ListedGroup]
+    found: int
+    number: int
+
+    @property
+    def last(self) -> int:
+        return max(1, -(-self.found // PAGE_SIZE))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReader:
+    """A group that has committed offsets of a topic."""
+
+    group: ListedGroup
+    lag: int
+
+
+class GroupPages:
+    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages) -> None:
+        self._broker = broker
+        self._requests = requests
+        self._groups = GroupRequests(broker, requests)
+        self._topics = topics
+
+    async def show_list(self, page: PageRequest) -> web.Response:
+        groups, failures = await self._groups.list_groups()
+        search = page.text("search")
+        words = search.lower().split()
+        found = [one for one in groups if matches(one.name, words) and may_describe_group(page, one.name)]
+        number = min(page.integer("page", 1, at_least=1), max(1, -(-len(found) // PAGE_SIZE)))
+        shown = GroupPage(found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE], len(found), number)
+        template = "group_rows.html" if page.wants_fragment else "groups.html"
+        return page.render(template, groups=shown, search=search, failures=failures)
+
+    async def show_group(self, page: PageRequest) -> web.Response:
+        """Offsets of topics that the user may describe."""
+        name = page.http.query.get("id", "")  # may have any characters
+        group = await self._find(page, name)
+        description, committed = await asyncio.gather(
+            self._groups.describe(group), self._groups.committed_offsets(group)
+        )
+        owners = find_owners(description.members)
+        partitions = sorted(
+            (topic, index) for topic, index in committed.keys() | owners.keys() if may_describe(page, topic)
+        )
+        ends = await self._requests.end_offsets(partitions)
+        lags = [
+            PartitionLag(*one, committed.get(one, -1), ends.get(one, -1), owners.get(one, ""))
+            for one in partitions
+            if one in ends or one in committed
+        ]
+        return page.render(
+            "group.html",
+            group=group,
+            description=description,
+            lags=sorted(lags, key=lambda it: -it.lag)[:MAX_PARTITIONS] if len(lags) > MAX_PARTITIONS else lags,
+            lag_count=len(lags),
+            lag=total_lag(lags),
+            uncommitted=sum(one.committed < 0 for one in lags),
+        )
+
+    async def show_readers(self, page: PageRequest) -> web.Response:
+        """The groups of a topic, with their lag there."""
+        topic = self._topics.find_topic(page)
+        groups, failures = await self._groups.list_groups()
+        visible = [one for one in groups if may_describe_group(page, one.name)]
+        offsets = await self._groups.groups_of_topic(topic.name, sorted(topic.partitions), visible)
+        ends = await self._requests.end_offsets((topic.name, index) for index in topic.partitions)
+        readers = [
+            TopicReader(
+                one, total_lag(PartitionLag(*at, offset, ends.get(at, -1)) for at, offset in offsets[one.name].items())
+            )
+            for one in visible
+            if one.name in offsets
+        ]
+        return page.render("readers.html", readers=readers, failures=failures)
+
+    async def _find(self, page: PageRequest, name: str) -> ListedGroup:
+        """Raises PageError: a group that the user may not describe does not exist for them."""
+        groups, failures = await self._groups.list_groups() if may_describe_group(page, name) else ([], ())
+        for group in groups:
+            if group.name == name:
+                return group
+        reason = f"There is no group {name!r} that {page.user.principal} may describe."
+        raise PageError(404, " ".join([reason, *failures]))
+
+
+def may_describe_group(page: PageRequest, name: str) -> bool:
+    return page.user.may(Operation.describe, Resource.group(name))

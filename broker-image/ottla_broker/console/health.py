@@ -1,0 +1,92 @@
+"""The health of the cluster in one sentence, and what to do about each problem."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ottla_broker.console.partition_census import PartitionCensus
+from ottla_broker.metadata.image import BrokerRegistration
+
+Severity = Literal["error", "warning"]
+NO_CONTROLLER: Final = -1
+DESCRIBE_HEALTH: Final = "ottla cluster health"
+DOCTOR: Final = "ottla doctor"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`command`: what to run next. `partitions`: topics and indexes, the first of those
+    concerned.
+    """
+
+    severity: Severity
+    sentence: str
+    command: str
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`state`: ok, warning or error. `sentence`: of the whole cluster."""
+
+    state: Literal["ok", "warning", "error"]
+    sentence: str
+    problems: tuple[Problem, ...]
+
+
+def assess_health(
+    brokers: Collection[BrokerRegistration],
+    controller: int,
+    census: PartitionCensus,
+    own_problems: Sequence[str] = (),
+) -> Health:
+    """`own_problems`: why the broker that answers is not ready."""
+    problems = [*_broker_problems(brokers, controller, own_problems), *_partition_problems(census)]
+    errors = [one for one in problems if one.severity == "error"]
+    if errors:
+        return Health("error", f"The cluster does not serve everything: {errors[0].sentence}", tuple(problems))
+    if problems:
+        return Health("warning", f"Everything is served, but {_lower(problems[0].sentence)}", tuple(problems))
+    count = f"{len(brokers)} brokers" if len(brokers) != 1 else "one broker"
+    return Health("ok", f"All is well: {count}, every partition has a leader and all its replicas.", ())
+
+
+def _broker_problems(
+    brokers: Collection[BrokerRegistration], controller: int, own_problems: Sequence[str]
+) -> list[Problem]:
+    problems = [Problem("error", f"This broker is not ready: {reason}.", DOCTOR) for reason in own_problems]
+    if controller == NO_CONTROLLER:
+        problems.append(
+            Problem("error", "No controller is active: nothing can be created or changed.", "ottla cluster metadata")
+        )
+    fenced = sorted(one.id for one in brokers if one.fenced)
+    if fenced:
+        names = ", ".join(map(str, fenced))
+        is_one = len(fenced) == 1
+        sentence = f"Broker {names} is not in session." if is_one else f"Brokers {names} are not in session."
+        problems.append(Problem("warning", sentence, "ottla cluster describe"))
+    return problems
+
+
+def _partition_problems(census: PartitionCensus) -> list[Problem]:
+    counts = census.counts
+    problems = []
+    if counts["offline"]:
+        sentence = f"{_partitions(counts['offline'], 'has', 'have')} no leader: nothing is read or written there."
+        problems.append(Problem("error", sentence, DESCRIBE_HEALTH, tuple(census.offline)))
+    if counts["below_min_isr"]:
+        who = _partitions(counts["below_min_isr"], "has", "have")
+        sentence = f"{who} fewer in-sync replicas than min.insync.replicas: producers with acks=all are refused."
+        problems.append(Problem("error", sentence, DESCRIBE_HEALTH, tuple(census.below_min_isr)))
+    if counts["under_replicated"]:
+        sentence = f"{_partitions(counts['under_replicated'], 'has', 'have')} replicas that are not in sync."
+        problems.append(Problem("warning", sentence, DESCRIBE_HEALTH, tuple(census.under_replicated)))
+    return problems
+
+
+def _partitions(count: int, singular: str, plural: str) -> str:
+    return f"One partition {singular}" if count == 1 else f"{count:,} partitions {plural}"
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,133 @@
+"""Logging in and out.
+
+Browsers send the cookie of a session with requests of the console's own pages only
+(SameSite=Strict), and no script reads it (HttpOnly). A form is taken from the same origin, and
+logging out needs the session's token besides.
+"""
+
+import asyncio
+import hmac
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.config.listener_security import listener_sasl
+from ottla_broker.console.access import AllowedHosts, ConsoleUser, keeps_passwords_secret, make_context
+from ottla_broker.console.requests import PageError
+from ottla_broker.console.sessions import Sessions
+from ottla_broker.requests.login import MAX_AUDITED_NAME
+from ottla_broker.requests.user_passwords import UserPasswords
+from ottla_broker.security.audit import AuditedResource
+from ottla_broker.security.principal import ANONYMOUS
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode
+
+MAX_NAME: Final = 1024
+MAX_PASSWORD: Final = 1024
+MAX_CHECKS: Final = 2
+"""Passwords that are checked at once: each takes a thread for milliseconds."""
+WRONG: Final = "The name or the password is wrong."
+NOT_SECRET: Final = (
+    "The console takes passwords over TLS or from this machine only, because they would cross the network in the "
+    "clear: use kubectl port-forward, an SSH tunnel, or a proxy on this machine that ends TLS."
+)
+
+
+class OpenAccess:
+    """Of a cluster without authentication: everyone is User:ANONYMOUS."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._hosts = AllowedHosts(broker)
+
+    def find_user(self, http: web.Request) -> ConsoleUser:
+        """Raises PageError."""
+        if (http.url.host or "") not in self._hosts:
+            raise PageError(421, f"This console does not answer under the name {http.url.host!r}.")
+        return ConsoleUser(self._broker, ANONYMOUS, http.remote or "")
+
+
+class PasswordAccess:
+    """`listener`: the one whose users log in."""
+
+    def __init__(self, broker: Broker, listener: str) -> None:
+        self._broker = broker
+        self._listener = listener
+        self._passwords = UserPasswords(broker)
+        self._sessions = Sessions(broker, listener, asyncio.get_running_loop().time)
+        self._checks = asyncio.Semaphore(MAX_CHECKS)
+        # Cookies do not distinguish ports: brokers on one machine need names of their own.
+        self._cookie = f"ottla-console-{broker.node_id}"
+
+    def find_user(self, http: web.Request) -> ConsoleUser | None:
+        """None if nobody has logged in. Raises PageError."""
+        if not keeps_passwords_secret(http):
+            raise PageError(403, NOT_SECRET)
+        token = http.cookies.get(self._cookie, "")
+        if (session := self._sessions.find(token)) is None:
+            return None
+        is_logged_in = partial(self._sessions.is_open, token)
+        return ConsoleUser(self._broker, session.principal, http.remote or "", session.form_token, is_logged_in)
+
+    async def log_in(self, http: web.Request) -> web.Response:
+        """Redirects to the overview, with the cookie of a new session. Raises PageError: 401 after
+        the delay of failed logins.
+        """
+        if not keeps_passwords_secret(http):
+            raise PageError(403, NOT_SECRET)
+        form = await read_form(http)
+        name, password = form.get("name", ""), form.get("password", "")
+        if not await self._is_right(name, password):
+            context = make_context(self._broker, ANONYMOUS, http.remote or "", ApiKey.SASL_AUTHENTICATE)
+            user = AuditedResource("USER", name[:MAX_AUDITED_NAME])
+            context.record_audit("LOGIN", user, ErrorCode.sasl_authentication_failed.name.upper())
+            await asyncio.sleep(listener_sasl(self._broker.config, self._listener).failure_delay_s)
+            raise PageError(401, WRONG)
+        self._sessions.close(http.cookies.get(self._cookie, ""))
+        response = redirect("/")
+        response.set_cookie(
+            self._cookie, self._sessions.open(name), httponly=True, samesite="Strict", secure=http.secure, path="/"
+        )
+        return response
+
+    async def log_out(self, http: web.Request) -> web.Response:
+        """Raises PageError."""
+        token = http.cookies.get(self._cookie, "")
+        session = self._sessions.find(token)
+        sent = (await read_form(http)).get("token", "")
+        if session is not None and not hmac.compare_digest(sent.encode(), session.form_token.encode()):
+            raise PageError(403, "This form is not of your session; load the page again.")
+        self._sessions.close(token)
+        response = redirect("/login")
+        response.del_cookie(self._cookie, path="/", httponly=True, samesite="Strict", secure=http.secure)
+        return response
+
+    async def _is_right(self, name: str, password: str) -> bool:
+        if not (0 < len(name) <= MAX_NAME and 0 < len(password) <= MAX_PASSWORD):
+            return False
+        async with self._checks:
+            return await self._passwords.is_right(listener_sasl(self._broker.config, self._listener), name, password)
+
+
+async def read_form(http: web.Request) -> dict[str, str]:
+    """Raises PageError for a form of another site, and for one that is not UTF-8."""
+    if not is_same_origin(http):
+        raise PageError(403, "This form was sent by another site.")
+    try:
+        form = await http.post()
+    except UnicodeDecodeError:
+        raise PageError(400, "This form is not text in UTF-8.") from None
+    return {name: value for name, value in form.items() if isinstance(value, str)}
+
+
+def is_same_origin(http: web.Request) -> bool:
+    """Every browser sends `Origin` with a form. Its scheme may be that of a proxy that ends TLS."""
+    origin = http.headers.get("Origin", "")
+    return http.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin" and urlsplit(origin).netloc == http.host
+
+
+def redirect(path: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": path})

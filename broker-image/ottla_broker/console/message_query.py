@@ -1,0 +1,107 @@
+"""What a page of messages shows, as its URL says it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal, cast
+
+from ottla_broker.console.partition_reader import START_KINDS, Start, StartKind
+from ottla_broker.console.record_display import FORMS, Form
+from ottla_broker.console.requests import PageError, PageRequest
+
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 500
+MODES: Final = ("browse", "search", "follow")
+DEFAULT_START: Final[Mapping[str, StartKind]] = {"browse": "newest", "search": "oldest", "follow": "newest"}
+
+Mode = Literal["browse", "search", "follow"]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """`partition` None: all. `start_text`, `at`: as they were written. `limit`: records on a page,
+    or found. `positions`: next offsets by partition, where a search is resumed.
+    """
+
+    mode: Mode
+    partition: int | None
+    start: Start
+    start_text: str
+    at: str
+    limit: int
+    form: Form
+    expression: str
+    key: str
+    positions: Mapping[int, int]
+
+    @property
+    def has_filter(self) -> bool:
+        return bool(self.expression or self.key)
+
+
+def parse_query(page: PageRequest) -> MessageQuery:
+    """A filter makes a search of what would be a page. Raises PageError."""
+    expression, key = page.text("filter"), page.text("key")
+    mode = _one_of(page, "mode", MODES, "browse")
+    if mode == "browse" and (expression or key):
+        mode = "search"
+    kind = cast(StartKind, _one_of(page, "start", START_KINDS, DEFAULT_START[mode]))
+    at = page.text("at")
+    partition = None if page.text("partition") == "" else page.integer("partition", 0)
+    return MessageQuery(
+        cast(Mode, mode),
+        partition,
+        parse_start(kind, at),
+        page.text("start"),
+        at,
+        page.integer("limit", DEFAULT_LIMIT, at_least=1, at_most=MAX_LIMIT),
+        cast(Form, _one_of(page, "form", FORMS, "auto")),
+        expression,
+        key,
+        parse_positions(page.text("positions")),
+    )
+
+
+def parse_start(kind: StartKind, at: str) -> Start:
+    """Raises PageError."""
+    if kind in ("newest", "oldest"):
+        return Start(kind)
+    if kind == "offset":
+        if not at.isdecimal() or len(at) > 19:
+            raise PageError(400, f"at={at!r}: expected an offset, 0 or more")
+        return Start(kind, int(at))
+    return Start(kind, parse_time_ms(at))
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since 1970 of an ISO time, in UTC unless it names another zone, or of a number
+    of them. Raises PageError.
+    """
+    if text.isdecimal() and 4 < len(text) <= 15:
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise PageError(
+            400, f"at={text!r}: expected a time such as 2026-01-31T12:00, or milliseconds since 1970"
+        ) from None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return max(0, int(at.timestamp() * 1000))
+
+
+def parse_positions(text: str) -> dict[int, int]:
+    """`0:120,1:98`. Raises PageError."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        partition, colon, offset = part.partition(":")
+        if not (colon and partition.isdecimal() and offset.isdecimal() and len(offset) <= 19):
+            raise PageError(400, f"positions={text!r}: expected partition:offset pairs separated by commas")
+        found[int(partition)] = int(offset)
+    return found
+
+
+def _one_of(page: PageRequest, name: str, allowed: tuple[str, ...], default: str) -> str:
+    text = page.text(name) or default
+    if text not in allowed:
+        raise PageError(400, f"{name}={text!r}: expected {', '.join(allowed)}")
+    return text

@@ -1,0 +1,197 @@
+"""The pages of a topic's messages: a page of records, searches as streams of events, and export."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.message_query import MessageQuery, parse_query
+from ottla_broker.console.partition_reader import Chunk, Range, find_ranges, read_chunk
+from ottla_broker.console.record_display import (
+    MAX_SHOWN,
+    MAX_SHOWN_ALONE,
+    DisplayedRecord,
+    Form,
+    display_record,
+)
+from ottla_broker.console.requests import MAX_INT64, SECURITY_HEADERS, PageError, PageRequest
+from ottla_broker.console.search import Found, Search
+from ottla_broker.console.search_messages import StartSearch
+from ottla_broker.console.search_process import SearchProcess
+from ottla_broker.console.topics import TopicPages
+from ottla_broker.metadata.image import TopicImage
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import iter_records
+
+MAX_SEARCHES: Final = 4
+"""At once on one broker, of all users; each has a process."""
+FOLLOW_FIRST: Final = 10
+"""Records of each partition that are shown before those that arrive."""
+
+
+class MessagePages:
+    """Users need READ on the topic, as consumers do."""
+
+    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages) -> None:
+        self._broker = broker
+        self._requests = requests
+        self._topics = topics
+        self._running = 0
+
+    async def show(self, page: PageRequest) -> web.Response:
+        topic, query = self._check(page), parse_query(page)
+        partitions = partitions_of(topic, query)
+        records = await self._browse(topic, partitions, query) if query.mode == "browse" else []
+        return page.render(
+            "messages.html", topic=topic, query=query, records=records, text=page.http.rel_url.raw_query_string
+        )
+
+    async def show_record(self, page: PageRequest) -> web.Response:
+        topic = self._check(page)
+        form: Form = "hex" if page.text("form") == "hex" else "auto"
+        partition, offset = (int(page.http.match_info[name]) for name in ("partition", "offset"))
+        if partition not in topic.partitions or offset > MAX_INT64:
+            raise PageError(404, f"There is no partition {partition} of {topic.name}, or no such offset.")
+        range_ = Range(partition, offset, offset + 1)
+        async with self._requests.new_client() as client:
+            try:
+                chunk = await read_chunk(client, topic.name, range_)
+            except KafkaError as error:
+                if error.code is not ErrorCode.offset_out_of_range:
+                    raise
+                chunk = Chunk(b"", offset, offset)
+        found = await self._decode(chunk, partition, range_.end, 1, form, MAX_SHOWN_ALONE)
+        if not found or found[0].offset != offset:
+            raise PageError(404, f"{topic.name}-{partition} has no record at offset {offset}.")
+        return page.render("record.html", topic=topic, record=found[0], form=form)
+
+    async def stream(self, page: PageRequest) -> web.StreamResponse:
+        """A search, or what arrives, as server-sent events: `html`, rows of the table; `progress`;
+        at the end perhaps `error`. The browser ends it by closing the connection.
+        """
+        topic, query = self._check(page), parse_query(page)
+        start = StartSearch(query.expression, query.key.encode() or None, query.form, is_export=False)
+        response = await start_stream(page, "text/event-stream")
+        with suppress(ConnectionError):  # the browser has what it wanted
+            try:
+                async with self._search(topic, query, start, query.limit) as (search, process):
+                    await self._send_events(
+                        page, topic, response, search.follow(process) if query.mode == "follow" else search.run(process)
+                    )
+            except (PageError, KafkaError, TimeoutError) as reason:
+                await response.write(event({"error": str(reason) or "a broker does not respond in time"}))
+            await response.write_eof()
+        return response
+
+    async def _send_events(
+        self, page: PageRequest, topic: TopicImage, response: web.StreamResponse, search: AsyncIterator[Found]
+    ) -> None:
+        """Raises PageError once the user may not read the topic any more, as connections close."""
+        async for found in search:
+            if not (page.user.is_logged_in() and page.user.may(Operation.read, Resource.topic(topic.name))):
+                raise PageError(403, "the session has ended, or access rules have changed")
+            data: dict[str, object] = {"progress": found.progress.to_json(time.monotonic(), done=found.is_done)}
+            if found.response.found:
+                data["html"] = page.renderer.render("record_rows.html", topic=topic, records=found.response.found)
+            await response.write(event(data))
+
+    async def export(self, page: PageRequest) -> web.StreamResponse:
+        """All records that are found, one line of JSON each. A failure breaks the connection, so
+        that nobody takes a part for the whole.
+        """
+        topic, query = self._check(page), parse_query(page)
+        start = StartSearch(query.expression, query.key.encode() or None, query.form, is_export=True)
+        async with self._search(topic, query, start, MAX_INT64) as (search, process):
+            response = await start_stream(page, "application/x-ndjson", f"{topic.name}.jsonl")
+            try:
+                async for found in search.run(process):
+                    if found.response.lines:
+                        await response.write(found.response.lines)
+            except (PageError, KafkaError, OSError):
+                if page.http.transport is not None:
+                    page.http.transport.abort()
+                return response
+            await response.write_eof()
+        return response
+
+    def _check(self, page: PageRequest) -> TopicImage:
+        topic = self._topics.find_topic(page)
+        page.user.check(Operation.read, Resource.topic(topic.name), ApiKey.FETCH)
+        return topic
+
+    @asynccontextmanager
+    async def _search(
+        self, topic: TopicImage, query: MessageQuery, start: StartSearch, limit: int
+    ) -> AsyncIterator[tuple[Search, SearchProcess]]:
+        if self._running >= MAX_SEARCHES:
+            raise PageError(429, f"{MAX_SEARCHES} searches run on this broker; try again when one has ended.")
+        self._running += 1
+        try:
+            async with self._requests.new_client() as client, SearchProcess(start) as process:
+                newest = FOLLOW_FIRST if query.mode == "follow" else limit
+                ranges = await find_ranges(client, topic, partitions_of(topic, query), query.start, newest)
+                for one in ranges:
+                    one.next = min(query.positions.get(one.partition, one.next), one.end)
+                yield Search(client, topic.name, ranges, limit), process
+        finally:
+            self._running -= 1
+
+    async def _browse(self, topic: TopicImage, partitions: list[int], query: MessageQuery) -> list[DisplayedRecord]:
+        """Newest first for start `newest`, else in the order of time."""
+        async with self._requests.new_client() as client:
+            found: list[DisplayedRecord] = []
+            for range_ in await find_ranges(client, topic, partitions, query.start, query.limit):
+                wanted = query.limit
+                while range_.left and wanted > 0:
+                    chunk = await read_chunk(client, topic.name, range_)
+                    range_.next = chunk.next
+                    records = await self._decode(chunk, range_.partition, range_.end, wanted, query.form, MAX_SHOWN)
+                    found += records
+                    wanted -= len(records)
+        found.sort(key=lambda it: (it.timestamp_ms, it.partition, it.offset), reverse=query.start.kind == "newest")
+        return found[: query.limit]
+
+    async def _decode(
+        self, chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int
+    ) -> list[DisplayedRecord]:
+        return await self._broker.runtime.run_in_thread(decode_chunk, chunk, partition, end, limit, form, shown)
+
+
+def partitions_of(topic: TopicImage, query: MessageQuery) -> list[int]:
+    """Raises PageError for a partition that the topic does not have."""
+    if query.partition is None:
+        return sorted(topic.partitions)
+    if query.partition not in topic.partitions:
+        raise PageError(404, f"{topic.name} has no partition {query.partition}.")
+    return [query.partition]
+
+
+def decode_chunk(chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int) -> list[DisplayedRecord]:
+    """The first records of the chunk below `end`. Raises CORRUPT_MESSAGE."""
+    found: list[DisplayedRecord] = []
+    for header, record in iter_records(chunk.records):
+        if record.offset >= end or len(found) >= limit:
+            break
+        if record.offset >= chunk.first and not header.is_control:
+            found.append(display_record(partition, record, form, shown))
+    return found
+
+
+async def start_stream(page: PageRequest, content_type: str, file_name: str = "") -> web.StreamResponse:
+    headers = {**SECURITY_HEADERS, "Content-Type": f"{content_type}; charset=utf-8"}
+    if file_name:
+        headers["Content-Disposition"] = f'attachment; filename="{file_name}"'
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(page.http)
+    return response
+
+
+def event(data: dict[str, object]) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"

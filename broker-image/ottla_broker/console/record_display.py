@@ -1,0 +1,157 @@
+"""Keys and values of records as text: JSON, text, or hexadecimal for what is neither.
+
+What is shown was written by anyone: it is text for templates, which escape it, and never markup.
+"""
+
+import base64
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+from ottla_broker.wire.records import Record
+
+MAX_SHOWN: Final = 2000
+"""Characters of a value in a table of records; a record's own page shows more."""
+MAX_SHOWN_ALONE: Final = 200_000
+MAX_JSON_LINE: Final = 100
+"""Characters of JSON that are shown on one line."""
+MAX_HEX_BYTES: Final = 4096
+BYTES_PER_LINE: Final = 16
+
+Kind = Literal["null", "json", "text", "binary"]
+Form = Literal["auto", "text", "hex"]
+FORMS: Final = ("auto", "text", "hex")
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayedBytes:
+    """`size`: bytes of the key or value. `is_cut`: `text` is only the beginning."""
+
+    kind: Kind
+    text: str
+    size: int
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayedRecord:
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: DisplayedBytes
+    value: DisplayedBytes
+    headers: tuple[tuple[str, DisplayedBytes], ...]
+
+
+def display_record(partition: int, record: Record, form: Form, limit: int = MAX_SHOWN) -> DisplayedRecord:
+    return DisplayedRecord(
+        partition,
+        record.offset,
+        record.timestamp_ms,
+        display_bytes(record.key, form, limit),
+        display_bytes(record.value, form, limit),
+        tuple((printable(name), display_bytes(value, form, limit)) for name, value in record.headers),
+    )
+
+
+def display_bytes(data: bytes | None, form: Form, limit: int) -> DisplayedBytes:
+    """`form` auto: JSON objects and lists are laid out, other UTF-8 is text, the rest
+    hexadecimal.
+    """
+    if data is None:
+        return DisplayedBytes("null", "null", 0)
+    if form == "hex":
+        return _hex(data, limit)
+    text = decode_text(data)
+    if text is None:
+        return (
+            _hex(data, limit) if form == "auto" else _cut("text", printable(data.decode(errors="replace")), data, limit)
+        )
+    if form == "auto" and text.lstrip()[:1] in ("{", "[") and (formatted := format_json(data)) is not None:
+        return _cut("json", formatted, data, limit)
+    return _cut("text", printable(text), data, limit)
+
+
+def decode_text(data: bytes) -> str | None:
+    """None for bytes that are not UTF-8, or that have control characters other than white
+    space.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if any(ord(one) < 32 and one not in "\t\r\n" for one in text) else text
+
+
+def format_json(data: bytes) -> str | None:
+    """On one line if it is short; None if it is not JSON. Numbers keep their digits, and keys their
+    order.
+    """
+    try:
+        msgspec.json.decode(data)
+        one_line = msgspec.json.format(data, indent=0).decode()
+        return one_line if len(one_line) <= MAX_JSON_LINE else msgspec.json.format(data, indent=2).decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def printable(text: str) -> str:
+    """Characters that would change the direction of the text around them, or that have no form, as
+    escapes.
+    """
+    return "".join(one if one.isprintable() or one in "\t\r\n" else f"\\u{ord(one):04x}" for one in text)
+
+
+def hex_lines(data: bytes) -> str:
+    """Offset, bytes and printable ASCII of 16 bytes a line."""
+    lines = []
+    for start in range(0, len(data), BYTES_PER_LINE):
+        part = data[start : start + BYTES_PER_LINE]
+        text = "".join(chr(one) if 32 <= one < 127 else "." for one in part)
+        lines.append(f"{start:08x}  {part.hex(' '):<{3 * BYTES_PER_LINE - 1}}  {text}")
+    return "\n".join(lines)
+
+
+def _hex(data: bytes, limit: int) -> DisplayedBytes:
+    shown = min(MAX_HEX_BYTES, max(BYTES_PER_LINE, limit // 5))
+    return DisplayedBytes("binary", hex_lines(data[:shown]), len(data), len(data) > shown)
+
+
+def _cut(kind: Kind, text: str, data: bytes, limit: int) -> DisplayedBytes:
+    return DisplayedBytes(kind, text[:limit], len(data), len(text) > limit)
+
+
+def json_line(partition: int, record: Record) -> bytes:
+    """A record as a line of JSON: text as strings, JSON values as they are under `value`, other
+    bytes in base64 under a name that ends with `Base64`.
+    """
+    line: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp_ms}
+    _put(line, "key", record.key)
+    _put(line, "value", record.value)
+    headers = []
+    for name, value in record.headers:
+        header: dict[str, object] = {"name": name.encode(errors="replace").decode()}
+        _put(header, "value", value)
+        headers.append(header)
+    line["headers"] = headers
+    return msgspec.json.encode(line) + b"\n"
+
+
+def _put(line: dict[str, object], name: str, data: bytes | None) -> None:
+    if data is None:
+        line[name] = None
+        return
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        line[f"{name}Base64"] = base64.b64encode(data).decode()
+        return
+    if name == "value" and text[:1] in ("{", "["):
+        try:
+            msgspec.json.decode(data)
+            line[name] = msgspec.Raw(msgspec.json.format(data, indent=-1))
+        except (msgspec.DecodeError, RecursionError):
+            line[name] = text
+        return
+    line[name] = text

@@ -1,0 +1,68 @@
+"""Pages from templates. Every value that a template shows is escaped."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+UNKNOWN: Final = "–"
+
+
+def make_environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(bytes=format_bytes, count=format_count, time=format_time, percent=format_percent)
+    return environment
+
+
+def format_bytes(size: int | None) -> str:
+    """`1536` as `1.5 KiB`; a dash for None or a negative number, which mean unknown."""
+    if size is None or size < 0:
+        return UNKNOWN
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {UNITS[unit]}"
+
+
+def format_count(count: int | None) -> str:
+    """The number with thousands separators; a dash for None or a negative number."""
+    return UNKNOWN if count is None or count < 0 else f"{count:,}"
+
+
+def format_time(timestamp_ms: int | None) -> str:
+    """In UTC with milliseconds; a dash for None, a negative time, and one after the year 9999."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return UNKNOWN
+    try:
+        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03d}"
+
+
+def format_percent(part: int, whole: int) -> str:
+    return UNKNOWN if whole <= 0 else f"{100 * part / whole:.0f} %"
+
+
+class Renderer:
+    """`static_url`: the URL of a static file. `cluster_id`: may be unknown while the broker starts.
+    `has_login`: pages without a session say nothing about the cluster.
+    """
+
+    def __init__(
+        self, static_url: Callable[[str], str], node_id: int, cluster_id: Callable[[], str], *, has_login: bool
+    ) -> None:
+        self._environment = make_environment()
+        self._environment.globals.update(
+            static_url=static_url, node_id=node_id, cluster_id=cluster_id, has_login=has_login
+        )
+
+    def render(self, template: str, **values: object) -> str:
+        return self._environment.get_template(template).render(**values)

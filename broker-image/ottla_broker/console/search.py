@@ -1,0 +1,123 @@
+"""A search: reads partitions to the end that they had at its beginning, or follows them, and
+reports what a filter finds.
+
+Every record in between is read or named as unread: a failure ends the search with the positions
+where it can be resumed.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.console.partition_reader import Chunk, Range, positions_text, read_chunk, read_ranges
+from ottla_broker.console.search_messages import Response, ScanRecords
+from ottla_broker.console.search_process import SearchProcess
+from ottla_broker.wire.client import Client
+
+FOLLOW_PAUSE_S: Final = 0.5
+"""Between looks for new records. Several partitions of one leader share a connection, on which a
+fetch that waits would hold up the others."""
+NO_END: Final = -1
+
+
+@dataclass(slots=True)
+class SearchProgress:
+    """`left`: offsets that are still to be read, an upper bound of records; −1 while following.
+    `deleted`: offsets that retention removed before they were read. `failed`: records for which the
+    filter has no result, and `failure`, why.
+    """
+
+    began_s: float
+    left: int
+    scanned: int = 0
+    found: int = 0
+    deleted: int = 0
+    failed: int = 0
+    failure: str = ""
+    positions: dict[int, int] = field(default_factory=dict)
+
+    def add(self, chunk: Chunk, range_: Range, response: Response | None) -> None:
+        self.deleted += chunk.deleted
+        self.positions[range_.partition] = chunk.next
+        if response is not None:
+            self.scanned += response.scanned
+            self.found += response.found_count
+            self.failed += response.failed
+            self.failure = self.failure or response.failure
+
+    def to_json(self, now_s: float, *, done: bool) -> dict[str, object]:
+        took_s = max(now_s - self.began_s, 0.001)
+        return {
+            "scanned": self.scanned,
+            "found": self.found,
+            "left": self.left,
+            "rate": round(self.scanned / took_s),
+            "deleted": self.deleted,
+            "failed": self.failed,
+            "failure": self.failure,
+            "positions": positions_text(self.positions),
+            "done": done,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one chunk has added."""
+
+    response: Response
+    progress: SearchProgress
+    is_done: bool
+
+
+class Search:
+    """`limit`: stops when so many records are found."""
+
+    def __init__(self, client: Client, topic: str, ranges: list[Range], limit: int) -> None:
+        self._client = client
+        self._topic = topic
+        self._ranges = ranges
+        self._limit = limit
+        self.progress = SearchProgress(time.monotonic(), sum(one.left for one in ranges))
+        self.progress.positions = {one.partition: one.next for one in ranges}
+
+    async def run(self, process: SearchProcess) -> AsyncIterator[Found]:
+        """To the end of all ranges, or to the limit. Raises PageError, KafkaError, OSError."""
+        async for range_, chunk in read_ranges(self._client, self._topic, self._ranges):
+            response = await self._scan(process, range_, chunk, range_.end)
+            self.progress.left = sum(self._left(one) for one in self._ranges)
+            is_done = self.progress.found >= self._limit
+            yield Found(response, self.progress, is_done)
+            if is_done:
+                return
+        yield Found(Response(), self.progress, True)
+
+    async def follow(self, process: SearchProcess) -> AsyncIterator[Found]:
+        """Records as they are committed, from each range's next offset on, without end."""
+        self.progress.left = NO_END
+        while True:
+            has_found_none = True
+            for range_ in self._ranges:
+                chunk = await read_chunk(self._client, self._topic, range_)
+                if chunk.next > range_.next:
+                    has_found_none = False
+                    range_.next = range_.end = chunk.next
+                    yield Found(await self._scan(process, range_, chunk, NO_END), self.progress, False)
+            if has_found_none:
+                yield Found(Response(), self.progress, False)
+                await asyncio.sleep(FOLLOW_PAUSE_S)
+
+    def _left(self, range_: Range) -> int:
+        return max(0, range_.end - self.progress.positions[range_.partition])
+
+    async def _scan(self, process: SearchProcess, range_: Range, chunk: Chunk, end: int) -> Response:
+        limit = max(1, self._limit - self.progress.found) if end != NO_END else self._limit
+        response = Response()
+        if chunk.records:
+            request = ScanRecords(range_.partition, chunk.records, chunk.first, end, limit)
+            response = await process.scan(request)
+        self.progress.add(chunk, range_, response)
+        if response.found_count >= limit:
+            self.progress.positions[range_.partition] = response.next_offset
+        return response

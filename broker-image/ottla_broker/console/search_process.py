@@ -1,0 +1,73 @@
+"""The worker process of one search: started, fed with batches, and ended with the search."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from ottla_broker.console.requests import PageError
+from ottla_broker.console.search_messages import LENGTH, Request, Response, ScanRecords, StartSearch
+
+REQUEST_TIMEOUT_S: Final = 30.0
+"""For one fetch's records: an expression that needs longer is refused."""
+
+
+class SearchProcess:
+    """`async with SearchProcess(start) as process`. Raises PageError for an invalid filter."""
+
+    def __init__(self, start: StartSearch) -> None:
+        self._start = start
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> "SearchProcess":
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "ottla_broker.console.search_worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            await self._send(self._start)
+        except BaseException:
+            await self._kill()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._kill()
+
+    async def scan(self, request: ScanRecords) -> Response:
+        """Raises PageError: the filter takes too long or too much memory, or a batch is corrupt."""
+        return await self._send(request)
+
+    async def _send(self, request: Request) -> Response:
+        data = msgspec.msgpack.encode(request)
+        assert self._process is not None
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                stdin.write(LENGTH.pack(len(data)))
+                stdin.write(data)
+                await stdin.drain()
+                (size,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
+                response = msgspec.msgpack.decode(await stdout.readexactly(size), type=Response)
+        except TimeoutError:
+            raise PageError(400, f"the filter took longer than {REQUEST_TIMEOUT_S:.0f} s for one fetch") from None
+        except (OSError, asyncio.IncompleteReadError):
+            raise PageError(400, "the search needs too much memory") from None
+        if response.error:
+            raise PageError(400, response.error)
+        return response
+
+    async def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()

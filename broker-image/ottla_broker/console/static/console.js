@@ -1,0 +1,55 @@
+"use strict";
+// Plots of the overview. Colours are those of the style sheet, so that plots follow dark and light.
+(() => {
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const units = ["", "Ki", "Mi", "Gi", "Ti"];
+
+  function formatBytes(value) {
+    let unit = 0;
+    while (Math.abs(value) >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
+    return (unit ? value.toFixed(1) : Math.round(value)) + " " + units[unit] + "B";
+  }
+
+  function formatCount(value) {
+    return value >= 1e6 ? (value / 1e6).toFixed(1) + " M" : value >= 1e4 ? (value / 1e3).toFixed(1) + " k" : value.toLocaleString("en");
+  }
+
+  function formatTime(at) { return new Date(at * 1000).toTimeString().slice(0, 8); }
+
+  function makePlot(element) {
+    const names = element.dataset.series.split(",").map((one) => one.split(":"));
+    const format = element.dataset.unit === "bytes" ? formatBytes : formatCount;
+    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+    const strokes = [colour("--accent"), colour("--second")];
+    const options = {
+      width: element.clientWidth, height: 150, cursor: { y: false },
+      axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map(formatTime) }, { ...axis, size: 70, values: (_, ticks) => ticks.map(format) }],
+      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      series: [
+        { value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) },
+        ...names.map(([, label], index) => ({
+          label, stroke: strokes[index], width: 1.5, points: { show: false },
+          value: (_, value) => (value === null ? "–" : format(value) + "/s"),
+        })),
+      ],
+    };
+    const plot = new uPlot(options, [[], ...names.map(() => [])], element);
+    new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: 150 })).observe(element);
+    return (rates) => plot.setData([rates.at_s, ...names.map(([name]) => rates[name])]);
+  }
+
+  function startPlots(group) {
+    const updates = [...group.querySelectorAll("[data-series]")].map(makePlot);
+    const refresh = async () => {
+      const response = await fetch(group.dataset.plots).catch(() => null);
+      if (response && response.ok) {
+        const rates = await response.json();
+        updates.forEach((update) => update(rates));
+      }
+    };
+    refresh();
+    setInterval(refresh, 10000);
+  }
+
+  document.querySelectorAll("[data-plots]").forEach(startPlots);
+})();

@@ -1,0 +1,84 @@
+"""The list of topics: which of them match, and one page of them."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_broker.metadata.image import MetadataImage, TopicImage
+from ottla_broker.metadata.records import NO_LEADER
+
+PAGE_SIZE: Final = 100
+TOPICS_PER_SLICE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """`out_of_sync`: partitions with a replica that is not in sync; `offline`: without a leader.
+    `configs`: number of configs that are set for the topic.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int
+    out_of_sync: int
+    offline: int
+    configs: int
+    is_internal: bool
+    is_mirrored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """`found`: topics on all pages. `number`: of this page, from 1."""
+
+    rows: tuple[TopicRow, ...]
+    found: int
+    number: int
+
+    @property
+    def last(self) -> int:
+        return max(1, -(-self.found // PAGE_SIZE))
+
+
+async def find_topics(
+    image: MetadataImage, search: str, is_visible: Callable[[str], bool], *, with_internal: bool
+) -> list[str]:
+    """Names in alphabetical order, of which every word of `search` is a part, in any case. Lets
+    other tasks run between slices.
+    """
+    words, found = search.lower().split(), []
+    for position, (name, topic) in enumerate(sorted(image.topics.items())):
+        if position % TOPICS_PER_SLICE == TOPICS_PER_SLICE - 1:
+            await asyncio.sleep(0)
+        if (with_internal or not topic.is_internal) and matches(name, words) and is_visible(name):
+            found.append(name)
+    return found
+
+
+def matches(name: str, words: Collection[str]) -> bool:
+    lowered = name.lower()
+    return all(word in lowered for word in words)
+
+
+def make_page(image: MetadataImage, names: list[str], number: int) -> TopicPage:
+    """Page `number` from 1; the last one if there are fewer."""
+    last = max(1, -(-len(names) // PAGE_SIZE))
+    number = min(max(1, number), last)
+    shown = names[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
+    topics = [topic for name in shown if (topic := image.topics.get(name)) is not None]
+    return TopicPage(tuple(describe_row(image, topic) for topic in topics), len(names), number)
+
+
+def describe_row(image: MetadataImage, topic: TopicImage) -> TopicRow:
+    states = topic.partitions.values()
+    return TopicRow(
+        topic.name,
+        len(states),
+        max((len(one.replicas) for one in states), default=0),
+        sum(len(one.isr) < len(one.replicas) for one in states),
+        sum(one.leader == NO_LEADER for one in states),
+        len(image.topic_config(topic.name)),
+        topic.is_internal,
+        image.active_mirror(topic.id) is not None,
+    )

@@ -1,0 +1,54 @@
+"""A console over HTTP, on a broker without sockets."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from aiohttp import ClientSession
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import HttpAddress
+from ottla_broker.console.console import Console
+from ottla_broker.http.server import HttpServer
+from tests.unit.config.api_broker import broker_with_topic
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+class ConsoleClient:
+    def __init__(self, broker: Broker, url: str, session: ClientSession) -> None:
+        self.broker = broker
+        self.url = url
+        self.session = session
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        async with self.session.get(self.url + path, headers=headers, allow_redirects=False) as response:
+            return Answer(response.status, response.headers, await response.text())
+
+
+@asynccontextmanager
+async def run_console(folder: Path, **settings: str) -> AsyncIterator[ConsoleClient]:
+    """A broker with the topic `t` and its console. `settings`: with underscores for dots."""
+    server: Any = SimpleNamespace(dispatcher=SimpleNamespace(request_counts=[0] * 128))
+    async with broker_with_topic(folder, **settings) as broker:
+        console = Console(broker, server)
+        http = HttpServer(broker, server, console.routes())
+        port = await http.start(HttpAddress("127.0.0.1", 0))
+        console.start()
+        try:
+            async with ClientSession() as session:
+                yield ConsoleClient(broker, f"http://127.0.0.1:{port}", session)
+        finally:
+            await http.close()
+            await console.close()

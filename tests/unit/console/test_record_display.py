@@ -1,0 +1,95 @@
+"""Keys and values as text, and records as lines of JSON."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla_broker.console.record_display import FORMS, Form, display_bytes, display_record, hex_lines, json_line
+from ottla_broker.wire.records import Record
+
+HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=20)), max_size=3).map(tuple)
+RECORDS = st.builds(Record, st.integers(0, 2**41), st.none() | st.binary(), st.none() | st.binary(), HEADERS)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "text"),
+    [
+        (None, "null", "null"),
+        (b"", "text", ""),
+        (b"plain", "text", "plain"),
+        (b'{"b":1.50,\n"a":[]}', "json", '{"b": 1.50, "a": []}'),
+        (b'{"a":"%s"}' % (b"x" * 100), "json", '{\n  "a": "%s"\n}' % ("x" * 100)),
+        (b"{no json", "text", "{no json"),
+        (b"12", "text", "12"),
+        (b"\x00\x01A", "binary", f"00000000  {'00 01 41':<47}  ..A"),
+        ("\u202egnp.exe".encode(), "text", "\\u202egnp.exe"),
+    ],
+)
+def test_bytes_are_shown_as_what_they_are(data: bytes | None, kind: str, text: str) -> None:
+    found = display_bytes(data, "auto", 1000)
+    assert (found.kind, found.text) == (kind, text)
+
+
+def test_long_values_are_cut_and_say_so() -> None:
+    found = display_bytes(b"x" * 5000, "auto", 100)
+    assert (len(found.text), found.size, found.is_cut) == (100, 5000, True)
+
+
+def test_json_that_nests_deeper_than_a_parser_reads_is_text() -> None:
+    assert display_bytes(b"[" * 100_000 + b"]" * 100_000, "auto", 100).kind == "text"
+
+
+@given(RECORDS, st.sampled_from(FORMS))
+def test_any_record_is_shown_without_characters_that_steer(record: Record, form: Form) -> None:
+    shown = display_record(0, record, form, 500)
+    for part in (shown.key, shown.value, *(value for _, value in shown.headers)):
+        assert all(one.isprintable() or one in "\t\r\n" for one in part.text)
+        assert len(part.text) <= 2000
+
+
+@given(st.binary(max_size=200))
+def test_hexadecimal_has_every_byte(data: bytes) -> None:
+    found = b"".join(bytes.fromhex(line[10:57]) for line in hex_lines(data).splitlines())
+    assert found == data
+
+
+def _bytes_of(line: dict[str, object], name: str) -> object:
+    if f"{name}Base64" in line:
+        return base64.b64decode(str(line[f"{name}Base64"]))
+    return line[name]
+
+
+@given(RECORDS)
+def test_lines_of_json_have_every_byte(record: Record) -> None:
+    text = json_line(3, record)
+    assert text.count(b"\n") == 1
+    line = json.loads(text)
+    assert (line["partition"], line["timestamp"]) == (3, record.timestamp_ms)
+    for name, data in (("key", record.key), ("value", record.value)):
+        found = _bytes_of(line, name)
+        if isinstance(found, str):
+            assert found.encode() == data
+        elif isinstance(found, dict | list):
+            assert found == json.loads(data or b"")
+        else:
+            assert found == data
+    assert [_bytes_of(one, "value") for one in line["headers"]] == [
+        value if value is None or _is_binary(value) else value.decode() for _, value in record.headers
+    ] or any(value and value[:1] in (b"{", b"[") for _, value in record.headers)
+
+
+def _is_binary(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def test_json_values_of_lines_stay_json_on_one_line() -> None:
+    line = json_line(0, Record(1, b"k", b'{\n "a": 1.0}', ()))
+    assert json.loads(line)["value"] == {"a": 1.0}
+    assert line.count(b"\n") == 1
