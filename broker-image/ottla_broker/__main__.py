@@ -26,6 +26,7 @@ sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 from ottla_broker import busy_poll
 from ottla_broker.broker import Broker, FirstUsers
 from ottla_broker.config import (
+    CONSOLE_ENABLE,
     HTTP_LISTENER,
     PRODUCE_SPIN_MAX_US,
     SCHEMA_REGISTRY_LISTENER,
@@ -184,20 +185,53 @@ async def completes_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]
 
 
 async def start_http(broker: Broker, server: Server) -> Callable[[], Awaitable[None]] | None:
-    """Serves health and metrics on `http.listener`, also before the broker is ready. Returns a
-    function that closes the server.
+    """Serves health and metrics on `http.listener`, also before the broker is ready, and the
+    console where it is enabled. Returns a function that closes the server.
     """
     address = broker.config(HTTP_LISTENER)
     if address is None:
+        if broker.config(CONSOLE_ENABLE):
+            raise StartError("console.enable=true needs http.listener, the address that serves the console")
         return None
     from ottla_broker.http.server import HttpServer  # aiohttp would be most of a broker's start-up time
 
-    http = HttpServer(broker, server)
+    console = make_console(broker, server)
+    http = HttpServer(broker, server, () if console is None else console.routes)
     try:
         await http.start(address)
     except OSError as error:
         raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
-    return http.close
+    if console is None:
+        return http.close
+    console.start()
+
+    async def close() -> None:
+        await http.close()
+        await console.close()
+
+    return close
+
+
+class ConsoleParts(NamedTuple):
+    """`routes`: aiohttp's, which is not imported here."""
+
+    routes: Sequence[Any]
+    start: Callable[[], None]
+    close: Callable[[], Awaitable[None]]
+
+
+def make_console(broker: Broker, server: Server) -> ConsoleParts | None:
+    """None where it is not enabled: its modules take start-up time and memory. Raises StartError,
+    SettingError.
+    """
+    if not broker.config(CONSOLE_ENABLE):
+        return None
+    try:
+        from ottla_broker.console.console import Console
+    except ImportError as reason:
+        raise StartError(f"console.enable=true needs pip install 'ottla[console]': {reason}") from None
+    console = Console(broker, server)
+    return ConsoleParts(console.routes(), console.start, console.close)
 
 
 class StartedRegistry(NamedTuple):
@@ -214,11 +248,11 @@ async def start_registry(broker: Broker, advertised: Mapping[str, Listener]) -> 
     if address is None:
         return None
     try:  # a broker without a registry needs none of it
-        from ottla_broker.registry.rest.forwarding import ENDPOINT
-        from ottla_broker.registry.rest.server import RegistryServer
+        from ottla_broker.registry.endpoint import ENDPOINT
+        from ottla_broker.registry.lazy_registry import LazyRegistry
     except ImportError as reason:
         raise StartError(f"schema.registry.listener needs pip install 'ottla[registry]': {reason}") from None
-    registry = RegistryServer(broker)
+    registry = LazyRegistry(broker)
     try:
         endpoint = await registry.start(address, advertised[config.inter_broker_listener].host)
     except OSError as error:

@@ -34,6 +34,11 @@ class PollCredit:
         self._shares = 0
 
     @property
+    def is_counting(self) -> bool:
+        """True between a response and the next request."""
+        return self._responded_at is not None
+
+    @property
     def is_sufficient(self) -> bool:
         return self._shares >= SHARES_PER_POLL
 

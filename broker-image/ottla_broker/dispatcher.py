@@ -168,7 +168,7 @@ class RequestDispatcher:
             quota.charge_processing(self._processing_clock() - began_s)
 
     def _run(self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None = None) -> Future[Buffers]:
-        """Run a handler to its end even if its connection closes: others may depend on what it
+        """Runs a handler to its end even if its connection closes: others may depend on what it
         began.
         """
         if quota is not None:

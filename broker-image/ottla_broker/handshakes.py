@@ -1,7 +1,7 @@
 """TLS handshakes in progress: bounded in number and time, and logged when they fail (rule 18).
 
-A connection counts as a handshake until it is done, so that no client holds more by never finishing
-one.
+A connection is counted until its handshake is complete, so that clients that never complete a
+handshake cannot open more connections than the limit.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The certificates of listeners with TLS, read again when their files change (KIP-226 for files).
 
-Every CHECK_INTERVAL_S the files that settings name are compared with what was read last. New
-connections use what has changed, connections that are open stay, and so does what was read before
-if the new files cannot be used. Connections to other brokers follow, too.
+Every CHECK_INTERVAL_S the files that settings name are compared with their last content. New
+connections, also those to other brokers, use changed certificates; open connections remain. If the
+new files cannot be used, the last certificates stay in use.
 """
 
 import asyncio
@@ -99,8 +99,8 @@ class ListenerCertificates:
         return True
 
     def _check(self, certificate: ServerCertificate) -> None:
-        """Raises TlsConfigError for one that clients would refuse now: the one before is no
-        worse.
+        """Raises TlsConfigError if clients would refuse the new certificate now. Then the last one
+        stays in use.
         """
         if why := certificate.validity_problem(self._broker.runtime.now_ms() / 1000):
             raise TlsConfigError(f"clients would refuse the certificate: {why}")

@@ -118,7 +118,7 @@ class ListenerLogins:
         self._broker.on_logins_removed()
 
     def is_removed(self, listener: str, login: ScramLogin) -> bool:
-        """True if nobody can log in with it any more."""
+        """True if the credential or token of this login was removed."""
         if login.is_token:
             return login.name not in self._broker.image.delegation_tokens
         return self._find_credential(listener, login.name, login.mechanism) is None

@@ -1,8 +1,8 @@
 """Bounds on the memory that requests and responses take, over all connections: Kafka's MemoryPool.
 
-Requests: bytes of large frames, allocated before their buffers are made. Responses: bytes that
-transports hold because their readers are slow. Connections that find a pool exhausted wait in
-order, and are called when memory is released.
+Requests: bytes of large frames, allocated in the pool before their buffers are created. Responses:
+bytes that transports hold because their readers are slow. Connections wait in order while a pool is
+exhausted, and are called when memory is released.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ class MemoryPool:
         return True
 
     def count_allocated(self, size: int) -> None:
-        """Counts memory that was allocated without asking."""
+        """Counts memory that was allocated without `try_allocate`, even above the limit."""
         self.allocated_bytes += size
 
     def release(self, size: int) -> None:

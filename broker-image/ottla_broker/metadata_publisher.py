@@ -60,7 +60,7 @@ class MetadataPublisher:
             self._publish_to_replicas(self._replica_manager, delta)
 
     def publish_image(self, replica_manager: ReplicaManager) -> None:
-        """Apply the whole image, as a restarted broker finds it, and from now on every delta."""
+        """Applies the whole image, as a restarted broker finds it, and from now on every delta."""
         self._replica_manager = replica_manager
         self.update_config()
         if self._acl_authorizer is not None:
@@ -75,7 +75,7 @@ class MetadataPublisher:
         )
 
     def update_config(self) -> None:
-        """Apply the dynamic configs of this broker and the cluster-wide defaults."""
+        """Applies the dynamic configs of this broker and the cluster-wide defaults."""
         configs = self._image.configs
         self._config.set_dynamic(
             cluster=configs.get((BROKER_RESOURCE, ""), {}),

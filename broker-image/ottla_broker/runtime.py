@@ -48,7 +48,7 @@ class Runtime:
     processing_clock: Callable[[], float] = time.perf_counter
 
     async def run_in_thread(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking call (fsync, compaction, deletion) off the event loop's thread."""
+        """Runs a blocking call (fsync, compaction, deletion) off the event loop's thread."""
         return await asyncio.get_running_loop().run_in_executor(self.executor, lambda: call(*args, **kwargs))
 
     def new_uuid(self) -> uuid.UUID:

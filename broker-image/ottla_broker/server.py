@@ -20,13 +20,15 @@ from ottla_broker.config import (
     Listener,
 )
 from ottla_broker.config.listener_security import accepts_plaintext
-from ottla_broker.connection import Connection, ConnectionLimits, ConnectionServices
+from ottla_broker.connection import Connection, ConnectionServices
+from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.connection_quotas import ConnectionQuotas, Room
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.listener_certificates import ListenerCertificates, ListenError
 from ottla_broker.logins import ListenerLogins
 from ottla_broker.memory_pool import MemoryPool
+from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
 from ottla_broker.wire.framing import SCRATCH_BYTES
@@ -97,6 +99,7 @@ class Server:
         broker.on_logins_removed = self._close_removed_logins
         self._services = ConnectionServices(
             self.dispatcher,
+            ProduceTurn(broker, authorizer or broker.authorizer, self.dispatcher.request_counts),
             self._limits,
             self.requests,
             self.responses,
@@ -123,7 +126,7 @@ class Server:
         self._drained: asyncio.Future[None] | None = None  # set while the server closes
 
     def bind(self) -> dict[str, Listener]:
-        """Open the sockets of every listener, so that a port in use is reported before anything
+        """Opens the sockets of every listener, so that a port in use is reported before anything
         else starts. Clients cannot connect yet.
 
         Returns the advertised address of each listener, by name, with the host and port that were
@@ -174,7 +177,7 @@ class Server:
         )
 
     async def close(self) -> None:
-        """Stop accepting, answer the requests in progress for at most DRAIN_S, and close every
+        """Stops accepting, answers the requests in progress for at most DRAIN_S, and closes every
         connection.
         """
         for _, sock in self._bound:
@@ -268,7 +271,7 @@ class Server:
         self._quotas.remove(connection.state.listener, connection.state.host)
 
     def _close_removed_logins(self) -> None:
-        """Close the sessions of users and delegation tokens that are removed."""
+        """Closes the sessions of users and delegation tokens that are removed."""
         for connection in tuple(self.connections):
             session, listener = connection.state.sasl, connection.state.listener
             if session is not None and session.login is not None and self._logins.is_removed(listener, session.login):
@@ -285,10 +288,11 @@ class Server:
     def _close_slow_readers(self) -> None:
         self._slow_reader_timer = None
         timeout_s = self._limits.slow_reader_timeout_s
-        for connection in [one for one in self.connections if one.unsent]:
+        for connection in [one for one in self.connections if one.unsent.bytes]:
             connection.recount_unsent()
-            if connection.unsent and self._loop.time() - connection.stuck_since >= timeout_s:
-                why = f"{connection.unsent} bytes of responses unread for {timeout_s:.0f} s while other fetches wait"
+            unsent = connection.unsent
+            if unsent.bytes and self._loop.time() - unsent.stuck_since >= timeout_s:
+                why = f"{unsent.bytes} bytes of responses unread for {timeout_s:.0f} s while other fetches wait"
                 connection.close(why, logging.WARNING)
         if self.responses.has_waiters:
             self._watch_slow_readers()

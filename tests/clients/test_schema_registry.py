@@ -204,6 +204,14 @@ def test_a_restarted_broker_has_the_schemas_again(new_broker: NewBroker) -> None
         assert restarted.register_schema("a-value", Schema(USER, "AVRO")) == 1
 
 
+def test_the_registry_is_loaded_when_it_is_used_first(new_broker: NewBroker) -> None:
+    port = free_port()
+    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{port}"}) as broker:
+        assert "loading the schema registry" not in broker.log_tail()
+        assert requests.get(f"http://127.0.0.1:{port}/subjects", timeout=30).json() == []
+        assert "loading the schema registry" in broker.log_tail()
+
+
 ITEM = """
 syntax = "proto3";
 package shop;

@@ -9,8 +9,9 @@ import requests
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
+from ottla_spark.schema_registry import registry_of
 from tests.clients.conftest import NewBroker
-from tests.clients.test_sasl import MODULES, SCRAM, Secured, acl, create_acls, set_password
+from tests.clients.test_sasl import SCRAM, SaslBroker, acl, create_acls, login_settings, set_password
 from tests.kube.certificates import create_certificate_authority, create_client_certificate
 from tests.ports import free_port
 
@@ -20,7 +21,7 @@ INT = Schema('"int"', "AVRO")
 @dataclass(frozen=True)
 class SecuredRegistry:
     url: str
-    cluster: Secured
+    cluster: SaslBroker
 
     def client(self, name: str, password: str) -> SchemaRegistryClient:
         return SchemaRegistryClient({"url": self.url, "basic.auth.user.info": f"{name}:{password}"})
@@ -31,18 +32,13 @@ def secured_registry(new_broker: NewBroker) -> Iterator[SecuredRegistry]:
     registry, login = free_port(), free_port()
     with new_broker(start=False) as broker:
         broker.settings |= {
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-            "listener.name.login.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_bob="bobs";',
-            "listener.name.login.scram-sha-512.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            **login_settings(broker.port, login),
             "super.users": "User:ANONYMOUS",
             "schema.registry.listener": f"127.0.0.1:{registry}",
             "schema.registry.security.listener": "LOGIN",
         }
         broker.start()
-        cluster = Secured(broker, f"127.0.0.1:{login}", AdminClient({"bootstrap.servers": broker.bootstrap}))
+        cluster = SaslBroker(broker, f"127.0.0.1:{login}", AdminClient({"bootstrap.servers": broker.bootstrap}))
         set_password(cluster, "alice", "secret", SCRAM["SCRAM-SHA-512"])
         yield SecuredRegistry(f"http://127.0.0.1:{registry}", cluster)
 
@@ -113,3 +109,11 @@ def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_pat
         assert answer.json() == {"id": 1}
         with pytest.raises(requests.exceptions.RequestException):
             requests.get(f"{url}/subjects", verify=authority, timeout=30)
+        pipeline = {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": made.certificate.read_text(),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": certificate.read_text(),
+            "ssl.keystore.key": key.read_text(),
+        }
+        assert registry_of(url, pipeline).register("b", INT.schema_str, "AVRO") == 1

@@ -39,7 +39,15 @@ LOG_DIR = _identity.row("log.dir", string("a directory", empty=False), None,
     "Directory that holds partitions. Read only if `log.dirs` is not set.",
     differs="Kafka's default lies below /tmp, which loses data on reboot; Ottla requires a directory")
 HTTP_LISTENER = _identity.row("http.listener", http_address(), None,
-    "Address that serves `/livez`, `/readyz` and `/metrics`. Not set: no HTTP server.", is_ottla_only=True)
+    "Address that serves `/livez`, `/readyz` and `/metrics`, and the console where `console.enable` is true. Not set: "
+    "no HTTP server.", is_ottla_only=True)
+CONSOLE_ENABLE = _identity.row("console.enable", boolean(), False,
+    "Whether `http.listener` serves the console: pages in a browser with the cluster's health, topics and groups. "
+    "Requires the extra `console`. Where clients are authenticated or authorized, users log in with the names and "
+    "passwords of the first listener with PLAIN or SCRAM, and access rules hold for them; without such a listener the "
+    "broker does not start. Off by default, because on an open cluster everyone who reaches `http.listener` reads what "
+    "the pages show.",
+    is_ottla_only=True)
 
 _quorum = Section("Metadata quorum", BROKER_SETTINGS)
 

@@ -63,8 +63,8 @@ class Config:
     @classmethod
     def load(cls, files: Iterable[str | PathLike[str]] = (), overrides: Iterable[str] = ()) -> "Config":
         """Reads a configuration from files, of which later ones override earlier ones, and from
-        `key=value` texts, which override all files. SettingError names file, line, setting, value
-        and allowed values.
+        `key=value` texts, which override all files. Raises SettingError, which names file, line,
+        setting, value and allowed values.
         """
         given = [item for path in files for item in read_file(path)]
         return cls._validated(parse_settings(given + read_overrides(overrides)))
@@ -160,7 +160,9 @@ class Config:
         }
 
     def secrets_in_use(self, prefix: str) -> SecretValues:
-        """Their values as they were read last."""
+        """The values of the settings with this prefix that are given as `${directory:PATH:FILE}`,
+        as they were read last.
+        """
         return {
             key: self.static.of_listeners[key] if key[0] else self.static.values[key[2]]
             for key in self.static.references
@@ -178,9 +180,11 @@ class Config:
     # Dynamic changes
 
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Replace both dynamic layers (the configs of resource broker "" and of this broker in the
-        metadata) and call the subscribers of values that changed. What has no effect is logged:
-        settings of Kafka's and of its plugins, and what another version of Ottla wrote."""
+        """Replaces both dynamic layers (the configs of resource broker "" and of this broker in the
+        metadata) and calls the subscribers of values that changed. Logs settings without effect:
+        those of Kafka and its plugins that Ottla does not have, and those of another version of
+        Ottla.
+        """
         changed = {
             name
             for old, new in ((self.cluster_dynamic, cluster), (self.broker_dynamic, broker))
@@ -209,7 +213,7 @@ class Config:
                 callback(self._values[setting])
 
     def subscribe(self, setting: Setting[T], callback: Callable[[T], None]) -> Callable[[], None]:
-        """Call `callback` with the new value whenever it changes. Returns a function that ends the
+        """Calls `callback` with the new value whenever it changes. Returns a function that ends the
         subscription.
         """
         callbacks = self._subscribers.setdefault(setting, [])

@@ -69,8 +69,8 @@ def read_mapping(values: Mapping[str, str], place: str) -> list[GivenSetting]:
 
 
 def parse_settings(given: Sequence[GivenSetting]) -> StaticSettings:
-    """A later setting of the same name wins. Raises SettingError with every problem, in the order
-    given.
+    """A later setting overrides an earlier one of the same name. Raises SettingError with every
+    problem, in the order given.
     """
     static, problems = StaticSettings(), []
     for name, item in _last_of_each_name(given, static.notes).items():

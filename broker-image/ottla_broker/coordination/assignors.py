@@ -13,6 +13,7 @@ its topic.
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -68,52 +69,63 @@ def assign_range(members: Members, counts: PartitionCounts) -> dict[str, Assignm
 
 
 def assign_uniformly(members: Members, counts: PartitionCounts) -> dict[str, Assignment]:
-    subscriptions = {member.topics for member in members.values()}
+    """A member whose target does not change keeps the same object."""
     kept, unassigned = _keep_valid_partitions(members, counts)
-    if len(subscriptions) == 1:
-        _balance_equal_subscriptions(kept, unassigned)
-    else:
-        _balance_different_subscriptions(members, kept, unassigned)
-    return {member_id: to_assignment(partitions) for member_id, partitions in kept.items()}
+    if len({member.topics for member in members.values()}) == 1:
+        return _balance_equal_subscriptions(kept, unassigned)
+    owned = {member_id: set(partitions_of(assignment)) for member_id, assignment in kept.items()}
+    _balance_different_subscriptions(members, owned, unassigned)
+    return {member_id: to_assignment(partitions) for member_id, partitions in owned.items()}
 
 
 def _keep_valid_partitions(
     members: Members, counts: PartitionCounts
-) -> tuple[dict[str, set[TopicPartition]], list[TopicPartition]]:
-    """What members may keep of their present targets, and the partitions that nobody has."""
-    kept: dict[str, set[TopicPartition]] = {}
-    taken: set[TopicPartition] = set()
+) -> tuple[dict[str, Assignment], list[TopicPartition]]:
+    """The partitions of its target that each member may keep, and those without a member. Called
+    for each member that joins, with all members: most keep their target as it is."""
+    subscribed = sorted(frozenset().union(*(member.topics for member in members.values())))
+    free = {topic: set(range(counts.get(topic, 0))) for topic in subscribed}
+    kept: dict[str, Assignment] = {}
     for member_id in sorted(members):
         member = members[member_id]
-        kept[member_id] = {
-            (topic, partition)
-            for topic, partition in partitions_of(member.target)
-            if topic in member.topics and partition < counts.get(topic, 0) and (topic, partition) not in taken
-        }
-        taken |= kept[member_id]
-    subscribed = frozenset().union(*(member.topics for member in members.values()))
-    return kept, [
-        (topic, partition)
-        for topic in sorted(subscribed)
-        for partition in range(counts.get(topic, 0))
-        if (topic, partition) not in taken
-    ]
+        kept[member_id] = member.target
+        for topic, partitions in member.target.items():
+            if topic in member.topics and partitions <= free[topic]:
+                free[topic] -= partitions
+            else:
+                kept[member_id] = _take_valid_partitions(member, kept[member_id], topic, free)
+    return kept, [(topic, partition) for topic in subscribed for partition in sorted(free[topic])]
 
 
-def _balance_equal_subscriptions(kept: dict[str, set[TopicPartition]], unassigned: list[TopicPartition]) -> None:
+def _take_valid_partitions(
+    member: AssignableMember, kept: Assignment, topic: UUID, free: dict[UUID, set[int]]
+) -> Assignment:
+    """What is kept without those partitions of the topic that the member may not have, that do not
+    exist, or that another member has taken."""
+    others = {other: partitions for other, partitions in kept.items() if other != topic}
+    if topic in member.topics and (valid := kept[topic] & free[topic]):
+        free[topic] -= valid
+        others[topic] = frozenset(valid)
+    return others
+
+
+def _balance_equal_subscriptions(
+    kept: dict[str, Assignment], unassigned: list[TopicPartition]
+) -> dict[str, Assignment]:
     """The members that have most are those with one partition more, so that fewest move."""
-    size, larger = divmod(len(unassigned) + sum(map(len, kept.values())), len(kept))
-    by_size = sorted(kept, key=lambda member_id: (-len(kept[member_id]), member_id))
+    sizes = {member_id: sum(map(len, assignment.values())) for member_id, assignment in kept.items()}
+    size, larger = divmod(len(unassigned) + sum(sizes.values()), len(kept))
+    by_size = sorted(kept, key=lambda member_id: (-sizes[member_id], member_id))
     quotas = {member_id: size + (at < larger) for at, member_id in enumerate(by_size)}
-    for member_id, quota in quotas.items():
-        if (surplus := len(kept[member_id]) - quota) > 0:
-            given_up = sorted(kept[member_id])[-surplus:]
-            kept[member_id].difference_update(given_up)
-            unassigned += given_up
+    unequal = [member_id for member_id, quota in quotas.items() if sizes[member_id] != quota]
+    owned = {member_id: sorted(partitions_of(kept[member_id])) for member_id in unequal}
+    for member_id, partitions in owned.items():
+        unassigned += partitions[quotas[member_id] :]
+        del partitions[quotas[member_id] :]
     remaining = iter(unassigned)
-    for member_id, quota in quotas.items():
-        for _ in range(quota - len(kept[member_id])):
-            kept[member_id].add(next(remaining))
+    for member_id, partitions in owned.items():
+        partitions += islice(remaining, quotas[member_id] - len(partitions))
+    return kept | {member_id: to_assignment(partitions) for member_id, partitions in owned.items()}
 
 
 def _balance_different_subscriptions(

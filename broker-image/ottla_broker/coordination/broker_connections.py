@@ -21,8 +21,9 @@ class BrokerConnections:
         self._channels: dict[tuple[str, int], asyncio.Task[Channel]] = {}
 
     async def send(self, broker: int, request: Any) -> Any:
-        """The response of another broker, in the request's version. OSError when it is not
-        reachable or does not answer in time; KafkaError UNSUPPORTED_VERSION."""
+        """The response of another broker, in the request's version. Raises OSError when it is not
+        reachable or does not respond in time; KafkaError UNSUPPORTED_VERSION.
+        """
         registered = self._image.brokers.get(broker)
         endpoint = None if registered is None else registered.endpoints.get(self._listener)
         if endpoint is None:

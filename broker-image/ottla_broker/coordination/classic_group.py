@@ -43,7 +43,7 @@ CONSUMER_PROTOCOL = "consumer"
 
 
 class GroupState(StrEnum):
-    """Values as ListGroups and DescribeGroups return them."""
+    """The names in responses of ListGroups and DescribeGroups."""
 
     empty = "Empty"
     preparing = "PreparingRebalance"
@@ -161,7 +161,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> GroupMember:
-        """Returns the member. UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has
+        """Returns the member. Raises UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID when another member has
         taken over the instance id.
         """
         if group_instance_id is not None:

@@ -1,9 +1,10 @@
 """Members that use the classic protocol in a consumer group, while the group migrates (KIP-848). No
 I/O.
 
-JoinGroup takes the place of a heartbeat that raises the member's epoch, which is its generation;
-SyncGroup tells its assignment; Heartbeat says when to rejoin. No member is a leader: the
-coordinator assigns. Unlike in a classic group, no request waits for other members.
+JoinGroup takes the place of a heartbeat that raises the member's epoch, which is its generation.
+SyncGroup returns the member's assignment, and Heartbeat returns REBALANCE_IN_PROGRESS when the
+member must rejoin. No member is a leader: the coordinator assigns. Unlike in a classic group, no
+request waits for other members.
 """
 
 from collections.abc import Sequence
@@ -132,7 +133,7 @@ def _by_topic_id(owned: Sequence[NamedPartitions], metadata: CoordinatorMetadata
 def sync_group(
     group: ConsumerGroup, request: SyncRequest, metadata: CoordinatorMetadata, now: Timestamps
 ) -> SyncResult:
-    """The member's assignment. UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+    """The member's assignment. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
     member, classic = _find_classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation)
@@ -156,7 +157,7 @@ def sync_group(
 
 
 def assignment_by_name(assignment: Assignment, metadata: CoordinatorMetadata) -> dict[str, frozenset[int]]:
-    """Without topics that do not exist."""
+    """The assignment by name of topic, without topics that no longer exist."""
     named = ((metadata.topic_name(topic), partitions) for topic, partitions in assignment.items())
     return {name: partitions for name, partitions in named if name is not None}
 

@@ -53,7 +53,7 @@ def remove_member(change: ConsumerChange, member_id: str) -> None:
 
 
 def remove_group(change: ConsumerChange) -> None:
-    """Tombstones for every record of the group."""
+    """Writes tombstones for every record of the group."""
     group = change.group
     members = list(group.members)
     for member_id in members:

@@ -1,7 +1,9 @@
-"""A consumer group (KIP-848): its members and assignments, as its records say. No I/O, no clock.
+"""A consumer group (KIP-848): its members and assignments, rebuilt from its records. No I/O, no
+clock.
 
-The records are the state: an operation makes records, and each is applied as it is made, as it is
-when a partition is loaded (`apply`). So a coordinator that takes over sees what the former one saw.
+The records are the state: an operation creates records and applies each to the group (`apply`), and
+the load of a partition applies the same records. So a new coordinator gets the same group as the
+former one.
 
     group epoch        grows when members, subscriptions or subscribed topics change
     assignment epoch   the group epoch for which the target assignment was computed
@@ -9,8 +11,8 @@ when a partition is loaded (`apply`). So a coordinator that takes over sees what
 
 A member reaches the assignment epoch once it has given up everything that its target lacks
 (`reconciliation`). Invariant: `owners` has at most one member for a partition. A member owns a
-partition from when the partition is assigned to it until it has reported that it gave it up, has
-left or has been fenced.
+partition from its assignment until the member reports that it has given the partition up, leaves or
+is fenced.
 """
 
 from collections.abc import Iterator
@@ -49,7 +51,7 @@ ends."""
 
 
 class ConsumerGroupState(StrEnum):
-    """Values as ListGroups and ConsumerGroupDescribe return them."""
+    """The names in responses of ListGroups and ConsumerGroupDescribe."""
 
     empty = "Empty"
     assigning = "Assigning"
@@ -59,7 +61,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class MemberState(IntEnum):
-    """Values as records have them. Any other, of a later version, is `unknown`."""
+    """The numbers in records. Any other number, of a later version, is `unknown`."""
 
     stable = 0
     unrevoked_partitions = 1
@@ -69,8 +71,10 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """`assigned`: what it may consume. `pending_revocation`: what it must give up first, before it
-    reaches the next epoch. `classic`: for a member that uses the classic protocol."""
+    """`assigned`: the partitions that it may consume. `pending_revocation`: the partitions that it
+    must give up before it reaches the next epoch. `classic`: for a member that uses the classic
+    protocol.
+    """
 
     id: str
     group_instance_id: str | None = None
@@ -241,8 +245,8 @@ class ConsumerGroup:
         _check_epoch(member, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises KafkaError unless the offsets may be fetched by this member; without one anybody
-        may."""
+        """Raises KafkaError unless this member may fetch the offsets; every client may fetch them
+        without a member id."""
         if member_id is None and member_epoch < 0:
             return
         _check_epoch(self.find_member(member_id or ""), member_epoch)
@@ -330,10 +334,16 @@ class ConsumerGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> MemberDeadlines:
-        return self.deadlines.setdefault(member_id, MemberDeadlines())
+        """The member's deadlines, to be changed. They are a copy of the former ones, to which an
+        undone change returns."""
+        known = self.deadlines.get(member_id)
+        found = self.deadlines[member_id] = MemberDeadlines() if known is None else replace(known)
+        return found
 
     def copy_state(self) -> "ConsumerGroup":
-        """A copy to return to when records could not be written. Members are immutable."""
+        """A copy to return to when records could not be written. Members are immutable, and
+        `deadlines_of` replaces deadlines. Made for each change of a large group, so it copies
+        nothing member by member."""
         return replace(
             self,
             members=dict(self.members),
@@ -341,7 +351,7 @@ class ConsumerGroup:
             targets=dict(self.targets),
             regular_expressions=dict(self.regular_expressions),
             owners=dict(self.owners),
-            deadlines={member_id: replace(one) for member_id, one in self.deadlines.items()},
+            deadlines=dict(self.deadlines),
         )
 
 

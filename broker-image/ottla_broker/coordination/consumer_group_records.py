@@ -225,7 +225,7 @@ def encode_consumer_group_value(key: ConsumerGroupRecordKey, value: ConsumerGrou
 
 
 def decode_consumer_group_key(key: bytes) -> ConsumerGroupRecordKey | None:
-    """None for a record that is no consumer group's. MalformedMessage when the key is cut off."""
+    """None for the key of another kind of record. Raises MalformedMessage for a truncated key."""
     if len(key) < 2:
         raise MalformedMessage(f"a key of {len(key)} bytes has no type")
     kind = _BY_NUMBER.get(int.from_bytes(key[:2], "big", signed=True))

@@ -1,10 +1,10 @@
 """Runs the requests of the consumer protocol, and of classic members in consumer groups, on the
 groups of one shard.
 
-A request changes its group at once, with the records that it appends to the leader's log, and is
-answered when they are replicated. So requests that arrive meanwhile see the change. If the records
-cannot be appended, the change is undone; if another broker takes over before they are replicated,
-it may or may not load them, and the client repeats its request there.
+A request changes its group at once, with the records that it appends to the leader's log, and gets
+its response when they are replicated. Requests that arrive in between see the change. If the
+records cannot be appended, the change is undone. If another broker becomes coordinator before they
+are replicated, it may or may not load them, and the client repeats its request there.
 """
 
 import logging
@@ -77,7 +77,7 @@ class ConsumerGroupRequests:
     # -- the consumer protocol ---------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatResult:
-        """Handles a ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND and the errors of
+        """Runs a ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND and the errors of
         `consumer_heartbeat`.
         """
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
@@ -175,7 +175,7 @@ class ConsumerGroupRequests:
     # -- members of the classic protocol -----------------------------------------------------------
 
     async def join_classic(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult:
-        """Handles the JoinGroup of a classic member in a consumer group that has members."""
+        """Runs the JoinGroup of a classic member in a consumer group that has members."""
         change = ConsumerChange(group)
         now = self._store.timestamps()
         try:

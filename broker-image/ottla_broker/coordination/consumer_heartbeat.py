@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat as a consumer group handles it (KIP-848). No I/O.
+"""The effect of a ConsumerGroupHeartbeat request on its consumer group (KIP-848). No I/O.
 
-A heartbeat does three things: it creates or updates its member, which may begin a new group epoch;
-it computes the target assignment of a new group epoch; and it moves its own member one step towards
-the target. Other members learn of it with their own heartbeats.
+A heartbeat creates or updates its member, which may begin a new group epoch. It computes the target
+assignment of a new group epoch, and moves its own member one step towards the target. Other members
+move with their next heartbeats.
 """
 
 import logging
@@ -80,7 +80,7 @@ def heartbeat(
     config: ConsumerGroupConfig,
     now: Timestamps,
 ) -> HeartbeatResult:
-    """The member's result. GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
+    """The member's result. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
     UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION."""
     group = change.group
     check_room(group, request.member_id, request.group_instance_id, config)
@@ -159,7 +159,8 @@ def find_or_replace_static_member(
     change: ConsumerChange, member_id: str, group_instance_id: str, *, uses_classic_protocol: bool
 ) -> ConsumerMember:
     """The member of this instance id under this member id. A former holder is replaced if it has
-    left, or if it and the new one do not both use the consumer protocol: UNRELEASED_INSTANCE_ID."""
+    left, or if it and the new one do not both use the consumer protocol; otherwise raises
+    UNRELEASED_INSTANCE_ID."""
     group = change.group
     if (holder_id := group.static_members.get(group_instance_id)) is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
@@ -289,25 +290,33 @@ def _refresh_regular_expressions(
 # -- assignment ------------------------------------------------------------------------------------
 
 
+def subscription_of(member: ConsumerMember) -> tuple[tuple[str, ...], str]:
+    """Names of topics, and a regular expression."""
+    return member.subscribed_topic_names, member.subscribed_topic_regex
+
+
 def compute_target_assignment(
     change: ConsumerChange, metadata: CoordinatorMetadata, config: ConsumerGroupConfig
 ) -> None:
     """Writes what changes of the targets, then the assignment epoch."""
     group = change.group
     name = group.preferred_assignor(config.assignors[0])
+    topics_of = {  # most members have the same subscription
+        subscription_of(member): metadata.topic_ids(group.subscribed_topics_of(member))
+        for member in {subscription_of(member): member for member in group.members.values()}.values()
+    }
     members = {
         member.id: AssignableMember(
-            metadata.topic_ids(group.subscribed_topics_of(member)),
-            group.targets.get(member.id, NO_PARTITIONS),
-            member.group_instance_id,
+            topics_of[subscription_of(member)], group.targets.get(member.id, NO_PARTITIONS), member.group_instance_id
         )
         for member in group.members.values()
     }
-    topics = frozenset().union(*(member.topics for member in members.values()))
+    topics = frozenset().union(*topics_of.values())
     counts = {topic: metadata.partition_count(topic) for topic in topics}
     targets = ASSIGNORS[name](members, counts) if members else {}
     for member_id, target in targets.items():
-        if member_id not in group.targets or group.targets[member_id] != target:
+        known = group.targets.get(member_id)
+        if known is not target and known != target:
             consumer_change.write_target(change, member_id, TargetAssignmentValue(to_topic_partitions(target)))
     consumer_change.write_assignment_epoch(change, group.epoch)
     logger.info("group %s: target assignment of epoch %d computed by assignor %s", group.id, group.epoch, name)

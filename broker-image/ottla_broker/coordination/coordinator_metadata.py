@@ -8,8 +8,8 @@ from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
 
 
 class CoordinatorMetadata:
-    """`version` grows when topics or partitions may have changed, so that a group can tell cheaply
-    that they have not."""
+    """`version` grows when topics or partitions may have changed. While it is the same, a group
+    need not compare them."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -45,8 +45,8 @@ class CoordinatorMetadata:
 
     def hash_topics(self, names: Iterable[str]) -> int:
         """A signed 64-bit hash of the ids and partition counts of those topics that exist; 0
-        without any. It need not be the hash that Kafka computes: a group whose hash changes is
-        assigned anew, and nothing else."""
+        without any. It need not be the hash that Kafka computes: a different hash only makes the
+        group compute its assignment again."""
         topics = self._image.topics
         found = sorted(name for name in names if name in topics)
         if not found:

@@ -174,7 +174,7 @@ class StreamsGroupConfig:
         return (KeyValue("num.standby.replicas", str(self.num_standby_replicas)),)
 
     def of_group(self, configs: Mapping[str, str]) -> "StreamsGroupConfig":
-        """With a group's own configs, within the broker's bounds."""
+        """These settings overridden by a group's own configs, within the broker's bounds."""
         if not configs:
             return self
         session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms

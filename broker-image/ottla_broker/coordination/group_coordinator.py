@@ -42,6 +42,7 @@ otherwise.
 
 
 def without_share_states() -> ShareStates:
+    """Always raises COORDINATOR_NOT_AVAILABLE."""
     raise KafkaError(ErrorCode.coordinator_not_available, "there is no share coordinator")
 
 
@@ -201,9 +202,9 @@ class GroupCoordinator:
         commits: Mapping[tuple[str, int], OffsetCommit],
         version: int = MEMBER_EPOCHS_SINCE,
     ) -> None:
-        """Returns when all are replicated. `version`: of the request. GROUP_ID_NOT_FOUND when a
-        generation is given and the group does not exist (ILLEGAL_GENERATION for clients before
-        version 9 of OffsetCommit)."""
+        """Returns when all are replicated. `version`: of the request. Raises GROUP_ID_NOT_FOUND
+        when a generation is given and the group does not exist (ILLEGAL_GENERATION for clients
+        before version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
         group = _group_with_offsets(shard, group_id)
         if isinstance(group, ConsumerGroup | StreamsGroup):
@@ -229,9 +230,9 @@ class GroupCoordinator:
         commits: Mapping[tuple[str, int], OffsetCommit],
         verify: VerifyTransaction,
     ) -> None:
-        """Returns when all are replicated; they count once the transaction of `producer` (id,
-        epoch) commits. ILLEGAL_GENERATION when a generation is given and the group does not exist;
-        INVALID_TXN_STATE when the transaction ended meanwhile; KafkaError of `verify`."""
+        """Returns when all are replicated; they apply once the transaction of `producer` (id,
+        epoch) commits. Raises ILLEGAL_GENERATION when a generation is given and the group does not
+        exist; INVALID_TXN_STATE when the transaction ended meanwhile; what `verify` raises."""
         producer_id, producer_epoch = producer
         shard = self._shard_of_named_group(group_id)
         guard: VerificationGuard | None = None
@@ -290,7 +291,7 @@ class GroupCoordinator:
 
     def fetch_offsets(self, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> TopicOffsets:
         """topic → partition → commit; empty for a group that does not exist. Callers must not
-        change it. UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group.
+        change it. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH for a member of a consumer group.
         """
         shard = self._shard_of(group_id)
         if isinstance(group := _group_with_offsets(shard, group_id), ConsumerGroup | StreamsGroup):
@@ -299,8 +300,8 @@ class GroupCoordinator:
 
     async def delete_offsets(self, group_id: str, wanted: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """One error code for each, GROUP_SUBSCRIBED_TO_TOPIC for topics that members consume.
-        GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP when the group's members are not consumers, whose topics
-        are unknown."""
+        Raises GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP when the group has members that are not
+        consumers, because their topics are unknown."""
         shard = self._shard_of_named_group(group_id)
         await shard.wait_for_pending_commits(group_id)
         shard.check_serving()
@@ -333,8 +334,8 @@ class GroupCoordinator:
     # -- administration ----------------------------------------------------------------------------
 
     def list_groups(self) -> list[Group]:
-        """All groups of this coordinator. COORDINATOR_LOAD_IN_PROGRESS while a partition is
-        loading.
+        """All groups of this coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS while a partition is
+        loading, COORDINATOR_NOT_AVAILABLE while this broker has no session.
         """
         if not self.is_in_session():
             raise KafkaError(ErrorCode.coordinator_not_available)
@@ -379,8 +380,8 @@ class GroupCoordinator:
     # -- expiry ------------------------------------------------------------------------------------
 
     async def expire_offsets(self) -> int:
-        """Deletes offsets and groups after `offsets.retention.minutes`. The number of offsets
-        deleted.
+        """Deletes offsets and groups after `offsets.retention.minutes`. Returns the number of
+        deleted offsets.
         """
         count = 0
         for shard in serving_shards(self._shards):

@@ -2,7 +2,7 @@
 `group.consumer.migration.policy`). No I/O.
 
 A classic group becomes a consumer group when the first member of the consumer protocol joins. Its
-members stay, with what they are assigned, and go on with the classic protocol (`classic_members`)
+members stay, keep their assignments, and continue with the classic protocol (`classic_members`)
 until each is restarted. A consumer group becomes a classic group when its last member of the
 consumer protocol is gone.
 """
@@ -65,7 +65,7 @@ def classic_tombstone(group: ClassicGroup, now: Timestamps) -> list[Record]:
 
 def upgrade_group(group: ClassicGroup, metadata: CoordinatorMetadata) -> ConsumerChange:
     """The consumer group that takes a classic group's place, and the records that make it. All its
-    members are stable in the classic group's generation. GROUP_ID_NOT_FOUND when their
+    members are stable in the classic group's generation. Raises GROUP_ID_NOT_FOUND when their
     subscriptions or assignments cannot be read."""
     change = ConsumerChange(ConsumerGroup(group.id))
     try:

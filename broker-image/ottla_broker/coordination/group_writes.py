@@ -29,7 +29,7 @@ class RecordStore(Protocol):
 
 
 class GroupWrites(Generic[KeyT, ValueT]):
-    """Of the groups of one protocol, whose records `encode_key` and `encode_value` encode."""
+    """Writes of the groups of one protocol. `encode_key`, `encode_value`: encode its records."""
 
     def __init__(
         self, store: RecordStore, encode_key: Callable[[KeyT], bytes], encode_value: Callable[[KeyT, ValueT], bytes]

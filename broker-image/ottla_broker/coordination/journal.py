@@ -64,7 +64,7 @@ class PartitionJournal:
             )
 
     async def wait_until_recovered(self) -> None:
-        """Return when everything that was acknowledged in earlier epochs is below the high
+        """Returns when everything that was acknowledged in earlier epochs is below the high
         watermark. Raises NOT_LEADER_OR_FOLLOWER."""
 
         self._check()
@@ -83,7 +83,7 @@ class PartitionJournal:
         return self._partition.log.end
 
     def delete_records_before(self, offset: int) -> None:
-        """Deletes replicated records; fewer where not all of these are."""
+        """Deletes the records below `offset` that are replicated."""
         self._check()
         log = self._partition.log
         if (offset := min(offset, log.high_watermark)) > log.start:
@@ -140,9 +140,9 @@ class JournalWriter:
         return self._add(_PendingWrite((), apply, asyncio.get_running_loop().create_future(), batch))
 
     def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
-        """Appends to the leader's log at once, after all writes that were asked for before, so that
-        the caller may change its state before the records are replicated. After a KafkaError the
-        log does not have them; the future is that of `write_records`.
+        """Appends to the leader's log at once, after all writes that were requested before, so that
+        the caller may change its state before the records are replicated. Raises KafkaError, and
+        then the log does not have the records. Returns a future like that of `write_records`.
         """
         self._send()
         write = _PendingWrite(records, None, asyncio.get_running_loop().create_future())
@@ -224,8 +224,8 @@ def _set_result(writes: "list[_PendingWrite]", code: ErrorCode) -> None:
 
 
 async def wait_for_write(write: asyncio.Future[ErrorCode]) -> None:
-    """Returns when the write succeeded; KafkaError otherwise. Cancelling the caller, whose
-    connection closed, does not cancel the write."""
+    """Returns when the write has succeeded. Raises KafkaError if it fails. A cancelled caller, such
+    as that of a closed connection, does not cancel the write."""
     if (error := await asyncio.shield(write)) is not ErrorCode.none:
         raise KafkaError(error)
 
@@ -247,8 +247,8 @@ class _PendingWrite:
 
 
 def to_coordinator_error(code: ErrorCode) -> ErrorCode:
-    """The error for a client of the coordinator, which does not know the partition behind it: find
-    the coordinator again, or, where retries cannot help, give up."""
+    """Translates an error of the coordinator's partition, which clients do not know, into one that
+    makes a client find the coordinator again, or give up where retries cannot help."""
     return _COORDINATOR_ERRORS.get(code, code)
 
 

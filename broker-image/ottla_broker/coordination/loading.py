@@ -47,9 +47,9 @@ ShardT = TypeVar("ShardT", bound=Shard)
 
 
 async def load_shard(shards: dict[int, ShardT], shard: ShardT, journal: Journal, loading: asyncio.Lock) -> None:
-    """Puts a shard, of a partition that this broker leads now, into a coordinator's `shards` and
-    loads it. One at a time is `loading`: else each would take a slice of every event loop
-    iteration.
+    """Puts the shard of a partition that this broker begins to lead into a coordinator's `shards`
+    and loads it. `loading`: the coordinator's lock, so that one shard loads at a time: several
+    would each take a slice of every event loop iteration.
     """
     partition = shard.partition
     unload_shard(shards, partition)

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup as a classic group handles them. No I/O.
+"""The effects of JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a classic group. No I/O.
 
 Each function changes the group and returns the effects for the shard to carry out. A `pending`
 request is completed by one of those effects, now or later.

@@ -1,7 +1,8 @@
-"""Offsets that open transactions have committed: they count once their transaction commits. No I/O.
+"""Offsets that open transactions have committed: they take effect once their transaction commits.
+No I/O.
 
-A plain commit of the same partition that comes later wins (KIP-98): the later *record* counts, not
-the later marker.
+A later plain commit of the same partition replaces a pending one (KIP-98): the order of the
+*records* decides, not that of the marker.
 """
 
 from collections import Counter
@@ -56,8 +57,8 @@ class PendingOffsets:
                         self._forget(key)
 
     def begin_end(self, producer_id: int) -> None:
-        """Called with the append of the marker, which counts only once it is replicated. A commit
-        in between would begin a transaction that nothing ends.
+        """Called when the marker is appended, before it is replicated. No commit may be added after
+        that: it would begin a transaction that no marker ends.
         """
         self._ending.add(producer_id)
 

@@ -1,11 +1,11 @@
 """How a member of a consumer group moves from its current to its target assignment (KIP-848). Pure.
 
-    stable                  has what the target of its epoch says
+    stable                  has the target assignment of its epoch
     unrevoked_partitions    must give up `pending_revocation` first, and stays in its epoch
     unreleased_partitions   is in the target's epoch, and waits for partitions of other members
 
-A partition is assigned only when nobody else owns it. So in the time between the former owner's
-revocation and the new owner's next heartbeat the partition is consumed by nobody, and never by two.
+A partition is assigned only when no other member owns it. So no two members ever consume it, and
+between the former owner's revocation and the new owner's next heartbeat no member does.
 """
 
 from collections.abc import Mapping

@@ -52,8 +52,8 @@ class RecordFormat(Generic[T]):
         self._schemas: dict[int, MessageSchema] = {}
 
     def read(self, data: bytes, start: int, version: int) -> T:
-        """The record at `start`. MalformedMessage when the version is unknown or the bytes end
-        early.
+        """The record at `start`. Raises MalformedMessage when the version is unknown or the bytes
+        end early.
         """
         cursor = Cursor(data, start)
         cursor.elements = len(data)  # each element takes a byte at least
@@ -70,7 +70,7 @@ class RecordFormat(Generic[T]):
         return bytes(out)
 
     def schema(self, version: int) -> MessageSchema:
-        """MalformedMessage when the version is unknown."""
+        """Raises MalformedMessage when the version is unknown."""
         if (known := self._schemas.get(version)) is None:
             if not 0 <= version <= self._latest:
                 name = self._record_type.__name__

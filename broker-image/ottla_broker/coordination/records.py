@@ -194,7 +194,7 @@ def encode_group_metadata_value(metadata: GroupMetadata) -> bytes:
 
 
 def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """None for a record of an unknown type. MalformedMessage when the key is cut off."""
+    """None for a record of an unknown type. Raises MalformedMessage when the key is cut off."""
     if len(key) < 2:
         raise MalformedMessage(f"a key of {len(key)} bytes has no type")
     (record_type,) = _INT16.unpack_from(key)
@@ -245,8 +245,8 @@ def _topic_id(raw: bytes) -> UUID | None:
 
 
 def decode_value(record_format: RecordFormat[T], value: bytes) -> T:
-    """MalformedMessage when the value has an unknown version: ignoring it would lose an offset
-    silently.
+    """Raises MalformedMessage when the value has an unknown version: ignoring it would lose an
+    offset silently.
     """
     if len(value) < 2:
         raise MalformedMessage(f"a value of {len(value)} bytes has no version")

@@ -1,9 +1,9 @@
 """The assignor of share groups, `simple` (KIP-932): from members and topics to a target assignment.
 Pure.
 
-Every partition of a subscribed topic has a member, and every member has a partition if its topics
-have any. With more members than partitions, each partition is shared by the same number of members,
-give or take one. Members keep what they have where that is even.
+Every partition of a subscribed topic is assigned to a member, and every member gets a partition if
+its topics have any. With more members than partitions, the numbers of members of two partitions
+differ by at most one. Members keep their partitions unless that makes the assignment uneven.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,8 @@ from ottla_broker.coordination.assignors import (
 def assign_shares(
     members: Mapping[str, AssignableMember], partitions: Mapping[UUID, frozenset[int]]
 ) -> dict[str, Assignment]:
-    """`partitions`: those of each topic that may be assigned."""
+    """Target assignments by member id. `partitions`: the partitions of each topic that may be
+    assigned."""
     shares = _shares(members, partitions)
     kept: dict[str, set[TopicPartition]] = {
         member_id: {one for one in partitions_of(member.target) if one in shares and one[0] in member.topics}
@@ -42,14 +43,14 @@ def assign_shares(
             if not candidates:
                 break
             kept[min(candidates, key=lambda member_id: (len(kept[member_id]), member_id))].add(partition)
-    _feed_idle_members(kept, members, shares)
+    _assign_to_idle_members(kept, members, shares)
     return {member_id: to_assignment(mine) for member_id, mine in kept.items()}
 
 
 def _shares(
     members: Mapping[str, AssignableMember], partitions: Mapping[UUID, frozenset[int]]
 ) -> dict[TopicPartition, int]:
-    """How many members each partition is to have."""
+    """The number of members that each partition gets."""
     subscriptions = {member.topics for member in members.values()}
     shares = {}
     total = sum(len(partitions.get(topic, ())) for topic in frozenset().union(*subscriptions))
@@ -63,8 +64,8 @@ def _shares(
 
 
 def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartition, int]) -> None:
-    """Takes partitions from members that have more than others, and that more members have than are
-    to have it."""
+    """Removes partitions from members: a partition from the members with most partitions while it
+    has more than its number of members, then any above a member's fair number."""
     holders: dict[TopicPartition, list[str]] = {}
     for member_id, mine in kept.items():
         for one in mine:
@@ -79,19 +80,19 @@ def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartit
             mine.remove(one)
 
 
-def _feed_idle_members(
+def _assign_to_idle_members(
     kept: dict[str, set[TopicPartition]],
     members: Mapping[str, AssignableMember],
     shares: dict[TopicPartition, int],
 ) -> None:
-    """A member without a partition takes one over from the member that has most, if that keeps
-    another, or shares one."""
+    """Gives each member without a partition one of the member that has most of its topics'
+    partitions. That member loses it if it has another; otherwise both have it."""
     for member_id, mine in kept.items():
         wanted = sorted(one for one in shares if one[0] in members[member_id].topics)
         if mine or not wanted:
             continue
-        richest = max(kept, key=lambda other: (len(kept[other].intersection(wanted)), other))
-        spare = sorted(kept[richest].intersection(wanted))
-        if len(kept[richest]) > 1:
-            kept[richest].remove(spare[0])
+        largest = max(kept, key=lambda other: (len(kept[other].intersection(wanted)), other))
+        spare = sorted(kept[largest].intersection(wanted))
+        if len(kept[largest]) > 1:
+            kept[largest].remove(spare[0])
         mine.add(spare[0] if spare else wanted[0])

@@ -1,4 +1,6 @@
-"""The records of changes of share groups."""
+"""Changes of share groups, each as the records that it appends. A write of a record also applies it
+to the group in memory.
+"""
 
 import logging
 from typing import TypeAlias
@@ -45,7 +47,7 @@ def remove_member(change: ShareChange, member_id: str) -> None:
 
 
 def remove_group(change: ShareChange) -> None:
-    """Tombstones for every record of a group without members."""
+    """Writes tombstones for every record of a group without members."""
     change.write(StatePartitionsKey(change.group.id), None)
     change.write(ShareTargetEpochKey(change.group.id), None)
     change.write(ShareGroupKey(change.group.id), None)

@@ -1,11 +1,11 @@
-"""A share group (KIP-932): its members and assignments, as its records say. No I/O, no clock.
+"""A share group (KIP-932): its members and assignments, rebuilt from its records. No I/O, no clock.
 
-The records are the state, as those of a consumer group (`consumer_group`) are. Members share
-partitions, so nothing has to be given up before another member gets it: a member reaches the epoch
-of its assignment with the response that contains the assignment.
+As in a consumer group (`consumer_group`), the records are the state. Members share partitions, so
+no member has to give up a partition before another member gets it: a member reaches the epoch of
+its assignment with the response that contains the assignment.
 
-Only partitions whose share state has been initialized are assigned. So all leaders agree on where
-the group begins.
+Only partitions whose share state has been initialized are assigned, so that every leader of a
+partition begins at the same offset.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class ShareGroupState(StrEnum):
-    """Values as ListGroups and ShareGroupDescribe return them."""
+    """The names in responses of ListGroups and ShareGroupDescribe."""
 
     empty = "Empty"
     stable = "Stable"
@@ -159,7 +159,7 @@ class ShareGroup:
             self.next_deadline_ms = deadline_ms
 
     def copy_state(self) -> "ShareGroup":
-        """A copy to return to when records could not be written."""
+        """A copy that is restored when records cannot be written."""
         return replace(
             self,
             members=dict(self.members),

@@ -1,8 +1,8 @@
 """The records of share groups (KIP-932) in `__consumer_offsets`, in Kafka's own formats.
 
 Source: `group-coordinator/src/main/resources/common/message/ShareGroup*.json` of Apache Kafka 4.1.
-Keys and values begin as those of `records.py`. Values are flexible in version 0, their only one; a
-null value is a tombstone.
+Keys begin with their type, and values with their version, as in `records.py`. Values have only
+version 0, which is flexible; a null value is a tombstone.
 """
 
 from collections.abc import Callable, Mapping
@@ -165,7 +165,8 @@ def encode_share_group_value(key: ShareGroupRecordKey, value: ShareGroupRecordVa
 
 
 def decode_share_group_key(key: bytes) -> ShareGroupRecordKey | None:
-    """None for a record that is no share group's. MalformedMessage when the key is cut off."""
+    """None for the key of another kind of record. Raises MalformedMessage when the key is cut
+    off."""
     if len(key) < 2:
         raise MalformedMessage(f"a key of {len(key)} bytes has no type")
     kind = _BY_NUMBER.get(int.from_bytes(key[:2], "big", signed=True))
@@ -173,7 +174,7 @@ def decode_share_group_key(key: bytes) -> ShareGroupRecordKey | None:
 
 
 def decode_share_group_value(key: ShareGroupRecordKey, value: bytes | None) -> ShareGroupRecordValue | None:
-    """The value of a record with this key; None for a tombstone. MalformedMessage."""
+    """The value of a record with this key; None for a tombstone. Raises MalformedMessage."""
     if value is None:
         return None
     decoded: ShareGroupRecordValue = decode_value(_BY_KEY[type(key)].value_format, value)

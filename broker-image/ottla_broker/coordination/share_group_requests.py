@@ -1,9 +1,9 @@
 """Runs the requests of share groups on the groups of one shard (KIP-932).
 
-A request changes its group at once, with the records that it appends to the leader's log, and is
-answered when they are replicated, as those of consumer groups are. The share state of a partition
-is initialized before the partition is assigned: the heartbeat that finds a new partition waits for
-that.
+As with consumer groups, a request changes its group at once, with the records that it appends to
+the leader's log, and gets its response when they are replicated. The share state of a partition is
+initialized before the partition is assigned, and the heartbeat that finds a new partition waits for
+the initialization.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class StatePartition(NamedTuple):
 
 
 class ShareStates(Protocol):
-    """The share coordinators, as group coordinators use them. Methods raise KafkaError."""
+    """The part of the share coordinators that group coordinators use. Methods raise KafkaError."""
 
     async def initialize_state(
         self, group_id: str, at: StatePartition, state_epoch: int, start_offset: int
@@ -149,8 +149,8 @@ class ShareGroupRequests:
     # -- the partitions' share state ---------------------------------------------------------------
 
     async def _initialize_partitions(self, group: ShareGroup) -> bool:
-        """Whether there are new partitions to assign. Those whose state could not be initialized
-        are left to a later heartbeat."""
+        """Initializes the share state of partitions that have none yet. Returns False if none could
+        be initialized. A later heartbeat tries the failed ones again."""
         async with self._lock_of(group.id):
             missing = share_heartbeat.find_uninitialized(group, self._metadata)
             wanted = [StatePartition(topic, at) for topic, found in missing.items() for at in sorted(found)]
@@ -170,8 +170,8 @@ class ShareGroupRequests:
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[StatePartition, int]
     ) -> dict[StatePartition, KafkaError]:
-        """Sets where the group continues; the errors of those that could not be set.
-        GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Sets the offsets at which the group continues. Returns the errors of partitions whose
+        offset could not be set. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self._find_empty_group(group_id)
         async with self._lock_of(group_id):
             change = ShareChange(group)
@@ -191,13 +191,13 @@ class ShareGroupRequests:
         return errors
 
     async def delete_offsets(self, group_id: str, topics: Iterable[UUID]) -> dict[UUID, KafkaError]:
-        """Forgets what the group has read of these topics; the errors of those that it could not
-        forget. GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """Deletes the group's offsets in these topics. Returns the errors of topics whose offsets
+        could not be deleted. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self._find_empty_group(group_id)
         return await self._delete_states(group, topics)
 
     async def delete_offsets_of_topics(self, group: ShareGroup, topics: Iterable[UUID]) -> None:
-        """The topics have been deleted."""
+        """Called when the topics have been deleted: deletes the group's offsets in them."""
         known = [topic for topic in topics if topic in group.initialized]
         if known:
             await self._delete_states(group, known)
@@ -249,7 +249,8 @@ class ShareGroupRequests:
         group_id: str,
         errors: dict[StatePartition, KafkaError] | None = None,
     ) -> list[StatePartition]:
-        """Those that succeeded; the others are put in `errors`."""
+        """Sends the request for each partition. Returns those that succeeded; puts the errors of
+        the others into `errors`."""
         results = await asyncio.gather(*(request(at) for at in wanted), return_exceptions=True)
         done = []
         for at, result in zip(wanted, results, strict=True):

@@ -1,5 +1,5 @@
-"""What other parts of a broker use of its share groups, whose modules are imported at the first
-use."""
+"""The interfaces of share groups for other parts of a broker. The modules that implement them are
+imported at their first use."""
 
 from typing import Protocol
 
@@ -8,7 +8,8 @@ from ottla_broker.coordination.share_group_requests import ShareStates
 
 
 class StateTopicLeader(Protocol):
-    """The share coordinator, as it learns which partitions of `__share_group_state` it leads."""
+    """The calls that tell the share coordinator which partitions of `__share_group_state` this
+    broker leads."""
 
     async def load(self, partition: int, journal: PartitionJournal) -> None: ...
 

@@ -1,8 +1,8 @@
-"""ShareGroupHeartbeat as a share group handles it (KIP-932). No I/O.
+"""The effect of a ShareGroupHeartbeat request on its share group (KIP-932). No I/O.
 
-A heartbeat creates or updates its member, which may begin a new group epoch; it computes the target
-assignment of a new group epoch, and tells its own member of it. Other members learn of it with
-their own heartbeats.
+A heartbeat creates or updates its member, which may begin a new group epoch. It computes the target
+assignment of a new group epoch, and returns its own member's part of it. Other members get theirs
+with their next heartbeats.
 """
 
 import logging
@@ -38,7 +38,7 @@ LEAVING_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
-    """What a member sends. None: the same as in its last heartbeat."""
+    """A member's request. A field that is None has not changed since its last heartbeat."""
 
     member_id: str
     member_epoch: int
@@ -50,7 +50,7 @@ class ShareHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeatResult:
-    """`assignment`: what the member may fetch; None when that has not changed."""
+    """`assignment`: the partitions that the member may fetch; None when they have not changed."""
 
     member_id: str
     member_epoch: int
@@ -65,7 +65,8 @@ def heartbeat(
     config: ShareGroupConfig,
     now: Timestamps,
 ) -> ShareHeartbeatResult:
-    """The member's result. GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    """The member's result. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+    FENCED_MEMBER_EPOCH."""
     group = change.group
     member = _find_or_create_member(group, request, config)
     updated = replace(
@@ -133,7 +134,7 @@ def _maybe_raise_epoch(change: ShareChange, metadata: CoordinatorMetadata, *, mu
 
 
 def compute_targets(change: ShareChange, metadata: CoordinatorMetadata) -> None:
-    """Writes what changes of the targets, then the assignment epoch."""
+    """Writes the target assignments that change, then the assignment epoch."""
     group = change.group
     members = {
         member.id: AssignableMember(
@@ -160,7 +161,7 @@ def _follow_target(change: ShareChange, member: ShareMember) -> ShareMember:
 
 
 def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, frozenset[int]]:
-    """Partitions of subscribed topics whose share state is to be initialized, by topic."""
+    """Partitions of subscribed topics whose share state has not been initialized, by topic."""
     found = {}
     for topic_id in metadata.topic_ids(group.subscribed_topics()):
         missing = frozenset(range(metadata.partition_count(topic_id))) - group.initialized_partitions(topic_id)
@@ -170,7 +171,8 @@ def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict
 
 
 def add_initialized(change: ShareChange, added: Iterable[tuple[UUID, int]], metadata: CoordinatorMetadata) -> None:
-    """These partitions can be assigned from now on."""
+    """Writes that these partitions are initialized, and begins a group epoch in which they can be
+    assigned."""
     group = change.group
     initialized = dict(group.initialized)
     for topic_id, partition in added:
@@ -186,7 +188,8 @@ def group_partitions(initialized: dict[UUID, InitializedTopic], topic_id: UUID) 
 
 
 def take_expired_members(group: ShareGroup, now: Timestamps) -> list[str]:
-    """Members whose sessions have ended. Finds the next deadline of the others."""
+    """Members whose sessions have ended. Also sets the group's next deadline to the earliest of the
+    others."""
     for member_id in list(group.deadlines):
         if member_id not in group.members:
             del group.deadlines[member_id]

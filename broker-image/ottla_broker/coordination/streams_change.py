@@ -1,4 +1,6 @@
-"""The records of changes of streams groups."""
+"""Changes of streams groups, each as the records that it appends. A write of a record also applies
+it to the group in memory.
+"""
 
 from typing import TypeAlias
 
@@ -41,7 +43,7 @@ def remove_member(change: StreamsChange, member_id: str) -> None:
 
 
 def remove_group(change: StreamsChange) -> None:
-    """Tombstones for every record of a group without members."""
+    """Writes tombstones for every record of a group without members."""
     change.write(StreamsTargetEpochKey(change.group.id), None)
     change.write(StreamsGroupKey(change.group.id), None)
     change.write(StreamsTopologyKey(change.group.id), None)

@@ -1,10 +1,10 @@
-"""A streams group (KIP-1071): its topology, members and tasks, as its records say. No I/O, no
+"""A streams group (KIP-1071): its topology, members and tasks, rebuilt from its records. No I/O, no
 clock.
 
 As in a consumer group the records are the state, and group epoch, assignment epoch and member epoch
 order the changes. Invariant: `active_owners` has at most one member for a task. A member owns an
-active task from when the task is assigned to it until it has reported that it gave it up, has left
-or has been fenced.
+active task from its assignment until the member reports that it has given the task up, leaves or is
+fenced.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ LEFT: Final = -1
 
 
 class StreamsGroupState(StrEnum):
-    """Values as ListGroups and StreamsGroupDescribe return them."""
+    """The names in responses of ListGroups and StreamsGroupDescribe."""
 
     empty = "Empty"
     not_ready = "NotReady"
@@ -58,7 +58,7 @@ class StreamsGroupState(StrEnum):
 
 
 class StreamsMemberState(IntEnum):
-    """Values as records have them. Any other, of a later version, is `unknown`."""
+    """The numbers in records. Any other number, of a later version, is `unknown`."""
 
     stable = 1
     unrevoked_tasks = 2
@@ -68,8 +68,9 @@ class StreamsMemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """One thread of an application. `assigned`: what it may run. `pending_revocation`: what it must
-    give up first, before it reaches the next epoch."""
+    """One thread of an application. `assigned`: the tasks that it may run. `pending_revocation`:
+    the tasks that it must give up before it reaches the next epoch.
+    """
 
     id: str
     group_instance_id: str | None = None
@@ -134,10 +135,10 @@ class StreamsDeadlines:
 
 @dataclass(slots=True, eq=False)
 class StreamsGroup:
-    """`configured`: the topology with the topics that there are, as found for `metadata_version` of
-    the metadata. `shutdown_requested_by`: a member that wants the whole application to stop.
+    """`configured`: the topology with the existing topics of version `metadata_version` of the
+    metadata. `shutdown_requested_by`: a member that has requested the whole application to stop.
     `endpoint_epoch` grows when tasks move between members with endpoints. `delayed_until_ms`: loop
-    time before which a new group gets no tasks. The last three are in memory alone."""
+    time before which a new group gets no tasks. None of these is stored in records."""
 
     type: ClassVar = "streams"
     protocol_type: ClassVar = "streams"
@@ -191,7 +192,7 @@ class StreamsGroup:
         return bool(self.members) and topic in self.input_topics()
 
     def input_topics(self) -> set[str]:
-        """Names of the topics that the application reads, of which not all may exist."""
+        """Names of the topics that the application reads, whether they exist or not."""
         if self.topology is None:
             return set()
         return {
@@ -225,7 +226,8 @@ class StreamsGroup:
         _check_epoch(member, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises KafkaError unless this member may fetch the offsets; without one anybody may."""
+        """Raises KafkaError unless this member may fetch the offsets; every client may fetch them
+        without a member id."""
         if member_id is None and member_epoch < 0:
             return
         _check_epoch(self.find_member(member_id or ""), member_epoch)
@@ -301,13 +303,13 @@ class StreamsGroup:
                 del self.active_owners[task]
 
     def copy_state(self) -> "StreamsGroup":
-        """A copy to return to when records could not be written. Members are immutable."""
+        """A copy that is restored when records cannot be written. Members are immutable."""
         return replace(
             self,
             members=dict(self.members),
             targets=dict(self.targets),
             active_owners=dict(self.active_owners),
-            deadlines={member_id: replace(one) for member_id, one in self.deadlines.items()},
+            deadlines=dict(self.deadlines),
         )
 
     # -- deadlines ---------------------------------------------------------------------------------
@@ -317,7 +319,11 @@ class StreamsGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> StreamsDeadlines:
-        return self.deadlines.setdefault(member_id, StreamsDeadlines())
+        """The member's deadlines, to be changed. They are a copy of the former ones, to which an
+        undone change returns."""
+        known = self.deadlines.get(member_id)
+        found = self.deadlines[member_id] = StreamsDeadlines() if known is None else replace(known)
+        return found
 
 
 def _with_metadata(member: StreamsMember, value: StreamsMemberValue) -> StreamsMember:

@@ -1,7 +1,8 @@
 """The records of streams groups (KIP-1071) in `__consumer_offsets`, in Kafka's own formats.
 
 Source: `group-coordinator/src/main/resources/common/message/StreamsGroup*.json` of Apache Kafka
-4.2, whose tagged fields Kafka 4.1 ignores. Keys and values begin as those of `records.py`.
+4.2, whose tagged fields Kafka 4.1 ignores. Keys begin with their type, and values with their
+version, as in `records.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,8 +55,8 @@ class KeyValue(NamedTuple):
 
 
 class StreamsEpochValue(NamedTuple):
-    """`validated_topology_epoch`: of the topology whose topics were last found to be right; −1:
-    none. `assignment_configs`: those of the last assignment."""
+    """`validated_topology_epoch`: epoch of the topology whose topics were last validated; −1: none.
+    `assignment_configs`: the group's configs at the last assignment."""
 
     epoch: int
     metadata_hash: int
@@ -64,7 +65,7 @@ class StreamsEpochValue(NamedTuple):
 
 
 class UserEndpoint(NamedTuple):
-    """Where the application serves queries of its state."""
+    """Host and port at which the application serves queries of its state."""
 
     host: str
     port: int
@@ -112,7 +113,8 @@ class StreamsCurrentValue(NamedTuple):
 
 
 class InternalTopic(NamedTuple):
-    """`partitions`: 0: as many as the topology implies. `replication_factor`: 0: the default."""
+    """`partitions`: 0 for the number that follows from the topology. `replication_factor`: 0 for
+    the broker's default."""
 
     name: str
     partitions: int
@@ -121,7 +123,8 @@ class InternalTopic(NamedTuple):
 
 
 class CopartitionGroup(NamedTuple):
-    """Topics that need the same number of partitions, by their places in the subtopology."""
+    """Topics that need the same number of partitions, by their indexes in the subtopology's
+    lists."""
 
     source_topics: tuple[int, ...]
     source_topic_regex: tuple[int, ...]
@@ -129,7 +132,7 @@ class CopartitionGroup(NamedTuple):
 
 
 class Subtopology(NamedTuple):
-    """A part of the application whose tasks read partitions of the same number of its topics."""
+    """A part of the application. Its task N reads partition N of each of its source topics."""
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -236,7 +239,7 @@ def encode_streams_group_value(key: StreamsRecordKey, value: StreamsRecordValue)
 
 
 def decode_streams_group_key(key: bytes) -> StreamsRecordKey | None:
-    """None for a record that is no streams group's. `key` has a type."""
+    """None for the key of another kind of record. `key` is at least as long as its type."""
     kind = _BY_NUMBER.get(int.from_bytes(key[:2], "big", signed=True))
     return None if kind is None else kind.key_format.read(key, 2, kind.number)
 

@@ -1,8 +1,8 @@
 """Runs the requests of the streams protocol on the groups of one shard.
 
 As with consumer groups, a request changes its group at once, with the records that it appends to
-the leader's log, and is answered when they are replicated. If they cannot be appended, the change
-is undone.
+the leader's log, and gets its response when they are replicated. If they cannot be appended, the
+change is undone.
 """
 
 import logging
@@ -58,8 +58,8 @@ class StreamsGroupRequests:
     def _find_or_create_group(
         self, group_id: str, request: StreamsHeartbeat, now: Timestamps
     ) -> tuple[StreamsGroup, list[Record]]:
-        """The group, and records to write before its own. A classic group without members gives its
-        place, and its offsets, to a new one."""
+        """The group, and records to write before its own. A new group replaces a classic group
+        without members, whose offsets it takes over."""
         known = self._store.groups.get(group_id)
         if request.member_epoch == JOINING_EPOCH:
             if known is None:
@@ -108,7 +108,7 @@ class StreamsGroupRequests:
         self._store.schedule_timer(group)
 
     def delete_empty_group(self, group: StreamsGroup) -> None:
-        """KafkaError when that cannot be written."""
+        """Raises KafkaError when the deletion cannot be written to the log."""
         change = StreamsChange(group)
         streams_change.remove_group(change)
         self._writes.append_or_undo(change)

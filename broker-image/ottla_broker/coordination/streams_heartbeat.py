@@ -1,8 +1,8 @@
-"""StreamsGroupHeartbeat as a streams group handles it (KIP-1071). No I/O.
+"""The effect of a StreamsGroupHeartbeat request on its streams group (KIP-1071). No I/O.
 
-A heartbeat creates or updates its member, checks the topology against the topics that there are,
-begins a new group epoch if any of it has changed, computes the target assignment of a new epoch,
-and moves its own member one step towards the target.
+A heartbeat creates or updates its member, checks the topology against the existing topics, begins a
+new group epoch if any of these has changed, computes the target assignment of a new epoch, and
+moves its own member one step towards the target.
 """
 
 import logging
@@ -46,7 +46,8 @@ FIRST_EPOCH = 2
 
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeat:
-    """What a member sends. None, and −1 for the timeout: the same as in its last heartbeat."""
+    """A member's request. A field that is None, or a timeout of −1, has not changed since its last
+    heartbeat."""
 
     member_id: str
     member_epoch: int
@@ -65,9 +66,9 @@ class StreamsHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeatResult:
-    """`tasks`: what the member may run; None when that has not changed. `missing_topics`: internal
-    topics that the caller creates. `endpoints`: the members that serve queries; None when the
-    client knows them."""
+    """`tasks`: those that the member may run; None when they have not changed. `missing_topics`:
+    internal topics for the caller to create. `endpoints`: the members that serve queries; None when
+    the client has them already."""
 
     member_id: str
     member_epoch: int
@@ -224,8 +225,9 @@ def _stale_topology(member: StreamsMember, topology: StreamsTopologyValue) -> li
 def _configure(
     group: StreamsGroup, topology: StreamsTopologyValue, metadata: CoordinatorMetadata
 ) -> tuple[ConfiguredTopology, int]:
-    """The configured topology, and the hash of the topics that it was configured with. Topics are
-    looked at again when any topic has changed."""
+    """The configured topology, and the hash of the topics that it was configured with. Configures
+    it again when any topic has changed.
+    """
     if group.configured is None or group.metadata_version != metadata.version:
         before = group.configured
         group.configured = configure_topology(topology, metadata.partition_count_of)
@@ -253,8 +255,8 @@ def _problems(group: StreamsGroup, configured: ConfiguredTopology) -> list[Statu
 def compute_target_assignment(
     change: StreamsChange, configured: ConfiguredTopology, config: StreamsGroupConfig
 ) -> None:
-    """Writes what changes of the targets, then the assignment epoch. Nothing is assigned while the
-    topology is not ready."""
+    """Writes the target assignments that change, then the assignment epoch. Nothing is assigned
+    while the topology is not ready."""
     group = change.group
     members = {
         one.id: StreamsAssignee(one.process_id, group.targets.get(one.id, NOTHING_ASSIGNED))
@@ -311,7 +313,7 @@ def schedule_session_timeout(group: StreamsGroup, member: StreamsMember, timeout
 
 
 def schedule_revocation_timeout(group: StreamsGroup, member: StreamsMember, now: Timestamps) -> None:
-    """A member must give up its tasks within its rebalance timeout."""
+    """Sets the deadline by which the member must have given up its tasks: its rebalance timeout."""
     deadlines = group.deadlines_of(member.id)
     if member.state is not StreamsMemberState.unrevoked_tasks:
         deadlines.revocation = None
@@ -321,8 +323,8 @@ def schedule_revocation_timeout(group: StreamsGroup, member: StreamsMember, now:
 
 
 def take_expired_members(group: StreamsGroup, now: Timestamps) -> dict[str, str]:
-    """Members one of whose deadlines has passed, each with the reason. Finds the next deadline of
-    the others."""
+    """Members one of whose deadlines has passed, each with the reason. Also sets the group's next
+    deadline to the earliest of the others."""
     expired: dict[str, str] = {}
     remaining: list[int] = []
     for member_id, deadlines in list(group.deadlines.items()):
@@ -343,7 +345,7 @@ def take_expired_members(group: StreamsGroup, now: Timestamps) -> dict[str, str]
 
 
 def fence_members(change: StreamsChange, member_ids: list[str]) -> None:
-    """Removes members, whose tasks are free at once, and begins a new group epoch."""
+    """Removes members and begins a new group epoch. Their tasks can be assigned at once."""
     group = change.group
     for member_id in member_ids:
         streams_change.remove_member(change, member_id)

@@ -1,5 +1,6 @@
-"""Tasks of a Kafka Streams application: a subtopology, and the number of the partitions that it
-reads. Active tasks process records; standby and warm-up tasks keep copies of their state."""
+"""Tasks of a Kafka Streams application. A task is a subtopology and the index of the partition that
+it reads of each source topic. Active tasks process records; standby and warm-up tasks keep copies
+of their state."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

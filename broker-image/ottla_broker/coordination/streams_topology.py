@@ -1,8 +1,8 @@
-"""A streams group's topology with the topics that there are (KIP-1071). Pure.
+"""A streams group's topology, applied to the existing topics (KIP-1071). Pure.
 
-The topology says which topics each subtopology reads. From their partition counts follow the number
-of its tasks and those of the internal topics that the broker creates: repartition topics between
-subtopologies, and changelog topics, which hold state.
+The topology names the topics that each subtopology reads. Their partition counts determine the
+number of its tasks, and the partition counts of the internal topics that the broker creates:
+repartition topics between subtopologies, and changelog topics, which hold state.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,8 +56,9 @@ class _NotConfigurable(Exception):
 
 
 def check_topology(topology: StreamsTopologyValue) -> None:
-    """Raises STREAMS_INVALID_TOPOLOGY for a changelog topic with a number of partitions, which
-    follows from what is read, and for a copartition group of topics that are not there.
+    """Raises STREAMS_INVALID_TOPOLOGY for a changelog topic with a declared number of partitions,
+    because that number follows from the source topics, and for a copartition group with topics that
+    its subtopology does not have.
     """
     for part in topology.subtopologies:
         for topic in part.changelog_topics:
@@ -78,8 +79,8 @@ def check_topology(topology: StreamsTopologyValue) -> None:
 
 
 def configure_topology(topology: StreamsTopologyValue, partition_count: PartitionCount) -> ConfiguredTopology:
-    """Raises STREAMS_INVALID_TOPOLOGY if the partitions of a repartition topic follow from
-    nothing.
+    """Raises STREAMS_INVALID_TOPOLOGY if the number of partitions of a repartition topic is neither
+    declared nor determined by other topics.
     """
     try:
         _check_source_topics(topology, partition_count)
@@ -106,8 +107,9 @@ def _check_source_topics(topology: StreamsTopologyValue, partition_count: Partit
 
 
 def _repartition_counts(topology: StreamsTopologyValue, partition_count: PartitionCount) -> dict[str, int]:
-    """Partitions of the repartition topics: as declared, else the most of any topic that the
-    subtopologies which write to it read."""
+    """Number of partitions of each repartition topic: the declared number, or else the largest
+    number of any topic that is read by a subtopology which writes to it.
+    """
     declared = {topic.name: topic for part in topology.subtopologies for topic in part.repartition_source_topics}
     counts = {name: topic.partitions for name, topic in declared.items() if topic.partitions}
     while unknown := declared.keys() - counts.keys():
@@ -135,8 +137,9 @@ def _input_names(part: Subtopology) -> list[str]:
 def _enforce_copartitioning(
     topology: StreamsTopologyValue, counts: dict[str, int], partition_count: PartitionCount
 ) -> None:
-    """Topics of a copartition group have the same number of partitions: repartition topics without
-    a declared number take that of the others."""
+    """Gives the repartition topics of a copartition group that declare no number of partitions the
+    same number as its other topics.
+    """
     for part in topology.subtopologies:
         for group in part.copartition_groups:
             sources = [part.source_topics[at] for at in group.source_topics]

@@ -1,9 +1,9 @@
 """The sticky task assignor of streams groups (KIP-1071, as Kafka's `sticky`). Pure.
 
-Active tasks: every member gets the same number, give or take one, and keeps those that it has as
-far as that allows; a task whose owner has gone moves to a member that has a standby copy. Standby
-tasks: as many copies as configured of each task with state, each in another process than the active
-one, where there are so many processes.
+Active tasks: the numbers of two members differ by at most one, and within that limit each member
+keeps its tasks. A task whose owner has left moves to a member with a standby copy. Standby tasks:
+the configured number of copies of each task with state, each in another process than the active
+task, or fewer if there are too few processes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -103,8 +103,9 @@ def _assign_active(load: _Load, tasks: list[Task]) -> None:
 
 
 def _assign_standby(load: _Load, tasks: list[Task], replicas: int) -> None:
-    """A former copy stays where it is, unless its member has more than its share of all tasks. A
-    former owner, which has the state, is next."""
+    """Assigns the copies of each task: first to the members that have one, unless these have more
+    than their share of all tasks; then to a former owner of the active task, which has its state;
+    then to the least loaded members."""
     total = sum(map(len, load.active.values())) + replicas * len(tasks)
     share = -(-total // len(load.members))
     former = {

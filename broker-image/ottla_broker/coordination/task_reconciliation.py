@@ -30,7 +30,7 @@ def reconcile_streams_member(
     `active_owners`: the member that has each active task, also while it gives it up.
     `held_by_process`: tasks of any kind of other members of this member's process. `owned`: what
     the member reports to own; None when its request does not say, which means that nothing has
-    changed. FENCED_MEMBER_EPOCH for a member in a state of a later version.
+    changed. Raises FENCED_MEMBER_EPOCH for a member in a state that a later version has written.
     """
     match member.state:
         case StreamsMemberState.stable if member.epoch == target_epoch:
@@ -73,7 +73,9 @@ def reconcile_streams_member(
 
 
 def _step(current: Tasks, wanted: Tasks, taken: Collection[Task]) -> tuple[Tasks, Tasks, Tasks, bool]:
-    """What is kept, revoked and assigned, and whether some of what is wanted is not free yet."""
+    """The tasks to keep, to revoke and to assign, and whether a target task is still held by
+    another member.
+    """
     kept: dict[str, frozenset[int]] = {}
     revoked: dict[str, frozenset[int]] = {}
     assigned: dict[str, frozenset[int]] = {}

@@ -1,4 +1,5 @@
-"""The broker's HTTP server on `http.listener`.
+"""The broker's HTTP server on `http.listener`: health, metrics, and the routes of the console where
+it is enabled.
 
 - /livez: 200 as soon as the event loop runs. A failed disk makes a broker unready, but a restart
   would not help.
@@ -7,6 +8,7 @@
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from aiohttp import web
@@ -27,15 +29,16 @@ NO_CONTROLLER: Final = -1
 
 
 class HttpServer:
-    """One per broker. `start` raises OSError when the port is taken."""
+    """One per broker. `start` raises OSError when the port is taken. `routes`: further ones."""
 
-    def __init__(self, broker: Broker, server: Server) -> None:
+    def __init__(self, broker: Broker, server: Server, routes: Iterable[web.RouteDef] = ()) -> None:
         self._broker = broker
         self._server = server
         app = web.Application()
         app.add_routes(
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
         )
+        app.add_routes(routes)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, address: HttpAddress) -> int:

@@ -7,7 +7,7 @@ For each partition that this broker leads and whose join offset is not in the me
    begin. With our log's epochs that gives the offset below which both logs are identical
    (`source_epochs`). A source that reports nothing proves nothing, and the partition stays as it
    is. When a failover is reverted, the metadata contain the offset.
-2. Records beyond it are truncated only with consent (`on.divergence=Truncate`). They are saved to a
+2. Records beyond it are truncated only with `on.divergence=Truncate`. They are saved to a
    file before (`diverged_records`), and committed group offsets beyond are reset: a group there
    would skip the source's records.
 3. The controller commits the join offset together with a new leader epoch. The leader of that epoch
@@ -54,9 +54,9 @@ T = TypeVar("T")
 class FailbackPartition:
     """A partition in the leader epoch in which this broker leads it.
 
-    `diverging_records` counts records beyond the join offset that there is no consent to truncate.
-    `reason` says what the partition waits for. With `needs_operator` only a change of settings or
-    of the source can help.
+    `diverging_records`: number of records above the join offset while the mirror's config does not
+    allow their truncation. `reason`: what the partition waits for. `needs_operator`: only a change
+    of settings or of the source ends the wait.
     """
 
     partition: Partition
@@ -210,7 +210,7 @@ class MirrorFailback:
         return self._check_consent(point, f"; its own begin at offset {history.failover_offset}")
 
     def _check_consent(self, point: JoinPoint, about_source: str = "") -> JoinPoint | None:
-        """None if records would be truncated without consent."""
+        """None if records would be truncated without `on.divergence=Truncate`."""
         if not point.diverged_count or self.config.truncates_on_divergence:
             return point
         last = point.target.partition.log.end - 1

@@ -196,7 +196,7 @@ def describe_mirrored_topic(mirror: str, source_topic: str, source_id: UUID, *, 
 
 
 async def fetch_mirrored_at_source(client: Client, names: Sequence[str]) -> dict[str, MirroredAtSource]:
-    """Those of the named topics that are mirrored topics at the source.
+    """The named topics that are mirrored topics at the source, by name.
 
     Raises OSError, TimeoutError, KafkaError.
     """

@@ -30,7 +30,7 @@ from ottla_broker.metadata.appended_sources import (
     source_conflict,
     stopped_partitions,
 )
-from ottla_broker.metadata.image import MetadataImage, TopicImage
+from ottla_broker.metadata.image import SCHEMAS_TOPIC, MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import (
     NewMirroredTopic,
     failback_obstacle,
@@ -53,7 +53,7 @@ UNSYNCED_CONFIGS: Final = frozenset(
 """Settings of replication, which each cluster has for itself."""
 
 TopicConfigs = Mapping[str, Mapping[str, str]]
-"""By topic of the source: the settings that are set for it there."""
+"""Topic of the source → the configs that are set on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +351,8 @@ def _new_source_rejection(
     image: MetadataImage, config: MirrorConfig, local_topic: TopicImage | None, topic: SourceTopic
 ) -> str:
     """Why a source that is new to the topic is not appended to it; empty if it is."""
+    if config.target_topic(topic.name) == SCHEMAS_TOPIC:
+        return "two registries give the same ids to different schemas: only identical offsets copy schemas"
     if local_topic is None:
         return ""
     if image.active_mirror(local_topic.id) is not None:

@@ -4,6 +4,9 @@ A softly deleted version is no longer offered or checked against, and its id is 
 that records stay readable. What other schemas refer to is not deleted.
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 from ottla_broker.registry import errors
 from ottla_broker.registry.modes import check_writable
 from ottla_broker.registry.record_format import (
@@ -16,7 +19,11 @@ from ottla_broker.registry.record_format import (
     schema_key,
     schema_value,
 )
+from ottla_broker.registry.schema import Schema, SchemaType
 from ottla_broker.registry.state import RegistryState, SchemaVersion
+from ottla_broker.registry.subject_names import context_of, highest_id_subject
+
+HIGHEST_ID_VERSION: Final = 1
 
 
 def plan_subject_deletion(
@@ -35,7 +42,8 @@ def plan_subject_deletion(
     for version in chosen:
         _check_unreferenced(state, version, permanent=permanent)
     if permanent:
-        records = [SchemasRecord(schema_key(subject, one.version), None) for one in chosen]
+        tombstones = [SchemasRecord(schema_key(subject, one.version), None) for one in chosen]
+        records = [*_highest_id_records(state, chosen), *tombstones]
     else:
         last = DeleteSubjectValue(subject, chosen[-1].version)
         records = [SchemasRecord(delete_subject_key(subject), last), *_settings_removals(state, subject)]
@@ -59,7 +67,7 @@ def plan_version_deletion(
     _check_unreferenced(state, version, permanent=permanent)
     key = schema_key(subject, version.version)
     if permanent:
-        return version.version, [SchemasRecord(key, None)]
+        return version.version, [*_highest_id_records(state, [version]), SchemasRecord(key, None)]
     records = [SchemasRecord(key, softly_deleted(version))]
     if len(state.versions(subject)) == 1:
         records += _settings_removals(state, subject)
@@ -68,6 +76,24 @@ def plan_version_deletion(
 
 def softly_deleted(version: SchemaVersion) -> SchemaValue:
     return schema_value(version.subject, version.version, version.id, version.schema, deleted=True)
+
+
+def _highest_id_records(state: RegistryState, deleted: Sequence[SchemaVersion]) -> list[SchemasRecord]:
+    """A record that keeps the highest id when the last version that has it is deleted for good.
+
+    Compaction removes deleted versions from the topic. Without the record a registry that starts
+    afterwards would give the id to another schema, and consumers would decode old records with it.
+    It is a softly deleted schema, so that other registries count its id too.
+    """
+    context = context_of(deleted[0].subject)
+    highest = state.contexts[context].max_id
+    remaining = [one for one in state.contexts[context].uses.get(highest, ()) if one not in deleted]
+    if remaining or all(one.id != highest for one in deleted):
+        return []
+    subject = highest_id_subject(context)
+    schema = Schema(SchemaType.avro, f'{{"type":"fixed","name":"HighestId{highest}","size":{highest}}}')
+    value = schema_value(subject, HIGHEST_ID_VERSION, highest, schema, deleted=True)
+    return [SchemasRecord(schema_key(subject, HIGHEST_ID_VERSION), value)]
 
 
 def _check_unreferenced(state: RegistryState, version: SchemaVersion, *, permanent: bool) -> None:

@@ -1,7 +1,7 @@
 """Records of the topic `_schemas`, in Confluent's format: JSON keys and values.
 
-Another registry can take the topic over, and this one takes over another's. Unknown fields of
-values are dropped when a record is written again; records of unknown types are ignored.
+Another registry can use this topic, and this registry can use the topic of another one. Unknown
+fields of values are dropped when a record is written again; records of unknown types are ignored.
 """
 
 from typing import Any, Final
@@ -89,7 +89,7 @@ class SchemasRecord(msgspec.Struct):
 
 
 def decode_record(key: bytes, value: bytes | None) -> SchemasRecord | None:
-    """None: a record of a type that means nothing here, such as NOOP. Raises ValueError."""
+    """None for a record of a type that this registry ignores, such as NOOP. Raises ValueError."""
     try:
         decoded = _decode_key(key)
         match decoded.keytype:

@@ -22,8 +22,8 @@ MAX_REFERENCED_CHARACTERS = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """`schema.text` is in the form that its language prints. `id`, `version`: what an import asks
-    for.
+    """`schema.text` is in the form that its language prints. `id`, `version`: those that an import
+    requests; None if the registry assigns them.
     """
 
     subject: str
@@ -124,8 +124,8 @@ def pin_references(state: RegistryState, subject: str, references: Sequence[Refe
 
 
 def resolve_references(state: RegistryState, subject: str, schema: Schema) -> list[NamedSchema]:
-    """The schemas that a schema needs, each once, what others need before them. Raises
-    RegistryError.
+    """The schemas that a schema refers to, also indirectly: each once, and after those that it
+    refers to itself. Raises RegistryError.
     """
     found: dict[str, NamedSchema] = {}
     visited: set[tuple[str, str, int]] = set()

@@ -58,4 +58,4 @@ class NamedSchema(msgspec.Struct, frozen=True):
 
 
 LATEST: Final = -1
-"""As the version of a reference or of a request."""
+"""The number that stands for "latest" in references and requests."""

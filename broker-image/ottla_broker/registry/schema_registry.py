@@ -31,7 +31,7 @@ from ottla_broker.registry.worker_process import SchemaWorker
 
 MAX_CACHED: Final = 2000
 MAX_CACHED_CHARACTERS: Final = 64 << 10
-"""Of one schema; longer ones are parsed again each time."""
+"""Largest length of a cached schema; longer ones are parsed again each time."""
 MAX_ATTEMPTS: Final = 5
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ Any registry of Confluent's format can write to the topic too: its records are a
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from ottla_broker.broker import Broker
 from ottla_broker.config import SCHEMA_REGISTRY_TOPIC_REPLICATION_FACTOR
 from ottla_broker.coordination.auto_topic_creation import IMAGE_TIMEOUT_S, auto_replication_factor
 from ottla_broker.coordination.journal import PartitionJournal
+from ottla_broker.metadata.image import SCHEMAS_TOPIC
+from ottla_broker.metadata.mirror_plans import produce_rejection
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.state_condition import StateCondition
 from ottla_broker.registry import errors
@@ -36,7 +39,6 @@ from ottla_broker.wire.records import Record, decompress_records, encode_batch, 
 
 logger = logging.getLogger(__name__)
 
-SCHEMAS_TOPIC: Final = "_schemas"
 READ_BYTES: Final = 1 << 20
 SLICE_S: Final = 0.005
 """How long records are applied before other tasks run."""
@@ -87,6 +89,7 @@ class SchemasTopic:
                 await self._wait_until_applied(partition.log.end)
                 result, records = decide(self.state)
                 if records:
+                    self._check_writable(partition)
                     offset = await journal.append(self._encode(records))
                     await self._wait_until_applied(offset + len(records))
                 return result
@@ -98,6 +101,17 @@ class SchemasTopic:
             if reason.code is ErrorCode.not_leader_or_follower:
                 raise errors.unknown_leader(f"the leader of {SCHEMAS_TOPIC} changes: {reason}") from None
             raise errors.store_error(f"cannot write to {SCHEMAS_TOPIC}: {reason}") from None
+
+    def _check_writable(self, partition: Partition) -> None:
+        """Raises RegistryError while the topic mirrors that of another cluster: a record of its own
+        would part it from its source, and could give an id that the source gives too.
+        """
+        image, topic_id = self._broker.image, self._broker.image.topics[SCHEMAS_TOPIC].id
+        if not image.is_writable(topic_id, partition.partition):
+            reason = produce_rejection(image, topic_id, SCHEMAS_TOPIC)
+            if reason.code is ErrorCode.invalid_topic_exception:
+                raise errors.operation_not_permitted(f"schemas are mirrored from another cluster: {reason}")
+            raise errors.store_error(str(reason))
 
     def _encode(self, records: list[SchemasRecord]) -> bytes:
         now_ms = self._broker.runtime.now_ms()
@@ -156,6 +170,20 @@ class SchemasTopic:
             and partition.has_reached_epoch_start
             and self.next_offset >= partition.log.high_watermark
         )
+
+    async def wait_until_caught_up(self, timeout_s: float) -> None:
+        """Returns when every record is applied that was committed when this was called, or after
+        the timeout.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while SCHEMAS_TOPIC in self._broker.image.topics:
+                    try:
+                        await self.catch_up()
+                        break
+                    except (KafkaError, OSError) as reason:
+                        logger.debug("cannot read which schemas there are: %s", reason)
+                        await asyncio.sleep(RETRY_PAUSE_S)
 
     async def catch_up(self) -> None:
         """Returns when every record is applied that is committed at the leader now.

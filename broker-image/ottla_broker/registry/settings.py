@@ -1,4 +1,4 @@
-"""Compatibility of subjects, of contexts, and of everything, and what goes with it. Pure."""
+"""Changes of the compatibility settings of a subject, a context or the whole registry. Pure."""
 
 from typing import Final
 
@@ -39,7 +39,7 @@ def plan_config(state: RegistryState, subject: str | None, request: JsonObject) 
 
 
 def plan_config_removal(state: RegistryState, subject: str | None) -> tuple[JsonObject, list[SchemasRecord]]:
-    """The settings that were, and the records. Raises RegistryError."""
+    """Returns (removed settings, records). Raises RegistryError."""
     if subject is not None and subject not in state.configs:
         raise errors.subject_not_found(subject)
     return dict(state.configs.get(subject, {})), [SchemasRecord(config_key(subject), None)]

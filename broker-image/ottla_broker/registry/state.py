@@ -15,7 +15,14 @@ from ottla_broker.registry.record_format import (
     SchemaValue,
 )
 from ottla_broker.registry.schema import LATEST, JsonObject, Reference, Schema
-from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, GLOBAL_CONTEXT, context_of, qualify_subject
+from ottla_broker.registry.subject_names import (
+    DEFAULT_CONTEXT,
+    GLOBAL_CONTEXT,
+    HIGHEST_ID_NAME,
+    context_of,
+    parse_subject,
+    qualify_subject,
+)
 
 
 class SchemaVersion:
@@ -60,6 +67,9 @@ class RegistryState:
     def apply(self, record: SchemasRecord) -> None:
         key, value = record.key, record.value
         match value:
+            case SchemaValue() if parse_subject(value.subject).name == HIGHEST_ID_NAME:
+                context = self.contexts.setdefault(context_of(value.subject), Context())
+                context.max_id = max(context.max_id, value.id)
             case SchemaValue():
                 self._put_version(value)
             case ConfigValue():

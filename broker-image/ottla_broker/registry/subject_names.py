@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 DEFAULT_CONTEXT: Final = "."
 GLOBAL_CONTEXT: Final = ".__GLOBAL"
 WILDCARD: Final = ":*:"
-"""As a prefix: subjects of every context."""
+"""The prefix that matches subjects of every context."""
 EMPTY_NAME: Final = "__EMPTY"
 GLOBAL_NAME: Final = "__GLOBAL"
-RESERVED_NAMES: Final = frozenset({EMPTY_NAME, GLOBAL_NAME})
+HIGHEST_ID_NAME: Final = "__HIGHEST_ID"
+"""Of the subject whose record keeps the highest id of a context, after its schema is deleted."""
+RESERVED_NAMES: Final = frozenset({EMPTY_NAME, GLOBAL_NAME, HIGHEST_ID_NAME})
 SUFFIXES: Final = ("-value", "-key")
 
 
@@ -47,6 +49,10 @@ def qualify_subject(subject: str, context: str) -> str:
     if subject.startswith(":.") or context == DEFAULT_CONTEXT:
         return subject
     return str(SubjectName(context, subject))
+
+
+def highest_id_subject(context: str) -> str:
+    return str(SubjectName(context, HIGHEST_ID_NAME))
 
 
 def is_valid_subject(text: str) -> bool:

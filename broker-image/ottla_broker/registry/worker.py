@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def serve(requests: BinaryIO, responses: BinaryIO) -> None:
-    """Until the broker closes its end."""
+    """Responds to requests until the broker closes its end of the pipe."""
     decode = msgspec.msgpack.Decoder(Request).decode
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         response = msgspec.msgpack.encode(respond(decode(requests.read(*LENGTH.unpack(head)))))

@@ -1,8 +1,8 @@
 """The worker process that parses and compares schemas: one per broker, started when first needed.
 
-A request that takes longer than REQUEST_TIMEOUT_S ends the process, and its schema counts as
-invalid; the next request starts another one. Requests wait for each other, and never block the
-event loop.
+A request that takes longer than REQUEST_TIMEOUT_S ends the process, and its schema is treated as
+invalid; the next request starts another process. Requests are processed one at a time, and never
+block the event loop.
 """
 
 import asyncio

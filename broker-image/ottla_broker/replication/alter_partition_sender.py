@@ -69,7 +69,7 @@ class AlterPartitionSender:
         self._sending: asyncio.Task[None] | None = None
 
     def send(self, partition: Partition) -> None:
-        """Send `partition.pending_isr_change`."""
+        """Sends `partition.pending_isr_change`."""
         self._waiting[partition] = None
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all(), name="AlterPartition")

@@ -221,7 +221,7 @@ def read_to_log_end(
 
 
 def end_offset(records: Buffer) -> int:
-    """The offset behind the last of these whole batches."""
+    """The offset after the last of these whole batches; −1 for none."""
     return max((header.next_offset for _, header in iter_batches(records)), default=-1)
 
 

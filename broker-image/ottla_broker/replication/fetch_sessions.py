@@ -181,8 +181,8 @@ class FetchSession:
                 gone.unwatch()
 
     def read_as(self, reader: object) -> None:
-        """Reads all partitions again if somebody else fetches, or the rules have changed: a
-        partition without new records has an error if it may not be read any more.
+        """Marks all partitions to be read again if another client fetches, or the access rules have
+        changed: a partition without new records, too, gets an error if it may no longer be read.
         """
         if self.read_by != reader:
             if self.read_by is not None:

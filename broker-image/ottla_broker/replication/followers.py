@@ -124,7 +124,7 @@ class Followers:
         return bool([one for one in self.in_sync if one.update_lagging(leader_end)])
 
     def lagging_for(self, leader_end: int, now_s: float, max_lag_s: float) -> set[int]:
-        """Brokers in the maximal ISR that have been behind for so long."""
+        """Brokers in the maximal ISR that have been behind for `max_lag_s` or longer."""
         return {one.broker for one in self.in_sync if one.is_lagging_for(leader_end, now_s, max_lag_s)}
 
     def set_replicas(self, replicas: Iterable[int], maximal_isr: Iterable[int]) -> None:
@@ -148,8 +148,11 @@ class Followers:
         return min([own, *(one.log_start for one in self._all.values() if is_alive(one.broker))])
 
     def limit_to_joining(self, watermark: int, now_s: float, may_join: Callable[[int, int], bool]) -> tuple[int, float]:
-        """`watermark`, or lower as followers that are about to join hold it; and until when the
-        first of them does. `may_join`: (broker, broker epoch)."""
+        """Returns (high watermark, time). The high watermark is at most `watermark`, and at most
+        the log end of each follower that is about to join the ISR. The time, by the loop's clock,
+        is when the first of these followers stops limiting it; inf if none does. `may_join`:
+        (broker, broker epoch).
+        """
         until_s = inf
         for follower in self.out_of_sync:
             if (

@@ -2,9 +2,10 @@
 the proposal is undecided. Pure.
 
 Invariants:
-- A proposed ISR counts until the metadata have moved on: a proposal names the partition epoch that
-  it replaces, so once there is a newer one it is committed or never will be (rule 1). A proposal
-  that replaces another one for the same partition epoch counts that one's replicas, too.
+- The replicas of a proposed ISR are treated as in sync until the metadata have a newer partition
+  epoch. A proposal names the partition epoch that it replaces, so with a newer one it is either
+  committed or never will be (rule 1). If another proposal for the same partition epoch was sent
+  before, its replicas are treated as in sync, too.
 - One proposal is undecided at a time. Followers that catch up meanwhile are considered when it is
   decided: on an idle partition they would not fetch again, and would stay out of the ISR.
 """
@@ -65,8 +66,9 @@ class IsrState:
         return self.pending is None and staying != registration.isr and self._propose(registration, staying)
 
     def take_waiting(self, out_of_sync: Iterable[Follower], log_end: int) -> list[Follower]:
-        """Called when no proposal is undecided. Returns the followers that waited for that. A
-        follower that has not reached `log_end` fetches again anyway.
+        """Called when no proposal is undecided. Returns the followers to consider for the ISR: all
+        if one had to wait for the decision, else those that have reached `log_end`. The others
+        fetch again anyway.
         """
         everybody, self._has_turned_away = self._has_turned_away, False
         return [follower for follower in out_of_sync if everybody or follower.log_end >= log_end]

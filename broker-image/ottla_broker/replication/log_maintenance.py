@@ -1,4 +1,4 @@
-"""Retention, checkpoints and compaction of the log directories, as often as the settings say."""
+"""Runs retention, checkpoints and compaction of the log directories at the configured intervals."""
 
 import asyncio
 from collections.abc import Sequence

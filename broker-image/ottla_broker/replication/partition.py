@@ -2,13 +2,14 @@
 follower (`PartitionLeader`, `PartitionFollower`)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Final
 from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.log.small_batches import JoinedAppend
 from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metrics import PartitionTraffic
@@ -113,8 +114,8 @@ class Partition:
         return self.log.config.flush_messages == 1
 
     def update_registration(self, registration: PartitionRecord) -> None:
-        """Apply the partition's registration in the metadata; one that is older than the known one
-        is ignored (rule 1).
+        """Applies the partition's registration in the metadata; one that is older than the known
+        one is ignored (rule 1).
         """
         before = self.registration
         if registration.partition_epoch < before.partition_epoch:
@@ -218,7 +219,7 @@ class Partition:
     # --- appending as the leader
 
     def append_records(self, records: Buffer, *, acks: int, from_client: bool = True) -> LogAppendInfo:
-        """Append whole batches. `acks`: 0, 1, or −1 for all of the ISR. Raises NOT_ENOUGH_REPLICAS
+        """Appends whole batches. `acks`: 0, 1, or −1 for all of the ISR. Raises NOT_ENOUGH_REPLICAS
         when the ISR is too small for −1; NOT_LEADER_OR_FOLLOWER in place of
         OUT_OF_ORDER_SEQUENCE_NUMBER when another broker may lead; the KafkaError of
         `PartitionLog.append_as_leader`."""
@@ -246,8 +247,23 @@ class Partition:
         self._on_appended(leader, appended)
         return appended
 
+    def append_small_batches(self, batches: Sequence[bytearray]) -> Sequence[int]:
+        """Appends clients' batches in one write; returns the first offset of each. Fewer offsets
+        than batches: append the rest with `append_records`, one by one, which raises why. See
+        `PartitionLog.append_small_batches`."""
+        leader = self.role
+        if not isinstance(leader, PartitionLeader) or leader.below_min_isr or self.rejected_batches:
+            return ()
+        try:
+            joined = self.log.append_small_batches(batches, leader_epoch=leader.epoch, now_ms=self._now_ms())
+        except KafkaError:
+            return ()  # nothing is written: each batch finds out by itself
+        if joined.first_offsets:
+            self._on_appended(leader, joined)
+        return joined.first_offsets
+
     def append_mirrored_records(self, records: Buffer) -> LogAppendInfo:
-        """Append batches of another cluster's leader at the offsets that they have; their leader
+        """Appends batches of another cluster's leader at the offsets that they have; their leader
         epochs are this leader's already. Raises the KafkaError of
         `PartitionLog.append_as_follower`."""
         leader = self.leader
@@ -255,7 +271,7 @@ class Partition:
         self._on_appended(leader, appended)
         return appended
 
-    def _on_appended(self, leader: PartitionLeader, appended: LogAppendInfo) -> None:
+    def _on_appended(self, leader: PartitionLeader, appended: LogAppendInfo | JoinedAppend) -> None:
         self.traffic.messages_in += appended.record_count
         self.traffic.bytes_in += appended.byte_count
         if self.log_end_waiters.waiting:
@@ -308,7 +324,7 @@ class Partition:
         return self._pending_acks.all_completed()
 
     async def wait_in_epoch(self, waiters: Waiters, condition: Callable[[], bool]) -> None:
-        """Return when `condition` holds, which is checked at each change of `waiters`. Raises
+        """Returns when `condition` holds, which is checked at each change of `waiters`. Raises
         NOT_LEADER_OR_FOLLOWER when this broker's leader epoch ends before."""
         epoch = self.leader_epoch
 

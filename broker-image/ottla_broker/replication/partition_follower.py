@@ -1,10 +1,10 @@
 """A partition's follower: how it processes its leader's responses.
 
 - Records are appended as they are; the high watermark and the log start follow the leader's.
-- Where the logs diverge (rule 2) the follower truncates to where they agree by their leader epochs,
-  never by the high watermark.
-- Its high watermark does not fall because a new leader knows a lower one: only truncation takes it
-  back."""
+- A follower whose log diverges (rule 2) truncates it to the end of the common prefix, which leader
+  epochs determine and the high watermark never does.
+- The follower's high watermark does not decrease when a new leader knows a lower one. Only
+  truncation decreases it."""
 
 import logging
 from collections.abc import Callable
@@ -81,7 +81,7 @@ class PartitionFollower:
         self._traffic.replication_in += appended.byte_count
 
     def update_from_leader(self, high_watermark: int, log_start: int) -> None:
-        """Take over the leader's high watermark as far as our log goes, and its log start."""
+        """Takes over the leader's high watermark as far as this log goes, and its log start."""
         log = self._log
         watermark = min(high_watermark, log.end)
         if watermark > log.high_watermark:
@@ -111,9 +111,10 @@ def last_record_epoch(log: PartitionLog) -> int:
 
 
 def truncate_diverging(log: PartitionLog, epoch: int, end: int) -> None:
-    """Truncate where the log diverges from the leader's, whose largest epoch that is no newer than
-    our last one is `epoch` and ends at `end`. If that is an epoch that we do not have, the next
-    fetch may find that more must go."""
+    """Truncates the log where it diverges from the leader's. `epoch`: the leader's largest epoch
+    that is not newer than this log's last epoch. `end`: its end offset in the leader's log. If this
+    log does not have that epoch, the next fetch may require another truncation.
+    """
     _, own_end = log.epochs.end_offset_for(epoch, log.end)
     to = min(end, own_end if own_end >= 0 else log.end, log.end)
     below = f", below the high watermark {log.high_watermark}" if to < log.high_watermark else ""

@@ -26,9 +26,10 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionLeader:
-    """`_durable_end`: the leader's own log end as it counts for the high watermark;
-    `_send_isr_change`: sends `isr.pending` to the controller. `superseded`: the controller knows a
-    newer leader."""
+    """`_durable_end`: returns the end of the leader's log for the high watermark, the fsynced part
+    with `flush.messages=1`; `_send_isr_change`: sends `isr.pending` to the controller.
+    `superseded`: the controller knows a newer leader.
+    """
 
     _log: PartitionLog
     registration: PartitionRecord
@@ -60,10 +61,10 @@ class PartitionLeader:
 
     @property
     def effective_min_isr(self) -> int:
-        """Number of in-sync replicas that acks=all and an advancing high watermark require. While
-        the controller could elect replicas outside of the ISR (eligible or last known ones), it is
-        more than there are replicas, whatever min.insync.replicas is: such replicas can be trusted
-        only while the high watermark does not advance.
+        """Number of in-sync replicas that acks=all and an advance of the high watermark require:
+        min.insync.replicas. While the controller could elect replicas outside of the ISR (eligible
+        or last known ones), it is larger than the ISR, because such replicas have all committed
+        records only if the high watermark does not advance.
         """
         registration = self.registration
         least = effective_min_isr(registration, self._log.config.min_insync_replicas)
@@ -141,8 +142,8 @@ class PartitionLeader:
         self.advance_high_watermark()
 
     def on_brokers_changed(self) -> None:
-        """Called when brokers have registered: fetches of incarnations that were not registered
-        before count now.
+        """Called when brokers have registered. Records the last fetches of incarnations whose
+        registrations this broker did not know before.
         """
         for follower in self.followers:
             if follower.uncounted_fetch is not None:

@@ -83,7 +83,7 @@ class ReplicaManager:
                 self._fetchers.on_broker_changed(broker)
 
     def reconfigure_topics(self, topics: Iterable[str]) -> None:
-        """Give the logs of these topics their settings as they are now."""
+        """Gives the logs of these topics their settings as they are now."""
         for name in topics:
             config = self._log_config(name)
             for partition in self._image.topics[name].partitions if name in self._image.topics else ():

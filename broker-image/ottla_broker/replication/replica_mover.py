@@ -66,7 +66,7 @@ class ReplicaMover:
         self._preferred: dict[PartitionName, LogDir] = {}  # of replicas that do not exist yet
 
     def move_replica(self, topic: str, partition: int, path: str) -> None:
-        """Begin to move a replica to the log directory `path`. Raises INVALID_TOPIC_EXCEPTION,
+        """Begins to move a replica to the log directory `path`. Raises INVALID_TOPIC_EXCEPTION,
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION and
         REPLICA_NOT_AVAILABLE, and the replica will be created there."""
         key = topic, partition
@@ -133,7 +133,7 @@ class ReplicaMover:
         logger.info("moved %s-%d to %s", *key, future.target.path)
 
     async def _copy(self, future: FutureLog) -> None:
-        """Return when little is left to copy and everything else is on the device."""
+        """Returns when little is left to copy and everything else is on the device."""
         while True:
             while size := future.copy_batches(COPY_BYTES):
                 self._throttle.record_bytes(size)
@@ -143,7 +143,7 @@ class ReplicaMover:
                 return
 
     async def _assign_directory(self, topic_id: UUID, partition: int, directory: UUID) -> None:
-        """Return when the controller knows the replica's directory. Raises KafkaError when it
+        """Returns when the controller knows the replica's directory. Raises KafkaError when it
         rejects it.
         """
         topic = TopicData(topic_id=topic_id, partitions=(PartitionData(partition_index=i32(partition)),))
@@ -174,7 +174,7 @@ class ReplicaMover:
             future.cancel()
 
     def resume_moves(self) -> None:
-        """Begin the moves anew that the last stop interrupted."""
+        """Starts again the moves that the last stop interrupted."""
         for target in self._log_dirs:
             interrupted, target.interrupted_moves = target.interrupted_moves, {}
             for folder, key in interrupted.items():

@@ -1,6 +1,6 @@
 """Replication throttling (KIP-73): `leader|follower.replication.throttled.rate` and `.replicas`.
 
-Only replicas outside of the ISR are throttled: a replica must not fall out of the ISR for it.
+Only replicas outside of the ISR are throttled, so that throttling removes no replica from the ISR.
 """
 
 from collections.abc import Callable

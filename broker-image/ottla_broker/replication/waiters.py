@@ -24,7 +24,7 @@ class Waiters:
         self.waiting.pop(waiter, None)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Return when `condition` holds, which is checked now and at each change. Raises what it
+        """Returns when `condition` holds, which is checked now and at each change. Raises what it
         raises.
         """
         changed = asyncio.Event()

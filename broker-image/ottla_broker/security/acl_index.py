@@ -3,7 +3,7 @@
 The rules are those of Kafka's StandardAuthorizer (KIP-801):
 
 - An entry matches a resource by its literal name, by a prefix of it, or by the name `*`.
-- Any matching DENY wins over every ALLOW.
+- Any matching DENY takes precedence over every ALLOW.
 - READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS. This
   holds for ALLOW only.
 - Without a matching entry for the principal the operation is denied. For a resource that no entry

@@ -1,6 +1,7 @@
-"""The audit log: who was refused what, and who changed what, as one JSON object for each line.
+"""The audit log: denied operations and changes, with their principals, as lines of one JSON object
+each.
 
-What is written is bounded: lines that cannot be written in time are counted, and the count is
+The queue of lines is bounded. Lines above the bound are dropped and counted, and the count is
 written when there is room again.
 """
 
@@ -45,7 +46,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DroppedLines(msgspec.Struct, frozen=True, rename="camel"):
-    """Stands for lines that were not written."""
+    """The line in place of dropped ones. `dropped_lines`: their number."""
 
     dropped_lines: int
 
@@ -59,7 +60,7 @@ class AuditLog(Protocol):
     def record(self, event: AuditEvent) -> None: ...
 
     async def close(self) -> None:
-        """Returns when all that was recorded is written."""
+        """Returns when all recorded events are written."""
         ...
 
 
@@ -96,7 +97,7 @@ class BrokerLogAudit:
 
 
 class BothAudits:
-    """Lines in two places."""
+    """Records each event in two audit logs."""
 
     def __init__(self, first: AuditLog, second: AuditLog) -> None:
         self._first = first

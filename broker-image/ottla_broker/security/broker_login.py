@@ -14,8 +14,9 @@ from ottla_broker.wire.sasl import MIN_ITERATIONS
 
 
 class BrokerLogins:
-    """`mechanism`: of brokers; without SCRAM there are no such logins. `passwords`: by user name.
-    These credentials stand over those of the metadata log, on the inter-broker listener alone.
+    """`mechanism`: the SASL mechanism of brokers; there are no such logins if it is not SCRAM.
+    `passwords`: by user name. On the inter-broker listener alone, these credentials replace those
+    of the same users in the metadata log.
     """
 
     def __init__(self, mechanism: str, passwords: Mapping[str, str]) -> None:
@@ -28,4 +29,5 @@ class BrokerLogins:
             }
 
     def find(self, username: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """None if the credential of the metadata log applies."""
         return self._credentials.get(username) if mechanism == self._mechanism else None

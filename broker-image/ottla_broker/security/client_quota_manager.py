@@ -32,8 +32,8 @@ Usage = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindows:
-    """`samples` windows of `window_s` seconds: `quota.window.…`; `controller_…`: of
-    `controller_mutation_rate`.
+    """A rate is measured over `samples` windows of `window_s` seconds (`quota.window.num`,
+    `quota.window.size.seconds`), `controller_mutation_rate` over those of `controller_…`.
     """
 
     samples: int = 11
@@ -42,15 +42,16 @@ class QuotaWindows:
     controller_window_s: float = 1.0
 
     def burst_s(self, key: str) -> float:
-        """Time whose quota a client that was idle may use at once, as in Kafka."""
+        """A client that was idle may use the quota of this many seconds at once, as in Kafka."""
         if key == CONTROLLER_MUTATION_RATE:
             return self.controller_samples * self.controller_window_s
         return max(self.samples - 1, 1) * self.window_s
 
 
 @dataclass(slots=True)
-class Throttled:
-    """What a quota has throttled: requests or connections, and for how long in total."""
+class ThrottleTotals:
+    """Number of requests or connections that a quota has throttled, and the sum of their throttle
+    times."""
 
     count: int = 0
     seconds: float = 0.0
@@ -62,7 +63,7 @@ class Quota:
 
     limit: float
     _bucket: TokenBucket
-    _throttled: Throttled
+    _throttled: ThrottleTotals
 
     def take(self, value: float, now_s: float) -> None:
         self._bucket.take(value, self.limit, now_s)
@@ -97,21 +98,21 @@ class ClientQuotas:
 
 @dataclass(eq=False, repr=False)
 class ClientQuotaManager:
-    """`now_s`: the loop's clock. `is_active`: False while no entity has a quota: nothing else needs
-    to be asked.
+    """`now_s`: the loop's clock. `is_active`: False while no entity has a quota, so that callers
+    need no other call.
     """
 
     windows: QuotaWindows
     now_s: Callable[[], float]
     is_active: bool = False
-    throttled: dict[Usage, Throttled] = field(default_factory=dict)
+    throttled: dict[Usage, ThrottleTotals] = field(default_factory=dict)
     _quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     _clients: dict[tuple[str, str], ClientQuotas] = field(default_factory=dict)  # by user, client id
     _used: dict[Usage, Quota] = field(default_factory=dict)
     _purge_above: int = MAX_IDLE
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Take over the quotas of the metadata. What clients have used stays used."""
+        """Sets the quotas of the metadata. The use of clients so far still counts."""
         self._quotas = quotas
         self.is_active = bool(quotas)
         self._clients.clear()
@@ -136,9 +137,9 @@ class ClientQuotaManager:
         )
         return made
 
-    def connection_throttle_time_s(self, address: str) -> float:
-        """Count a new connection. Above 0 it is refused and not counted, and the next may come
-        after that time.
+    def count_connection(self, address: str) -> float:
+        """Counts a new connection from this address and returns 0, or returns the seconds after
+        which the address may connect again; the connection is then not counted.
         """
         limit = find_ip_quota(self._quotas, CONNECTION_CREATION_RATE, address)
         if limit is None:
@@ -160,13 +161,14 @@ class ClientQuotaManager:
         quota.limit = limit
         return quota
 
-    def _throttled(self, usage: Usage) -> Throttled:
+    def _throttled(self, usage: Usage) -> ThrottleTotals:
         if usage not in self.throttled and len(self.throttled) >= MAX_REPORTED:
             usage = usage[0], OTHERS, ""
-        return self.throttled.setdefault(usage, Throttled())
+        return self.throttled.setdefault(usage, ThrottleTotals())
 
     def _purge(self) -> None:
-        """Forget who is idle: clients choose their ids, and there may be ever more of them."""
+        """Drops the quotas of idle clients: clients choose their ids, so their number has no
+        bound."""
         if len(self._used) >= self._purge_above:
             now_s = self.now_s()
             self._clients.clear()

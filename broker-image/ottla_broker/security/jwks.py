@@ -1,8 +1,9 @@
-"""The keys that sign OAuth tokens: a JSON Web Key Set (RFC 7517), fetched again and again.
+"""The keys that sign OAuth tokens: a JSON Web Key Set (RFC 7517), fetched periodically.
 
-- Keys stay as they are while the endpoint fails, and fetching goes on, with growing pauses.
-- A token that names an unknown key has the set fetched at once, but a key that stays unknown only
-  once a minute, and no token more often than once a second.
+- While the endpoint fails, the last keys remain valid, and fetches are repeated with growing
+  pauses.
+- A token that names an unknown key causes a fetch at once: at most one fetch a minute for a key
+  that stays unknown, and one a second in all.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ class JwksEndpoint:
     token_file: str = ""
 
     def fetch(self) -> list[Key]:
-        """Blocking. Raises OSError; ValueError for what is no key set."""
+        """Blocking. Raises OSError; ValueError if the response is not a key set."""
         import urllib.request  # 20 ms, for listeners with OAUTHBEARER alone
 
         request = urllib.request.Request(self.url, headers={"Accept": ACCEPTED_TYPES})

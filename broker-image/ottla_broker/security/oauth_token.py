@@ -17,7 +17,7 @@ ALGORITHMS: Final = {
     "EC": ("ES256", "ES384", "ES512"),
     "OKP": ("EdDSA",),
 }
-"""By type of key."""
+"""Type of key → allowed signature algorithms."""
 MAX_TOKEN_CHARACTERS: Final = 100_000
 
 

@@ -11,7 +11,7 @@ from ottla_broker.security.principal_mapping import DEFAULT, PrincipalMapper
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Kafka's form of an identity: `User:alice`. `token_authenticated`: logged in with a delegation
-    token; it may do what its owner may, but have no tokens.
+    token; allowed what the token's owner is allowed, except requests about delegation tokens.
     """
 
     kind: str

@@ -98,8 +98,9 @@ def _parse_replacement(rule: str, text: str, pattern: re.Pattern[str]) -> list[s
 
 
 def _find_group(digits: str, groups: int) -> list[str | int]:
-    """The group whose number is the longest beginning of the digits that there is, and what is left
-    of them.
+    """Splits the digits after a `$` into the number of a group and literal text: the number is the
+    longest prefix that is not above `groups`, the number of groups. Without such a prefix all is
+    literal, with its `$`.
     """
     for length in range(len(digits), 0, -1):
         if int(digits[:length]) <= groups:

@@ -38,7 +38,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
 LOGIN_TIMEOUT_S: Final = 30.0
-"""Of a new connection: who does not log in may not hold it."""
+"""Time in which a new connection must log in. Then it is closed."""
 NONCE_BYTES: Final = 24
 INVALID_USER: Final = "Authentication failed: Invalid username or password"
 _SECRET: Final = secrets.token_bytes(32)
@@ -56,7 +56,7 @@ class ScramLogin(NamedTuple):
 
 
 FindShapes = Callable[[ScramMechanism], Sequence[CredentialShape]]
-"""Of the credentials that users have for a mechanism."""
+"""Returns the shapes of all users' credentials of a mechanism."""
 FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 
 

@@ -88,9 +88,9 @@ SHAPES_VALID_S: Final = 10.0
 
 
 class CredentialShapes:
-    """The shapes of the users' credentials, which decoys have. `credentials`: returns those of all
-    users, by user and mechanism. Found again after SHAPES_VALID_S, since anybody may try to log in
-    as unknown users.
+    """The shapes of the users' credentials, for decoys. `credentials`: returns the credentials of
+    all users, by user and mechanism. The shapes are computed at most once in SHAPES_VALID_S,
+    because any client may try to log in as unknown users.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ def decoy_credential(
 ) -> ScramCredential:
     """A credential for a user that does not exist: the exchange takes the same steps and time, and
     fails at its end. The salt of a name is the same each time, so that two attempts do not reveal
-    which users exist. `shapes`: of the users that exist, of which it has one."""
+    which users exist. The credential has one of `shapes`, those of the users that exist."""
     seed = hmac.new(secret, username.encode(), "sha256").digest()
     shape = shapes[int.from_bytes(seed[:8]) % len(shapes)] if shapes else DEFAULT_SHAPE
     salt = hashlib.shake_256(b"salt " + seed).digest(shape.salt_bytes)

@@ -1,6 +1,8 @@
-"""The share coordinator on another broker, asked by requests 83 to 87 (KIP-932). Its methods are
-those of `ShareCoordinator`; they raise the error of the response, and NETWORK_EXCEPTION without
-one."""
+"""A share coordinator on another broker, called by the requests with API keys 83 to 87 (KIP-932).
+
+Its methods are those of `ShareCoordinator`, but the states that they return have only the fields of
+the responses: `read` returns no leader epoch, `find` no batches. Methods raise KafkaError with the
+response's error; NETWORK_EXCEPTION when there is no response."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast

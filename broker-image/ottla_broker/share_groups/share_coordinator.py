@@ -38,8 +38,8 @@ class ShareCoordinator:
     _is_pruning: bool = False
 
     async def load(self, partition: int, journal: PrunableJournal) -> None:
-        """This broker leads the partition now. Returns when its states are served, or failed to
-        load.
+        """Called when this broker begins to lead the partition. Returns when the partition's states
+        are served, or failed to load.
         """
         if not self._is_pruning:
             self._is_pruning = True
@@ -48,7 +48,7 @@ class ShareCoordinator:
         await load_shard(self._shards, shard, journal, self._loading)
 
     def unload(self, partition: int) -> None:
-        """This broker no longer leads the partition."""
+        """Called when this broker no longer leads the partition."""
         unload_shard(self._shards, partition)
 
     def close(self) -> None:
@@ -57,7 +57,8 @@ class ShareCoordinator:
             self.unload(partition)
 
     def partition_of(self, key: SharePartitionKey) -> int:
-        """COORDINATOR_NOT_AVAILABLE before the topic exists."""
+        """The partition of `__share_group_state` that keeps this share-partition's state. Raises
+        COORDINATOR_NOT_AVAILABLE before the topic exists."""
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{SHARE_STATE_TOPIC} does not exist yet")
         return partition_of(key.coordinator_key, count)
@@ -70,7 +71,7 @@ class ShareCoordinator:
         return shard
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """See `ShareStateShard`, as for the other methods."""
+        """This and the following methods are described at `ShareStateShard`."""
         await self._shard_of(key).initialize(key, state_epoch, start_offset)
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
@@ -83,7 +84,8 @@ class ShareCoordinator:
         await self._shard_of(key).delete(key)
 
     async def find(self, key: SharePartitionKey) -> ShareState | None:
-        """The state, for readers who are not the partition's leader; None without one."""
+        """The state, for readers other than the partition's leader; None if the share-partition
+        was not initialized."""
         return self._shard_of(key).find(key)
 
     async def _prune_periodically(self) -> None:

@@ -41,7 +41,9 @@ class ShareCoordinatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class ShareDeliveryConfig:
-    """How a group's records are delivered. `auto_offset_reset`: as it is written."""
+    """How a group's records are delivered. `auto_offset_reset`: the text of
+    `share.auto.offset.reset`, such as `earliest` or `by_duration:PT1H`. `isolation`: the isolation
+    level as Fetch has it, READ_UNCOMMITTED or READ_COMMITTED."""
 
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
@@ -52,8 +54,9 @@ class ShareDeliveryConfig:
 
     @classmethod
     def of_group(cls, config: Config, group: Mapping[str, str]) -> "ShareDeliveryConfig":
-        """`group`: the group's own configs. The broker's bounds may have changed since they were
-        set, so they are applied again."""
+        """`group`: the group's own configs. The lock duration is limited to the broker's bounds,
+        which may have changed since the group's config was set.
+        """
         lock_ms = config(GROUP_SHARE_RECORD_LOCK_DURATION_MS)
         if (text := group.get(SHARE_RECORD_LOCK_DURATION_MS.name)) is not None:
             low, high = config(GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS), config(GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS)

@@ -1,5 +1,5 @@
 """The parts of a broker that serve share groups, and how they are connected. They are built when
-the first request of a share group comes, or when this broker leads a partition of
+the broker gets its first request of a share group, or begins to lead a partition of
 `__share_group_state`."""
 
 from collections.abc import Awaitable, Callable
@@ -49,6 +49,5 @@ def build_share_groups(
     coordinator = ShareCoordinator(runtime, ShareCoordinatorConfig.from_config(config), partition_count, is_in_session)
     connections = BrokerConnections(image, config.inter_broker_listener, f"broker-{node_id}", channels)
     states = ShareStateClient(node_id, image, coordinator, connections.send, create_topic)
-    return ShareGroups(
-        coordinator, states, SharePartitions(config, image, partitions, states, runtime.now_ms), connections
-    )
+    share_partitions = SharePartitions(config, image, partitions, states, is_in_session, runtime.now_ms)
+    return ShareGroups(coordinator, states, share_partitions, connections)

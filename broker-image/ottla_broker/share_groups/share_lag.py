@@ -1,4 +1,6 @@
-"""How many records of a partition a share group has still to be done with."""
+"""The lag of a share group in a partition: the number of records at or above its start offset that
+are neither acknowledged nor archived.
+"""
 
 from typing import Any, Final
 
@@ -17,7 +19,8 @@ UNKNOWN_LAG: Final = -1
 async def share_lag(
     groups: ShareGroups, partitions: Partitions, image: MetadataImage, topic: str, partition: int, state: ShareState
 ) -> int:
-    """UNKNOWN_LAG while the group has not begun to read, or the end of the log is not known."""
+    """UNKNOWN_LAG while the group has no start offset there, or while the number of delivered
+    records or the end of the log is unknown."""
     if state.start_offset == NO_START_OFFSET or state.delivery_complete_count < 0:
         return UNKNOWN_LAG
     end = await _find_end(groups, partitions, image, topic, partition)

@@ -4,16 +4,16 @@ count and the member that has acquired it (KIP-932). Pure: no I/O, no clock.
     start offset   everything below it is acknowledged or archived (Kafka's SPSO)
     next offset    the first that has not been delivered yet; Kafka's end offset is the one before
 
-Every offset between the two lies in exactly one range. Its state changes so:
+Every offset between the two lies in exactly one range. The states and their changes:
 
     available → acquired                    `acquire`; the delivery count grows
     acquired  → acknowledged                accepted
     acquired  → archived                    rejected, a gap, or delivered as often as allowed
     acquired  → available                   released, or its lock has expired
 
-A change that leaves `acquired` is a *write*: it counts once it is stored (`commit`), and is undone
-if it cannot be (`abort`). Until then nobody acquires or acknowledges its records. So an
-acknowledgement that was answered survives the leader.
+A change from `acquired` to another state is a *write*: it takes effect once it is stored
+(`commit`), and is undone if it cannot be stored (`abort`). Until then no member can acquire or
+acknowledge its records. So a confirmed acknowledgement survives a failure of the leader.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class AcknowledgeType(IntEnum):
-    """Values as requests have them."""
+    """The numbers that requests use."""
 
     gap = 0
     accept = 1
@@ -49,14 +49,14 @@ NOT_WRITTEN: Final = 0
 
 
 class Span(NamedTuple):
-    """Offsets, the last included."""
+    """Offsets from `first` to `last`, both included."""
 
     first: int
     last: int
 
 
 class Acknowledgement(NamedTuple):
-    """`types`: one for all offsets, or one for each."""
+    """`types`: one AcknowledgeType for all offsets, or one for each."""
 
     first: int
     last: int
@@ -70,8 +70,9 @@ class AcquiredSpan(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """State to store, which is then committed or aborted by its id. `start_offset`: the start
-    offset once it is committed.
+    """A change to store, and then to commit or abort by its id. `start_offset`: the start offset
+    after the commit. `delivery_complete_count`: the number of records at or above it that are then
+    acknowledged or archived.
     """
 
     id: int
@@ -82,8 +83,11 @@ class StateWrite(NamedTuple):
 
 @dataclass(slots=True)
 class InFlightRange:
-    """Offsets in one state. `next_state`, `next_count`: after the write `write`, unless that is
-    NOT_WRITTEN. `member_id`, `deadline_ms`: of acquired ones."""
+    """A range of offsets in one state. `member_id`, `deadline_ms`: of acquired offsets, the member
+    that has the lock, and when the lock ends.
+    `write`: the id of the write in flight that changes the range, or NOT_WRITTEN. `next_state`,
+    `next_count`: the state and delivery count after that write.
+    """
 
     first: int
     last: int
@@ -119,8 +123,9 @@ class SharePartition:
         self.next_offset = max(self.next_offset, self.start_offset)
 
     def restore(self, batches: Iterable[StateBatch]) -> None:
-        """Continues from what a former leader has stored. What it had delivered without an
-        acknowledgement is available."""
+        """Restores the states that the previous leader has stored. Records that it had delivered
+        and that were not acknowledged become available.
+        """
         for batch in combine_batches((), batches, self.start_offset):
             if batch.first_offset > self.next_offset:
                 self._append(self.next_offset, batch.first_offset - 1, DeliveryState.available, 0)
@@ -138,12 +143,12 @@ class SharePartition:
 
     @property
     def fetch_offset(self) -> int:
-        """Where to read for the next delivery."""
+        """The offset from which to read records for the next delivery."""
         return next((one.first for one in self._ranges if one.is_available), self.next_offset)
 
     @property
     def may_acquire(self) -> bool:
-        """False while too much is in flight and nothing of it is available."""
+        """False while `max_in_flight` records are in flight and none of them is available."""
         return self.free_locks > 0 or any(one.is_available for one in self._ranges)
 
     @property
@@ -157,12 +162,12 @@ class SharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """No record is acquired, and no write under way."""
+        """True if no record is acquired. Then no write is in flight either."""
         return not any(one.state is DeliveryState.acquired for one in self._ranges)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next lock expires."""
+        """When the next lock expires; None if no lock can expire."""
         locked = (one for one in self._ranges if one.state is DeliveryState.acquired and one.write == NOT_WRITTEN)
         return min((one.deadline_ms for one in locked), default=None)
 
@@ -172,12 +177,12 @@ class SharePartition:
     # -- acquiring ---------------------------------------------------------------------------------
 
     def acquire(
-        self, member_id: str, readable: Sequence[Span], *, deadline_ms: int, enough: int, at_most: int
+        self, member_id: str, readable: Iterable[Span], *, deadline_ms: int, enough: int, at_most: int
     ) -> list[AcquiredSpan]:
-        """Acquires available records for a member. `readable`: what was read from `fetch_offset`
-        on, in order; offsets before and between have no record that may be delivered, and are
-        archived. Stops behind the span in which `enough` records are acquired, and in any case at
-        `at_most`."""
+        """Acquires available records for a member. `readable`: the spans of records that were read
+        from `fetch_offset` on, ascending; offsets before and between them hold no record that may
+        be delivered, and are archived. Stops after the span in which the number of acquired records
+        reaches `enough`, and always at `at_most` records."""
         acquired: list[AcquiredSpan] = []
         taken, at = 0, self.fetch_offset
         for span in readable:
@@ -197,8 +202,9 @@ class SharePartition:
         return acquired
 
     def archive_to(self, offset: int) -> None:
-        """Archives what has not been delivered and lies below the offset: nothing of it can be
-        delivered."""
+        """Archives the available offsets from `fetch_offset` to below `offset`, which hold no
+        record that may be delivered.
+        """
         self._archive_available(self.fetch_offset, offset - 1)
         self._advance_start()
 
@@ -235,9 +241,11 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], *, renewed_until_ms: int
     ) -> StateWrite | None:
-        """All of them or none: INVALID_RECORD_STATE for records that the member has not acquired,
-        or no longer; INVALID_REQUEST. None when nothing has to be stored, because locks were only
-        renewed or the records are below the start offset."""
+        """Begins a write for all acknowledgements. Returns None when nothing has to be stored,
+        because locks were only renewed or the records are below the start offset. Changes nothing
+        on an error: raises INVALID_RECORD_STATE for records that the member does not hold;
+        INVALID_REQUEST for unknown types, and for offsets that are not ascending or were never
+        delivered."""
         spans = [span for one in acknowledgements for span in self._typed_spans(one)]
         if any(later.first <= before.last for (_, before), (_, later) in pairwise(spans)):
             raise KafkaError(ErrorCode.invalid_request, "acknowledged offsets must be ascending")
@@ -283,12 +291,14 @@ class SharePartition:
             )
 
     def release(self, member_id: str) -> StateWrite | None:
-        """The member is gone: what it has acquired counts as not delivered."""
+        """Begins a write that makes the member's records available again. This delivery is not
+        counted."""
         mine = [one for one in self._ranges if one.is_acquired_by(member_id)]
         return self._begin_write([(one, DeliveryState.available, one.delivery_count - 1) for one in mine])
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
-        """Releases what was not acknowledged in time."""
+        """Begins a write that makes records available whose locks have expired, or archives those
+        that were delivered `max_deliveries` times."""
         expired = [
             one
             for one in self._ranges
@@ -320,7 +330,7 @@ class SharePartition:
         return self.next_offset
 
     def commit(self, write: int) -> None:
-        """The write is stored."""
+        """Called when the write is stored: applies its states."""
         for one in self._ranges:
             if one.write == write:
                 one.state, one.delivery_count, one.write, one.member_id = (
@@ -332,7 +342,8 @@ class SharePartition:
         self._advance_start()
 
     def abort(self, write: int, retry_ms: int) -> None:
-        """The write could not be stored: the records stay acquired until `retry_ms` at least."""
+        """Called when the write could not be stored. Its records stay acquired, at least until
+        `retry_ms`."""
         for one in self._ranges:
             if one.write == write:
                 one.write, one.deadline_ms = NOT_WRITTEN, max(one.deadline_ms, retry_ms)
@@ -340,7 +351,7 @@ class SharePartition:
     # -- the ends ----------------------------------------------------------------------------------
 
     def truncate_to(self, log_start: int) -> None:
-        """Records below the log's start are gone."""
+        """Removes offsets below the log start offset, whose records were deleted."""
         if log_start <= self.start_offset:
             return
         self._split_ranges(self.start_offset, log_start - 1)
@@ -358,7 +369,7 @@ class SharePartition:
         self._join_final_ranges()
 
     def _join_final_ranges(self) -> None:
-        """Neighbours in the same final state become one, so that their number stays small."""
+        """Merges adjacent ranges in the same final state, so that there are few ranges."""
         joined: list[InFlightRange] = []
         for one in self._ranges:
             last = joined[-1] if joined else None
@@ -385,13 +396,13 @@ class SharePartition:
         return found
 
     def _split_ranges(self, first: int, last: int) -> list[InFlightRange]:
-        """The ranges that make up these offsets, as far as they are in flight."""
+        """Splits ranges so that none crosses `first` or `last`. Returns those between."""
         self._split_at(first)
         self._split_at(last + 1)
         return self._overlapping(first, last) if first <= last else []
 
     def _split_at(self, offset: int) -> None:
-        """Makes a range begin at the offset."""
+        """Splits the range that holds `offset`, so that the second part begins there."""
         at = bisect_right(self._ranges, offset, key=lambda one: one.first) - 1
         if at < 0:
             return

@@ -1,14 +1,16 @@
-"""A partition's leader as one share group sees it: reads records for its members, and has what they
-acknowledge stored.
+"""The leader of one share-partition: reads records for the group's members, and stores their
+acknowledgements.
 
-`SharePartition` decides; this carries it out: it loads the state from the share coordinator, stores
-every change there before it counts, and lets locks expire.
+`SharePartition` decides, and `SharePartitionLeader` does the I/O: it loads the state from the share
+coordinator, stores every change there before the change takes effect, and runs the timer of locks.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from typing import Final
 
 from ottla_broker.background_tasks import BackgroundTasks
@@ -32,16 +34,19 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1_000
-"""After which records whose release could not be stored are released again."""
+"""Pause before records whose change of state could not be stored are released again."""
 FENCED: Final = frozenset(
     {ErrorCode.fenced_state_epoch, ErrorCode.fenced_leader_epoch, ErrorCode.unknown_topic_or_partition}
 )
 UNLIMITED: Final = 1 << 62
+FIRST_BYTES: Final = 16 << 10
+"""Read in any case: records differ in size."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchLimits:
-    """`enough`: records after which no further batch is delivered; `at_most`: records at most."""
+    """`enough`: number of records after which no further batch is delivered. `at_most`: largest
+    number of records."""
 
     max_bytes: int
     enough: int
@@ -50,15 +55,17 @@ class ShareFetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredRecords:
-    """Whole batches, of which the member has acquired these offsets."""
+    """`records`: whole batches. `acquired`: the offsets in them that the member has acquired."""
 
     records: Buffer
     acquired: list[AcquiredSpan]
 
 
 class SharePartitionLeader:
-    """`waiters` are called when records may be available. `is_closed`: another one has to take its
-    place, because the partition's leader or the group's offsets have changed."""
+    """`waiters`: called when records may be available, and when this is closed. `is_closed`: the
+    partition's leader or the group's offsets have changed, and only a new SharePartitionLeader can
+    serve the share-partition.
+    """
 
     def __init__(
         self,
@@ -66,6 +73,7 @@ class SharePartitionLeader:
         partition: Partition,
         states: ShareStateClient,
         config: Callable[[], ShareDeliveryConfig],
+        is_in_session: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> None:
         self.key = key
@@ -74,6 +82,7 @@ class SharePartitionLeader:
         self.is_closed = False
         self._states = states
         self._config = config
+        self._is_in_session = is_in_session
         self._now_ms = now_ms
         self._epoch = partition.leader_epoch
         self._state_epoch = 0
@@ -87,7 +96,8 @@ class SharePartitionLeader:
     # -- loading and closing -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Returns when the state is loaded; several callers share one attempt. KafkaError."""
+        """Returns when the state is loaded; concurrent callers share one attempt. Raises
+        KafkaError, and closes this SharePartitionLeader."""
         if self._loading is None:
             self._loading = self._loop.create_task(self._load())
         try:
@@ -109,8 +119,9 @@ class SharePartitionLeader:
         self._records = records
 
     async def _choose_start_offset(self, config: ShareDeliveryConfig) -> int:
-        """Where the group begins, by `share.auto.offset.reset`. It is stored at once: a leader that
-        takes over begins there, too."""
+        """The offset at which the group begins, by `share.auto.offset.reset`. Stores it first, so
+        that a later leader begins at the same offset.
+        """
         partition, log = self.partition, self.partition.log
         await partition.wait_in_epoch(partition.read_waiters, lambda: partition.has_reached_epoch_start)
         reset = config.auto_offset_reset
@@ -143,11 +154,12 @@ class SharePartitionLeader:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is acquired: it can be closed, and its state loaded again."""
+        """True if no record is acquired. Then this can be closed, and a new one can load the
+        state."""
         return self._records is not None and self._records.is_idle
 
     def _loaded(self) -> SharePartition:
-        """Raises NOT_LEADER_OR_FOLLOWER when it is closed."""
+        """Raises NOT_LEADER_OR_FOLLOWER when this is closed or not loaded yet."""
         self._check_leading()
         if self._records is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"share-partition {self.key} is not loaded")
@@ -156,7 +168,7 @@ class SharePartitionLeader:
     # -- delivering --------------------------------------------------------------------------------
 
     def has_enough(self, min_bytes: int) -> bool:
-        """True if records are available for delivery: some again, or `min_bytes` of new ones."""
+        """True if a delivered record is available again, or `min_bytes` of new records are."""
         records, log = self._loaded(), self.partition.log
         if not records.may_acquire:
             return False
@@ -166,33 +178,44 @@ class SharePartitionLeader:
         return offset < end and (min_bytes <= 1 or log.size_from(offset) >= min_bytes)
 
     def deliver(self, member_id: str, limits: ShareFetchLimits) -> DeliveredRecords | None:
-        """Acquires records for the member and reads them; None when there are none. KafkaError."""
+        """Reads records and acquires them for the member; None when none is available. Raises
+        KafkaError: NOT_LEADER_OR_FOLLOWER also after the broker's session with the controller has
+        ended. Another broker may lead since then, and what it has stored as acknowledged would be
+        delivered again.
+        """
+        if not self._is_in_session():
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"the session of {self.partition!r} has ended")
         records, partition = self._loaded(), self.partition
         log, config = partition.log, self._config()
         records.truncate_to(log.start)
-        if not records.may_acquire:
-            return None
-        offset, end = records.fetch_offset, partition.readable_end(config.isolation)
-        if offset >= end:
-            return None
-        data = log.read(offset, limits.max_bytes, up_to=end, at_least_one=True)
-        if not data:
-            return None
-        readable = _readable_spans(log, data, config.isolation)
-        now_ms = self._now_loop_ms()
-        acquired = records.acquire(
-            member_id,
-            readable,
-            deadline_ms=now_ms + config.record_lock_duration_ms,
-            enough=limits.enough,
-            at_most=limits.at_most,
-        )
-        if not readable:
-            records.archive_to(max(header.next_offset for _, header in iter_batches(data)))
-        self._schedule_expiry()
-        if not acquired:
-            return None
-        return DeliveredRecords(_batches_of(data, acquired[0].first, acquired[-1].last), acquired)
+        end = partition.readable_end(config.isolation)
+        while records.may_acquire and (offset := records.fetch_offset) < end:
+            data = log.read(offset, self._bytes_to_read(offset, limits), up_to=end, at_least_one=True)
+            if not data:
+                return None
+            readable = _readable_spans(log, data, config.isolation)
+            if (first := next(readable, None)) is None:
+                records.archive_to(max(header.next_offset for _, header in iter_batches(data)))
+                continue
+            acquired = records.acquire(
+                member_id,
+                chain((first,), readable),
+                deadline_ms=self._now_loop_ms() + config.record_lock_duration_ms,
+                enough=limits.enough,
+                at_most=limits.at_most,
+            )
+            self._schedule_expiry()
+            if not acquired:
+                return None
+            return DeliveredRecords(_batches_of(data, acquired[0].first, acquired[-1].last), acquired)
+        return None
+
+    def _bytes_to_read(self, offset: int, limits: ShareFetchLimits) -> int:
+        """About as many as `enough` records take, so that a member that wants one does not have the
+        whole log read."""
+        log = self.partition.log
+        average = log.size_from(offset) / max(log.end - offset, 1)
+        return min(limits.max_bytes, FIRST_BYTES + math.ceil(limits.enough * average))
 
     def _now_loop_ms(self) -> int:
         return round(self._loop.time() * 1000)
@@ -200,8 +223,9 @@ class SharePartitionLeader:
     # -- acknowledging -----------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> Awaitable[None]:
-        """Changes the records' states at once; the result comes when that is stored. KafkaError of
-        `SharePartition.acknowledge`, by the call itself, and of the share coordinator."""
+        """Begins the change of the records' states at once; the awaitable completes when it is
+        stored. The call itself raises what `SharePartition.acknowledge` raises; the awaitable
+        raises the share coordinator's KafkaError."""
         records = self._loaded()
         until_ms = self._now_loop_ms() + self._config().record_lock_duration_ms
         write = records.acknowledge(member_id, acknowledgements, renewed_until_ms=until_ms)
@@ -210,12 +234,14 @@ class SharePartitionLeader:
         return self._store(records, write)
 
     async def release(self, member_id: str) -> None:
-        """The member's session has ended. KafkaError when that could not be stored."""
+        """Makes the member's records available again, after the end of its session. Raises
+        KafkaError when that could not be stored."""
         records = self._loaded()
         await self._store(records, records.release(member_id))
 
     async def _store(self, records: SharePartition, write: StateWrite | None) -> None:
-        """Cancelling the caller, whose connection closed, does not cancel the write."""
+        """Returns when the write is stored. A cancelled caller, such as that of a closed
+        connection, does not cancel the write."""
         if write is None:
             return
         done: asyncio.Future[KafkaError | None] = self._loop.create_future()
@@ -269,32 +295,25 @@ class SharePartitionLeader:
         self._schedule_expiry()
 
 
-def _readable_spans(log: PartitionLog, data: Buffer, isolation: int) -> list[Span]:
-    """The batches whose records may be delivered: no control batches and, for read_committed, none
-    of aborted transactions."""
-    headers = [header for _, header in iter_batches(data)]
+def _readable_spans(log: PartitionLog, data: Buffer, isolation: int) -> Iterator[Span]:
+    """The offsets of each batch whose records may be delivered: of no control batch and, for
+    read_committed, of no aborted transaction. Batches are parsed as they are asked for.
+    """
     aborted = []
-    if isolation == READ_COMMITTED and headers:
+    if isolation == READ_COMMITTED:
+        headers = [header for _, header in iter_batches(data)]
         aborted = log.aborted_transactions(headers[0].base_offset, headers[-1].next_offset)
-    return [
-        Span(header.base_offset, header.last_offset)
-        for header in headers
-        if not header.is_control
-        and not (
-            header.is_transactional
-            and any(
-                one.producer_id == header.producer_id and one.first_offset <= header.base_offset <= one.last_offset
-                for one in aborted
-            )
+    for _, header in iter_batches(data):
+        is_aborted = header.is_transactional and any(
+            one.producer_id == header.producer_id and one.first_offset <= header.base_offset <= one.last_offset
+            for one in aborted
         )
-    ]
+        if not header.is_control and not is_aborted:
+            yield Span(header.base_offset, header.last_offset)
 
 
 def _batches_of(data: Buffer, first: int, last: int) -> Buffer:
-    """The batches that hold these offsets, and those between."""
-    inside = [
-        (at, at + header.size)
-        for at, header in iter_batches(data)
-        if header.last_offset >= first and header.base_offset <= last
-    ]
+    """The bytes from the batch with offset `first` to the batch with offset `last`."""
+    headers = takewhile(lambda found: found[1].base_offset <= last, iter_batches(data))
+    inside = [(at, at + header.size) for at, header in headers if header.last_offset >= first]
     return memoryview(data)[inside[0][0] : inside[-1][1]]

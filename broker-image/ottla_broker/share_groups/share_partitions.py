@@ -35,6 +35,7 @@ class SharePartitions:
     _image: MetadataImage
     _partitions: Partitions
     _states: ShareStateClient
+    _is_in_session: Callable[[], bool]
     _now_ms: Callable[[], int]
     sessions: ShareSessions = field(default_factory=ShareSessions)
     _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
@@ -52,8 +53,9 @@ class SharePartitions:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def open_session(self, group_id: str, member_id: str) -> ShareSession:
-        """Share-partitions in which nothing is acquired are loaded again: the group's offsets may
-        have been set by an administrator. SHARE_SESSION_LIMIT_REACHED."""
+        """Opens a session, in place of one that the member has. The group's share-partitions
+        without acquired records are loaded again at their next use, because an administrator may
+        have changed the group's offsets. Raises SHARE_SESSION_LIMIT_REACHED."""
         with suppress(KafkaError):  # without a session
             await self.close_session(self.sessions.find(group_id, member_id))
         session = self.sessions.open(group_id, member_id, self.config_of(group_id).max_sessions)
@@ -64,7 +66,8 @@ class SharePartitions:
         return session
 
     async def close_session(self, session: ShareSession) -> None:
-        """What the member has acquired is available again."""
+        """Closes the session, and makes the records available that the member had acquired. If that
+        fails, they are available when their locks expire."""
         self.sessions.close(session)
         for topic_id, partition in list(session.partitions):
             leader = self._leaders.get(SharePartitionKey(session.group_id, topic_id, partition))
@@ -75,7 +78,7 @@ class SharePartitions:
                     logger.info("records of member %s are not released: %s", session.member_id, reason)
 
     def on_disconnected(self, session: ShareSession) -> None:
-        """The connection that has opened the session is gone, and the session ends with it."""
+        """Called when the connection that opened the session is closed: closes the session."""
         if not session.is_closed:
             self._tasks.start(self.close_session(session))
 
@@ -84,15 +87,16 @@ class SharePartitions:
     async def acknowledge(
         self, group_id: str, member_id: str, at: TopicIdPartition, acknowledgements: Sequence[Acknowledgement]
     ) -> None:
-        """Returns when it is stored. KafkaError."""
+        """Returns when the acknowledgements are stored. Raises KafkaError."""
         leader = await self._find_leader(group_id, at)
         await leader.acknowledge(member_id, acknowledgements)
 
     async def fetch(
         self, session: ShareSession, limits: ShareFetchLimits, *, min_bytes: int, max_wait_s: float
     ) -> dict[TopicIdPartition, FetchResult]:
-        """Records of the session's partitions, as soon as some are available or one has an error.
-        Without any after `max_wait_s` all results are None."""
+        """Acquires records of the session's partitions for its member. Returns as soon as a
+        partition has records or an error, and after `max_wait_s` at the latest. In a closed session
+        every result is None."""
         session.rotate()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + max_wait_s
@@ -153,8 +157,8 @@ class SharePartitions:
             return reason
 
     async def _find_leader(self, group_id: str, at: TopicIdPartition) -> SharePartitionLeader:
-        """Loaded. UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, and the errors of the share
-        coordinator."""
+        """The share-partition's leader, loaded. Raises UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
+        and the share coordinator's errors."""
         topic_id, index = at
         partition = self._partitions.leader(self._partitions.topic_name(topic_id), index, topic_id=topic_id)
         key = SharePartitionKey(group_id, topic_id, index)
@@ -163,7 +167,7 @@ class SharePartitions:
             if leader is not None:
                 leader.close()
             leader = self._leaders[key] = SharePartitionLeader(
-                key, partition, self._states, lambda: self.config_of(group_id), self._now_ms
+                key, partition, self._states, lambda: self.config_of(group_id), self._is_in_session, self._now_ms
             )
         await leader.load()
         return leader

@@ -1,7 +1,7 @@
 """Share sessions: which partitions a member fetches from this broker (KIP-932).
 
-A member opens one with epoch 0 and closes it with epoch −1; each request in between has the next
-epoch. So a request that is repeated, or was lost, is noticed: INVALID_SHARE_SESSION_EPOCH.
+A member opens a session with epoch 0 and closes it with epoch −1; each request in between has the
+next epoch. A repeated or a lost request makes the epochs differ: INVALID_SHARE_SESSION_EPOCH.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ TopicIdPartition = tuple[UUID, int]
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """`epoch`: of the next request. `partitions`: in the order in which they are read next.
-    `is_closed`: nothing more is delivered."""
+    """`epoch`: of the next request. `partitions`: keys in the order in which they are read next.
+    `is_closed`: no more records are delivered."""
 
     group_id: str
     member_id: str
@@ -35,7 +35,7 @@ class ShareSession:
             self.partitions.pop(partition, None)
 
     def rotate(self) -> None:
-        """The partition that was read first is the last one next time, so that none starves."""
+        """Moves the first partition to the end, so that each is read first in turn."""
         if self.partitions:
             first = next(iter(self.partitions))
             del self.partitions[first]
@@ -50,7 +50,8 @@ class ShareSessions:
         return len(self._sessions)
 
     def open(self, group_id: str, member_id: str, max_sessions: int) -> ShareSession:
-        """A new session, in place of one that the member has. SHARE_SESSION_LIMIT_REACHED."""
+        """A new session, in place of one that the member has. Raises
+        SHARE_SESSION_LIMIT_REACHED."""
         key = group_id, member_id
         if key not in self._sessions and len(self._sessions) >= max_sessions:
             raise KafkaError(
@@ -67,8 +68,8 @@ class ShareSessions:
         return session
 
     def proceed(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """The session, for a request with its next epoch or its final one. SHARE_SESSION_NOT_FOUND,
-        INVALID_SHARE_SESSION_EPOCH."""
+        """The session for a request with this epoch; advances the session's epoch, unless `epoch`
+        is FINAL_EPOCH. Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
         session = self.find(group_id, member_id)
         if epoch == FINAL_EPOCH:
             return session

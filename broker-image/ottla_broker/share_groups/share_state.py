@@ -1,8 +1,8 @@
-"""The state of a share-partition that must survive its leader: what one share group has done with
-one partition (KIP-932). Pure.
+"""The durable state of a share-partition: which records of one partition one share group has
+delivered, acknowledged or archived (KIP-932). Pure.
 
 Invariant: `batches` are sorted and disjoint, and lie at or above `start_offset`. Offsets at or
-above it that no batch names have not been delivered.
+above `start_offset` that are in no batch have not been delivered.
 """
 
 import base64
@@ -21,8 +21,9 @@ UNKNOWN_COUNT: Final = -1
 
 
 class DeliveryState(IntEnum):
-    """Values as requests and records have them. `acquired` is never stored: a new leader delivers
-    such records again."""
+    """The numbers that requests and records use. `acquired` is never stored: a new leader delivers
+    such records again.
+    """
 
     available = 0
     acquired = 1
@@ -37,8 +38,9 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """What FindCoordinator is asked for; its hash chooses the partition of
-        `__share_group_state`."""
+        """The key in FindCoordinator requests. Its hash selects the partition of
+        `__share_group_state`.
+        """
         topic = base64.urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode()
         return f"{self.group_id}:{topic}:{self.partition}"
 
@@ -47,7 +49,7 @@ class SharePartitionKey(NamedTuple):
 
 
 def parse_coordinator_key(text: str) -> SharePartitionKey | None:
-    """None for a text that is no key."""
+    """None if the text is not a coordinator key."""
     group_id, _, rest = text.rpartition(":")
     group_id, _, topic = group_id.rpartition(":")
     try:
@@ -58,7 +60,7 @@ def parse_coordinator_key(text: str) -> SharePartitionKey | None:
 
 
 class StateBatch(NamedTuple):
-    """Offsets, the last included, in one state."""
+    """Offsets from `first_offset` to `last_offset`, both included, in one DeliveryState."""
 
     first_offset: int
     last_offset: int
@@ -67,8 +69,10 @@ class StateBatch(NamedTuple):
 
 
 class StateUpdate(NamedTuple):
-    """What the partition's leader writes. `start_offset`: NO_START_OFFSET where it does not
-    change."""
+    """A change that the partition's leader stores. `start_offset`: NO_START_OFFSET if it does not
+    change. `delivery_complete_count`: as in ShareState, after the change. `batches`: those that
+    change.
+    """
 
     state_epoch: int
     leader_epoch: int
@@ -79,8 +83,11 @@ class StateUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """`snapshot_epoch` counts the snapshots of the share-partition; `state_epoch` grows when the
-    group's offsets are set anew; `leader_epoch`: of the partition's leader that wrote last."""
+    """`snapshot_epoch` counts the snapshots of the share-partition. `state_epoch` grows when an
+    administrator sets the group's offsets. `leader_epoch`: that of the last leader of the partition
+    that read or wrote the state. `delivery_complete_count`: number of records at or above
+    `start_offset` that are acknowledged or archived; UNKNOWN_COUNT if it is not known.
+    """
 
     snapshot_epoch: int = 0
     state_epoch: int = 0
@@ -108,8 +115,9 @@ def check_batches(batches: Iterable[StateBatch]) -> None:
 def combine_batches(
     batches: Iterable[StateBatch], newer: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """The batches after an update: each offset has its newest state, and those below the start
-    offset are gone."""
+    """The batches after an update: each offset has its newest state, and offsets below
+    `start_offset` are removed.
+    """
     found = list(batches)
     for new in newer:
         before = [part for old in found for part in _without(old, new)]

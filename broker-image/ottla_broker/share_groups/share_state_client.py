@@ -1,8 +1,8 @@
-"""Requests to the share coordinators of share-partitions, on this broker or another: for partition
-leaders, and for group coordinators (Kafka's persister).
+"""Calls the share coordinators of share-partitions, on this broker or another, for partition
+leaders and group coordinators (Kafka's Persister).
 
-Methods raise KafkaError with the coordinator's error; COORDINATOR_NOT_AVAILABLE when none has
-answered within RETRY_S.
+Methods raise KafkaError with the coordinator's error; COORDINATOR_NOT_AVAILABLE when no coordinator
+has responded within RETRY_S.
 """
 
 import asyncio
@@ -51,8 +51,9 @@ class ShareStates(Protocol):
 
 @dataclass(eq=False, repr=False)
 class ShareStateClient:
-    """`_create_topic` creates `__share_group_state` if it does not exist. `_send_request`: to
-    another broker."""
+    """`_coordinator`: the share coordinator on this broker. `_send_request` sends a request to the
+    broker with this id and returns its response. `_create_topic` creates the topic of this name.
+    """
 
     _node_id: int
     _image: MetadataImage
@@ -61,20 +62,24 @@ class ShareStateClient:
     _create_topic: Callable[[str], Awaitable[None]]
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """For the partition's leader. FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        """The state, for the partition's leader. Raises FENCED_LEADER_EPOCH,
+        UNKNOWN_TOPIC_OR_PARTITION."""
         return await self._ask(key, lambda states: states.read(key, leader_epoch))
 
     async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
-        """Returns when it is replicated. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH."""
+        """Returns when the update is replicated. Raises FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH,
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         await self._ask(key, lambda states: states.write(key, update))
 
     async def find(self, key: SharePartitionKey) -> ShareState | None:
-        """The state, maybe without its batches; None for a share-partition that was not
-        initialized."""
+        """The state, without batches if it is from another broker; None for a share-partition that
+        was not initialized.
+        """
         return await self._ask(key, lambda states: states.find(key))
 
     async def initialize_state(self, group_id: str, at: StatePartition, state_epoch: int, start_offset: int) -> None:
-        """Begins a share-partition, anew in a later state epoch. FENCED_STATE_EPOCH."""
+        """Creates the state of a share-partition, or replaces that of an earlier state epoch.
+        Raises FENCED_STATE_EPOCH."""
         key = SharePartitionKey(group_id, *at)
         await self._ask(key, lambda states: states.initialize(key, state_epoch, start_offset))
 
@@ -83,7 +88,7 @@ class ShareStateClient:
         await self._ask(key, lambda states: states.delete(key))
 
     async def _ask(self, key: SharePartitionKey, request: Callable[[ShareStates], Awaitable[T]]) -> T:
-        """Asks until the coordinator answers."""
+        """Repeats the request while it fails with an error of RETRIABLE, for RETRY_S at most."""
         loop = asyncio.get_running_loop()
         until_s, pause_s = loop.time() + RETRY_S, FIRST_PAUSE_S
         while True:

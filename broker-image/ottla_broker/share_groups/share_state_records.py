@@ -1,9 +1,9 @@
 """The records of `__share_group_state`, in Kafka's own formats.
 
 Source: `share-coordinator/src/main/resources/common/message/Share*.json` of Apache Kafka 4.2, whose
-tagged fields older versions ignore. A snapshot holds the whole state of a share-partition, and an
-update what has changed since the last snapshot or update. A snapshot without a value is a deleted
-share-partition. A key begins with its type as i16, a value with its version.
+tagged fields older versions ignore. A snapshot holds the whole state of a share-partition; an
+update holds the changes since the last snapshot or update. A snapshot without a value deletes the
+share-partition. A key begins with its type as i16, a value with its version as i16.
 """
 
 from typing import Final, NamedTuple
@@ -88,7 +88,8 @@ def encode_update_key(key: SharePartitionKey) -> bytes:
 
 
 def decode_key(key: bytes) -> tuple[int, SharePartitionKey] | None:
-    """The type and the share-partition; None for a record of another type. MalformedMessage."""
+    """The type and the share-partition; None for a record of another type. Raises
+    MalformedMessage."""
     if len(key) < 2:
         raise MalformedMessage(f"a key of {len(key)} bytes has no type")
     kind = int.from_bytes(key[:2], "big", signed=True)
@@ -107,7 +108,8 @@ def encode_update(value: UpdateValue) -> bytes:
 
 
 def decode_snapshot(value: bytes) -> SnapshotValue:
-    """MalformedMessage for an unknown version: ignoring it would lose acknowledgements."""
+    """Raises MalformedMessage, also for an unknown version: ignoring it would lose
+    acknowledgements."""
     return decode_value(_SNAPSHOT, value)
 
 

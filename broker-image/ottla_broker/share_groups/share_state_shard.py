@@ -1,10 +1,11 @@
 """One partition of `__share_group_state`: loads the states of its share-partitions, changes them
 and writes the records.
 
-A change counts in memory as soon as the leader's log has its record, so that what follows builds on
-it, and is answered once it is replicated. Every `snapshot_interval` updates are followed by a
-snapshot. Records before the oldest snapshot that is in use are deleted from time to time
-(`prune`); the topic is not compacted, because the updates of a share-partition have one key.
+A change is applied in memory as soon as its record is in the leader's log, so that later changes
+build on it. Methods return once it is replicated. After `updates_per_snapshot` updates of a
+share-partition its whole state is written as a snapshot. Records before the oldest snapshot in use
+are deleted periodically (`prune`); the topic is not compacted, because all updates of a
+share-partition have the same key.
 """
 
 import asyncio
@@ -52,13 +53,14 @@ class PrunableJournal(Journal, Protocol):
     def end(self) -> int: ...
 
     def delete_records_before(self, offset: int) -> None:
-        """Deletes replicated records; fewer where not all of these are."""
+        """Deletes the records below `offset` that are replicated."""
         ...
 
 
 @dataclass(slots=True)
 class _Entry:
-    """`snapshot_offset`: at or below that of the last snapshot; `updates`: written since."""
+    """`snapshot_offset`: an offset at or below that of the last snapshot record. `updates`: number
+    of updates since."""
 
     state: ShareState
     snapshot_offset: int
@@ -134,7 +136,8 @@ class ShareStateShard:
         return None if entry is None else entry.state
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Raises FENCED_STATE_EPOCH when the offsets have been set in a later epoch."""
+        """Creates the share-partition's state, or replaces that of an earlier state epoch. Raises
+        FENCED_STATE_EPOCH when the state is of a later state epoch."""
         known = self.find(key)
         if known is not None and known.state_epoch > state_epoch:
             raise KafkaError(ErrorCode.fenced_state_epoch, f"{key}: state epoch {known.state_epoch} has begun")
@@ -145,8 +148,8 @@ class ShareStateShard:
         await wait_for_write(self._write_snapshots({key: state}))
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
-        """The state, for the partition's leader in `leader_epoch`. An earlier leader cannot write
-        any more. FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        """The state, for the partition's leader in `leader_epoch`. Leaders of earlier epochs can no
+        longer read or write it. Raises FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
         state = self._find_for_leader(key, leader_epoch)
         if leader_epoch > state.leader_epoch:
             update = StateUpdate(state.state_epoch, leader_epoch, NO_START_OFFSET, state.delivery_complete_count, ())
@@ -154,7 +157,7 @@ class ShareStateShard:
         return state
 
     async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
-        """Returns when it is replicated. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH,
+        """Returns when the update is replicated. Raises FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH,
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         check_batches(update.batches)
         state = self._find_for_leader(key, update.leader_epoch)
@@ -165,7 +168,8 @@ class ShareStateShard:
         await wait_for_write(self._write(key, update))
 
     async def delete(self, key: SharePartitionKey) -> None:
-        """Returns when it is replicated; at once for a share-partition that does not exist."""
+        """Returns when the deletion is replicated; at once for a share-partition that does not
+        exist."""
         if self.find(key) is None:
             return
         write = self._writes.append_records([Record(self._runtime.now_ms(), encode_snapshot_key(key), None)])
@@ -214,8 +218,9 @@ class ShareStateShard:
         return write
 
     async def prune(self) -> None:
-        """Deletes records that no share-partition needs. Share-partitions whose snapshot is older
-        than half of the log get a new one first, so that they do not hold it back."""
+        """Deletes records that no share-partition needs. Share-partitions whose snapshot is in the
+        older half of the log get a new one first, because records after a snapshot in use cannot be
+        deleted."""
         if self.state is not ShardState.serving or not self._entries:
             return
         oldest = min(entry.snapshot_offset for entry in self._entries.values())
@@ -231,7 +236,9 @@ class ShareStateShard:
 
 
 def _updated(state: ShareState, update: StateUpdate) -> ShareState:
-    start_offset = state.start_offset if update.start_offset == NO_START_OFFSET else update.start_offset
+    """The start offset never goes back: a leader has several updates in flight, and each has the
+    start offset as it is without the others."""
+    start_offset = max(state.start_offset, update.start_offset)
     return replace(
         state,
         leader_epoch=update.leader_epoch,

@@ -1,9 +1,9 @@
-"""The client instances that ask for subscriptions and push metrics (KIP-714), with the rules that
+"""The client instances that request subscriptions and push metrics (KIP-714), with the rules that
 Kafka's ClientMetricsManager applies to their requests.
 
-An instance is kept until it has been silent for an hour and for three push intervals; of more than
-`MAX_INSTANCES` the one that was silent longest is dropped. Clocks are only read when a request
-arrives, so clients that push nothing cost nothing.
+An instance is kept until it has sent no request for an hour and for three push intervals. Above
+`MAX_INSTANCES` the one with the oldest request is dropped. There is no timer: expiry is checked
+when a request arrives.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,8 @@ ClientParameters = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """What a PushTelemetry request says, apart from the metrics' meaning."""
+    """The fields of a PushTelemetry request except the metrics. `compression`: the number of
+    the codec. `size`: bytes of the metrics as they were sent."""
 
     instance_id: UUID
     subscription_id: int
@@ -41,8 +42,8 @@ class Push:
 
 @dataclass(slots=True)
 class ClientInstance:
-    """`get_ms`, `push_ms`: when its last requests were accepted. `version`: of the subscriptions
-    for which `subscription` was found."""
+    """`get_ms`, `push_ms`: when its last requests were accepted. `version`: the version of all
+    subscriptions at which `subscription` was computed."""
 
     client: ClientParameters
     subscription: ClientSubscription
@@ -60,7 +61,8 @@ class ClientInstance:
         return True
 
     def accept_push(self, now_ms: int) -> bool:
-        """The first push after a subscription may come early: clients spread theirs."""
+        """False before the push interval has passed. The first push after a subscription may come
+        earlier, because clients spread their first pushes over the interval."""
         if self.get_ms <= self.push_ms and now_ms - self.push_ms < self.subscription.interval_ms:
             return False
         self.push_ms = now_ms
@@ -71,7 +73,7 @@ class ClientInstance:
 
 
 class ClientInstances:
-    """`max_bytes`: of the metrics in a push."""
+    """`max_bytes`: largest size of the metrics in a push."""
 
     def __init__(self, image: MetadataImage, max_bytes: int) -> None:
         self._image = image
@@ -83,12 +85,14 @@ class ClientInstances:
         return len(self._by_id)
 
     def on_subscriptions_changed(self) -> None:
-        """Each client learns of its new subscription with its next request."""
+        """Called when a client-metrics resource has changed. Each client gets its new subscription
+        with its next request."""
         self._version += 1
 
     def get_subscription(self, instance_id: UUID, client: ClientParameters, now_ms: int) -> ClientSubscription:
-        """THROTTLING_QUOTA_EXCEEDED before the push interval has passed, unless the subscription
-        has changed or the client's last push told it to ask."""
+        """Raises THROTTLING_QUOTA_EXCEEDED before the push interval has passed, unless the
+        subscription has changed or the last push was rejected with an error after which the client
+        requests its subscription at once."""
         instance = self._find_or_create(instance_id, client, now_ms)
         if not instance.accept_get(now_ms) and instance.last_error not in MAY_ASK_AT_ONCE:
             raise _too_early(instance_id)
@@ -96,9 +100,10 @@ class ClientInstances:
         return instance.subscription
 
     def check_push(self, push: Push, client: ClientParameters, now_ms: int) -> ClientInstance:
-        """INVALID_REQUEST after a terminating push, THROTTLING_QUOTA_EXCEEDED before the push
-        interval has passed unless the client terminates, UNKNOWN_SUBSCRIPTION_ID,
-        UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE; in this order, as in Kafka."""
+        """Returns the instance that may push. Raises INVALID_REQUEST after a terminating push,
+        THROTTLING_QUOTA_EXCEEDED before the push interval has passed unless the client terminates,
+        UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE; the first that
+        applies in this order, as in Kafka."""
         instance = self._find_or_create(push.instance_id, client, now_ms)
         try:
             self._check(instance, push, now_ms)

@@ -1,4 +1,4 @@
-"""Clients' own metrics (KIP-714) at one broker: answers their requests, keeps what they push."""
+"""Clients' own metrics (KIP-714) at one broker: checks pushes and stores the metrics."""
 
 import base64
 from uuid import UUID
@@ -20,8 +20,8 @@ class ClientTelemetry:
         self.metrics = PushedMetrics()
 
     def push(self, push: Push, client: ClientParameters, data: bytes, now_ms: int) -> None:
-        """The errors of `ClientInstances.check_push`; INVALID_RECORD for metrics that cannot be
-        read."""
+        """Stores the pushed metrics. Raises what `ClientInstances.check_push` raises;
+        INVALID_RECORD for metrics that cannot be decoded."""
         instance = self.instances.check_push(push, client, now_ms)
         if not data:
             return
@@ -42,5 +42,5 @@ class ClientTelemetry:
 
 
 def format_instance_id(instance_id: UUID) -> str:
-    """As Kafka writes a UUID: in URL-safe base64 without padding."""
+    """The id in Kafka's text form of a UUID: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(instance_id.bytes).rstrip(b"=").decode()

@@ -1,9 +1,9 @@
 """Reads the metrics of a push: OpenTelemetry's MetricsData, version 1, in Protobuf.
 
 The messages come from the library `opentelemetry-proto` (the extra `telemetry`), which is imported
-with the first push: it takes some megabytes of memory. Names become Prometheus' as the
-OpenTelemetry collector makes them: every other character is an underscore, and a counter ends in
-`_total`. A histogram is shown by its count and sum.
+with the first push: it takes some megabytes of memory. Names are translated to Prometheus' as by
+the OpenTelemetry collector: a character that Prometheus does not allow becomes an underscore, and a
+counter ends in `_total`. A histogram is exposed as its count and sum.
 """
 
 import math
@@ -30,7 +30,7 @@ def is_installed() -> bool:
 
 
 def read_points(data: bytes) -> list[PushedPoint]:
-    """Raises INVALID_RECORD for bytes that are no MetricsData."""
+    """Raises INVALID_RECORD for bytes that are not a MetricsData message."""
     messages = import_module("opentelemetry.proto.metrics.v1.metrics_pb2")
     decode_error: type[Exception] = import_module("google.protobuf.message").DecodeError
     pushed = messages.MetricsData()

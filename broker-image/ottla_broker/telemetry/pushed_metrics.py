@@ -1,8 +1,8 @@
-"""The metrics that clients have pushed, as /metrics shows them, under bounded cardinality.
+"""The metrics that clients have pushed, as /metrics exposes them, with bounded cardinality.
 
 A series is one metric of one client instance with one set of attributes. A client has at most
-`MAX_SERIES_OF_CLIENT`, all clients of the broker together `MAX_SERIES`; what is beyond is counted
-and not kept. A client's series are removed three push intervals after its last push.
+`MAX_SERIES_OF_CLIENT`, all clients of the broker together `MAX_SERIES`; points of further series
+are dropped and counted. A client's series are removed three push intervals after its last push.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class PushedPoint(NamedTuple):
-    """A value of one series. `is_delta`: it adds to the former value."""
+    """A value of one series. `is_delta`: `value` is added to the series' previous value."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -55,7 +55,7 @@ class PushedMetrics:
         now_ms: int,
         interval_ms: int,
     ) -> None:
-        """`labels`: of all series of the client."""
+        """Stores a client's points. `labels`: those that all series of the client get."""
         self.remove_expired(now_ms)
         self.pushes += 1
         client = self._clients.setdefault(instance_id, _Client(tuple(sorted(labels.items())), 0))
@@ -76,8 +76,8 @@ class PushedMetrics:
             self._series -= len(self._clients.pop(instance_id).series)
 
     def families(self, now_ms: int) -> list[tuple[Metric, list[Sample]]]:
-        """Sorted by name. A series without one of its metric's labels has it empty, which
-        Prometheus reads as absent."""
+        """Metrics with their samples, sorted by name. A series without one of its metric's labels
+        gets the label with an empty value, which Prometheus treats as absent."""
         self.remove_expired(now_ms)
         found: dict[str, list[tuple[dict[str, str], float]]] = {}
         kinds: dict[str, Literal["counter", "gauge"]] = {}

@@ -1,7 +1,8 @@
 """Which metrics a client pushes, and how often (KIP-714). Pure.
 
-A client-metrics resource is a subscription to metrics of the clients that it selects. A client gets
-the union of those that select it, with the shortest interval, and no metrics without one.
+A client-metrics resource is a subscription to metrics of the clients that it selects. A client
+pushes the metrics of all resources that select it, at the shortest of their intervals and of the
+default interval. It pushes no metrics if none selects it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,9 @@ _LOAD_FACTOR: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class ClientSubscription:
-    """`id` tells a client's pushes for this subscription from those for an outdated one."""
+    """`id`: changes with `metrics` and `interval_ms`, so that a push for an outdated subscription
+    is recognized. `metrics`: prefixes of names, or ALL_METRICS.
+    """
 
     id: int
     metrics: tuple[str, ...]
@@ -31,7 +34,8 @@ class ClientSubscription:
 def find_client_subscription(
     resources: Iterable[Mapping[str, str]], client: Mapping[str, str | None], instance_id: UUID
 ) -> ClientSubscription:
-    """`resources`: the configs of all client-metrics resources. `client`: by match parameter."""
+    """`resources`: the configs of all client-metrics resources. `client`: the client's value of
+    each match parameter."""
     metrics: dict[str, None] = {}
     interval_ms = CLIENT_METRICS_INTERVAL_MS.default
     for configs in resources:
@@ -44,8 +48,9 @@ def find_client_subscription(
 
 
 def subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: UUID) -> int:
-    """Kafka's: the CRC-32C of the metrics as Java prints a set, and the interval, XORed with the
-    hash of the client instance id."""
+    """Kafka's subscription id: the CRC-32C of the metrics, as Java prints a set, and the interval;
+    XORed with the hash of the client instance id.
+    """
     checksum = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
     halves = (instance_id.int >> 64) ^ (instance_id.int & 0xFFFF_FFFF_FFFF_FFFF)
     unsigned = checksum ^ (halves >> 32) ^ (halves & 0xFFFF_FFFF)
@@ -53,8 +58,9 @@ def subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: UUI
 
 
 def order_as_java(texts: Iterable[str]) -> tuple[str, ...]:
-    """The texts in the order in which a Java HashSet to which they were added iterates them: by
-    bucket of a table that doubles while it is more than three quarters full."""
+    """The texts in the iteration order of a Java HashSet with these elements: by bucket of a table
+    that doubles while it is more than three quarters full.
+    """
     added = list(dict.fromkeys(texts))
     buckets = _SMALLEST_TABLE
     while len(added) > buckets * _LOAD_FACTOR:

@@ -1,7 +1,7 @@
 """Sends the markers of decided transactions to the leaders of their partitions (WriteTxnMarkers),
-again and again until each has acknowledged.
+and repeats them until each leader has acknowledged.
 
-Markers for the same broker that come while a request to it is under way share the next request.
+Markers for a broker that are added while a request to it is in flight share the next request.
 """
 
 import asyncio
@@ -61,8 +61,9 @@ class MarkerSender:
     _sending: set[int] = field(default_factory=set)
 
     async def write_markers(self, decided: TransactionMetadata, coordinator_epoch: int) -> None:
-        """Returns when each partition of the transaction has its marker, or is deleted. Never
-        returns once a newer coordinator has taken over: that one completes the transaction."""
+        """Returns when each partition of the transaction has its marker, is deleted, or refuses the
+        marker because the transaction has ended there otherwise. Waits until it is cancelled if a
+        newer coordinator completes the transaction."""
         marker = TransactionMarker(
             decided.producer_id,
             decided.producer_epoch,
@@ -87,7 +88,8 @@ class MarkerSender:
     async def _send_to_leaders(
         self, marker: TransactionMarker, wanted: Iterable[TopicPartition]
     ) -> set[TopicPartition]:
-        """The partitions that need no more."""
+        """Returns the partitions that are done: with the marker, deleted, or in which the
+        transaction has ended otherwise."""
         finished, by_leader = set(), defaultdict[int, list[TopicPartition]](list)
         for at in sorted(wanted):
             topic = self._image.topics.get(at.topic)
@@ -137,7 +139,7 @@ class MarkerSender:
             self._sending.discard(leader)
 
     async def _request(self, leader: int, batch: list[PendingMarker]) -> dict[int, dict[TopicPartition, ErrorCode]]:
-        """Error codes by producer; empty when the broker does not answer."""
+        """Error codes by producer id; empty when the broker does not respond."""
         request = WriteTxnMarkersRequest(markers=tuple(_writable(marker, at) for marker, at, _ in batch))
         try:
             response: WriteTxnMarkersResponse = await self._send_request(leader, request)

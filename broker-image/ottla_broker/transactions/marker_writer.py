@@ -1,7 +1,8 @@
 """Writes end transaction markers to partitions that this broker leads.
 
-A marker may come more than once: coordinators send it until it is acknowledged. In protocol 2 one
-that is in the log is not written again, but it is acknowledged only when it is replicated.
+A marker may arrive more than once, because coordinators repeat it until it is acknowledged. In
+protocol 2 a marker that is in the log is not written again; like every marker it is acknowledged
+when it is replicated.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class MarkerWriter:
     _groups: GroupOffsets
 
     async def write_marker(self, at: TopicPartition, marker: TransactionMarker) -> ErrorCode:
-        """Returns when the marker is replicated: `none`, or why it is not written."""
+        """Returns `none` when the marker is replicated, or why it cannot be written."""
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._write(at, marker)

@@ -46,8 +46,8 @@ UNEVENTFUL_ERRORS = frozenset(
 @dataclass(eq=False, repr=False)
 class TransactionCoordinator:
     """`_partitions` returns the number of partitions of `__transaction_state`, 0 while it does not
-    exist. No request is served while `_is_in_session` returns False. `_transaction_version`: the
-    finalized one."""
+    exist. No request is served while `_is_in_session` returns False. `_transaction_version` returns
+    the finalized level of the feature `transaction.version`."""
 
     _runtime: Runtime
     config: TransactionConfig
@@ -64,15 +64,15 @@ class TransactionCoordinator:
     # -- partitions of __transaction_state ---------------------------------------------------------
 
     async def load(self, partition: int, journal: Journal) -> None:
-        """This broker leads the partition now. Returns when its ids are served, or failed to
-        load.
+        """Called when this broker begins to lead the partition. Returns when the partition's
+        transactional ids are served, or failed to load.
         """
         self._start_expiry()
         shard = TransactionShard(journal, self._runtime, self.config, self._write_markers)
         await load_shard(self._shards, shard, journal, self._loading)
 
     def unload(self, partition: int) -> None:
-        """This broker no longer leads the partition."""
+        """Called when this broker no longer leads the partition."""
         unload_shard(self._shards, partition)
 
     def close(self) -> None:
@@ -100,9 +100,10 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
-        """Returns the producer id and epoch for a new producer. Raises INVALID_TRANSACTION_TIMEOUT,
-        PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of an earlier producer is being
-        ended.
+        """Returns the producer id and epoch for a new producer, or with `expected`, the producer's
+        present id and epoch, for one that continues after an error (KIP-360). Raises
+        INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of
+        an earlier producer is being ended.
         """
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             raise KafkaError(
@@ -151,7 +152,7 @@ class TransactionCoordinator:
     def find_missing_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Those that are not in the transaction (KIP-890, verification)."""
+        """The partitions that are not in the transaction (KIP-890, verification)."""
         current = self._shard_of(transactional_id).find(transactional_id)
         return find_missing_partitions(current, producer, partitions)
 

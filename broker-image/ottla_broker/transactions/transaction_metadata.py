@@ -1,17 +1,18 @@
 """The state machine of one transactional id (KIP-98, KIP-360, KIP-890). No I/O.
 
 Each function takes the replicated state and returns the next one, which the coordinator writes and
-then applies. A KafkaError is the answer to the client; nothing changes then. The coordinator lets
-one transition of an id be in flight at a time: during it every other request is
-CONCURRENT_TRANSACTIONS.
+then applies. If it raises a KafkaError, the client gets the error and the state does not change.
+The coordinator allows one transition of an id in flight at a time: any other request in that time
+gets CONCURRENT_TRANSACTIONS.
 
 - Protocol 1: a producer keeps its epoch from transaction to transaction. A new instance, or the
   coordinator that ends a transaction at its timeout, raises it.
-- Protocol 2 (`transaction.version=2`): each end of a transaction raises the epoch, so that a batch
-  or a marker that comes late can never count for the next transaction.
-- The largest epoch is never given to a producer: the coordinator can always fence it. When epochs
-  are used up, the id gets a new producer id with epoch 0.
-- PrepareCommit and PrepareAbort are decided: the next coordinator of the id, too, completes them.
+- Protocol 2 (`transaction.version=2`): each end of a transaction raises the epoch, so that a late
+  batch or marker cannot become part of the next transaction.
+- A producer never gets the largest epoch, so that the coordinator can always fence it with a larger
+  one. When epochs are used up, the id gets a new producer id with epoch 0.
+- A transaction in PrepareCommit or PrepareAbort is decided: its outcome no longer changes, and a
+  new coordinator of the id completes it.
 """
 
 from collections.abc import Iterable
@@ -93,6 +94,7 @@ class TransactionMetadata:
 
     @property
     def raises_epochs(self) -> bool:
+        """True if the end of the newest transaction raises the producer's epoch (protocol 2)."""
         return self.client_transaction_version >= EPOCH_BUMP_VERSION
 
     @property
@@ -130,12 +132,14 @@ def initialize_producer(
     new_producer_id: int,
     transaction_version: int,
 ) -> TransactionMetadata:
-    """The state for a producer that begins or, with `expected`, goes on after an error (KIP-360).
+    """The state for a new producer or, with `expected`, for one that continues after an error
+    (KIP-360).
 
-    A result in PrepareAbort ends the former instance's transaction: the producer gets
-    CONCURRENT_TRANSACTIONS and retries. Raises PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
-    `new_producer_id`: used where `needs_new_producer_id`. `transaction_version`: the finalized
-    one."""
+    If the result is in PrepareAbort, it ends the former instance's transaction: the caller returns
+    CONCURRENT_TRANSACTIONS to the producer, which retries. Raises PRODUCER_FENCED,
+    CONCURRENT_TRANSACTIONS. `new_producer_id`: used where `needs_new_producer_id`.
+    `transaction_version`: the finalized one.
+    """
     if current is None:
         return TransactionMetadata(new_producer_id, 0, timeout_ms, last_update_ms=now_ms)
     if expected is not None and not _is_known_producer(current, expected):
@@ -253,7 +257,8 @@ def _check_producer(current: TransactionMetadata | None, producer: ProducerIdAnd
 
 
 def is_end_retried(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """True if the producer (protocol 2) asks again for an end that has raised its epoch."""
+    """True if the producer (protocol 2) repeats an EndTxn request that has raised its epoch: it
+    still has the epoch before."""
     if not current.raises_epochs:
         return False
     if current.producer_id == producer.producer_id and current.producer_epoch == producer.epoch + 1:
@@ -274,10 +279,10 @@ def end_transaction(
     new_producer_id: int,
     now_ms: int,
 ) -> TransactionMetadata:
-    """The decided transaction; `current` itself if it has ended so before. Raises
-    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE; CONCURRENT_TRANSACTIONS while
-    the same end is being completed. `new_producer_id`: used when epochs are used up (protocol
-    2)."""
+    """The decided transaction; `current` itself if the request is a repetition and the transaction
+    is complete. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE;
+    CONCURRENT_TRANSACTIONS while the transaction is being completed. `new_producer_id`: used when
+    epochs are used up (protocol 2)."""
     if current is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping, "the transactional id is unknown")
     raises_epoch = client_version >= EPOCH_BUMP_VERSION

@@ -24,7 +24,7 @@ from ottla_broker.transactions.transaction_metadata import (
 from ottla_broker.wire.message_reader import MalformedMessage
 
 partition_of_transactional_id = partition_of
-"""As of groups: the absolute value of the id's hash."""
+"""The absolute value of the id's hash modulo the number of partitions, as for groups."""
 
 TRANSACTION_KEY_TYPE: Final = 0
 PLAIN_VERSION: Final = 0
@@ -84,7 +84,7 @@ def encode_transaction_key(transactional_id: str) -> bytes:
 
 
 def decode_transaction_key(key: bytes) -> str | None:
-    """The transactional id; None for a record of another type. MalformedMessage."""
+    """The transactional id; None for a record of another type. Raises MalformedMessage."""
     if len(key) < _INT16.size:
         raise MalformedMessage(f"a key of {len(key)} bytes has no type")
     if _INT16.unpack_from(key)[0] != TRANSACTION_KEY_TYPE:
@@ -112,7 +112,8 @@ def encode_transaction(metadata: TransactionMetadata, *, version: int = FLEXIBLE
 
 
 def decode_transaction(value: bytes) -> TransactionMetadata:
-    """MalformedMessage for an unknown version or state: ignoring it would lose a transaction."""
+    """Raises MalformedMessage, also for an unknown version or state: ignoring it would lose a
+    transaction."""
     found = decode_value(TRANSACTION_LOG_VALUE, value)
     if found.state not in _KNOWN_STATES:
         raise MalformedMessage(f"transaction state {found.state} is unknown")

@@ -1,10 +1,10 @@
 """One partition of `__transaction_state` and its transactional ids: loads them, writes their
-transitions, and has every decided transaction completed.
+transitions, and completes every decided transaction.
 
-`transaction_metadata` decides. A transition counts once its record is replicated. After a decision
-(PrepareCommit, PrepareAbort) the shard has markers written to the transaction's partitions, and
-then writes the completion. So the next coordinator of the partition, which finds a decision without
-completion in the log, completes it.
+`transaction_metadata` decides. A transition takes effect once its record is replicated. After a
+decision (PrepareCommit, PrepareAbort) the shard requests markers in the transaction's partitions,
+and then writes the completion. If the next coordinator of the partition finds a decision without
+completion in the log, it completes the transaction.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ Decide = Callable[[TransactionMetadata | None], TransactionMetadata]
 @dataclass(slots=True)
 class TransactionEntry:
     """`metadata`: None until the first write of a new id is replicated. `pending`: a transition is
-    being written, or a decided transaction being completed. `completed`: set while that is so."""
+    being written, or a decided transaction is being completed."""
 
     metadata: TransactionMetadata | None = None
     pending: bool = False
@@ -119,9 +119,9 @@ class TransactionShard:
         return None if entry is None else entry.metadata
 
     async def transition(self, transactional_id: str, decide: Decide) -> TransactionMetadata:
-        """The state after `decide`, once it is replicated. CONCURRENT_TRANSACTIONS while another
-        transition of the id is in flight; KafkaError of `decide`, and of the coordinator when the
-        write fails.
+        """The state after `decide`, once it is replicated. Raises CONCURRENT_TRANSACTIONS while
+        another transition of the id is in flight; what `decide` raises; and, when the write fails,
+        the error for the client.
         """
         self.check_serving()
         entry = self.entries.get(transactional_id) or TransactionEntry()
@@ -206,7 +206,8 @@ class TransactionShard:
         ]
 
     async def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets ids that have begun no transaction for `expiration_ms`. Returns how many."""
+        """Removes ids without an open transaction whose state has not changed for `expiration_ms`.
+        Returns how many."""
         expired = [
             (transactional_id, entry)
             for transactional_id, entry in self.entries.items()

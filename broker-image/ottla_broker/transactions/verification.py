@@ -1,5 +1,5 @@
-"""Asks the transaction coordinator whether a producer's transaction contains partitions that this
-broker leads (KIP-890, part 1), or adds them (part 2).
+"""Verifies at the transaction coordinator that a producer's transaction contains partitions that
+this broker leads (KIP-890, part 1), or adds them to it (part 2).
 """
 
 import asyncio

@@ -1,9 +1,12 @@
 """Decisions of the registry and its state, which records alone determine."""
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from ottla_broker.registry.deletions import plan_subject_deletion, plan_version_deletion
 from ottla_broker.registry.errors import RegistryError
@@ -13,6 +16,7 @@ from ottla_broker.registry.registrations import NewVersion, Registration, plan_r
 from ottla_broker.registry.schema import Reference, Schema
 from ottla_broker.registry.settings import describe_config, plan_config
 from ottla_broker.registry.state import RegistryState, SchemaVersion
+from ottla_broker.registry.subject_names import context_of
 
 INT, LONG = Schema("AVRO", '"int"'), Schema("AVRO", '"long"')
 
@@ -143,6 +147,67 @@ def test_the_records_alone_make_the_state() -> None:
         assert record is not None
         compacted.apply(record)
     assert compacted.contexts["."].max_id == registry.state.contexts["."].max_id
+
+
+def compact(written: list[tuple[bytes, bytes | None]]) -> RegistryState:
+    """The state of a registry that starts after the topic was compacted: the last record of each
+    key is left.
+    """
+    state, last = RegistryState(), dict[bytes, bytes | None]()
+    for key, value in written:
+        last.pop(key, None)
+        last[key] = value
+    for key, value in last.items():
+        record = None if value is None else decode_record(key, value)
+        if record is not None:
+            state.apply(record)
+    return state
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["register", "delete", "delete for good", "compact"]),
+        st.sampled_from(["a", "b", ":.lab:a"]),
+        st.integers(1, 3),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS)
+@example([("register", "a", 1), ("delete", "a", 1), ("delete for good", "a", 1), ("compact", "", 1)] * 2)
+@example(
+    [("register", "a", 1), ("delete", "a", 1), ("delete for good", "a", 1), ("compact", "", 1), ("register", "b", 2)]
+)
+def test_an_id_never_names_another_schema_whatever_is_deleted_and_compacted(steps: list[tuple[str, str, int]]) -> None:
+    registry = Registry()
+    named: dict[tuple[str, int], str] = {}
+    for step, subject, size in steps:
+        match step:
+            case "register":
+                schema = Schema("AVRO", f'{{"type":"fixed","name":"F","size":{size}}}')
+                _, schema_id = registry.register(subject, schema)
+                assert named.setdefault((context_of(subject), schema_id), schema.text) == schema.text
+            case "compact":
+                registry.state = compact(registry.written)
+                assert not any("HIGHEST_ID" in name for name in registry.state.subjects)
+            case _:
+                with contextlib.suppress(RegistryError):
+                    registry.delete(subject, permanent=step != "delete")
+
+
+def test_the_record_of_the_highest_id_is_a_softly_deleted_schema_for_other_registries() -> None:
+    registry = Registry()
+    registry.register("a", INT)
+    registry.register("a", LONG)
+    registry.delete("a")
+    before = len(registry.written)
+    registry.delete("a", permanent=True)
+    key, value = registry.written[before]
+    assert json.loads(key) == {"keytype": "SCHEMA", "subject": "__HIGHEST_ID", "version": 1, "magic": 1}
+    assert value is not None
+    assert {"id": 2, "version": 1, "deleted": True}.items() <= json.loads(value).items()
+    assert code_of(lambda: registry.register("__HIGHEST_ID", INT)) == 42208
 
 
 def test_records_of_confluents_registry_are_read() -> None:

@@ -70,7 +70,7 @@ def test_references_are_found_by_their_names(draft: str) -> None:
         ({"not": {"type": "string"}}, {"type": "integer"}, []),
     ],
 )
-def test_rules(reader: Any, writer: Any, expected: list[str]) -> None:
+def test_reader_and_writer_have_the_expected_incompatibilities(reader: Any, writer: Any, expected: list[str]) -> None:
     assert kinds(reader, writer) == expected
 
 

@@ -112,7 +112,9 @@ def test_imports_are_references() -> None:
         ("enum E { Z = 0; Y = 1; } message A { E e = 1; }", "enum E { Z = 0; } message A { E e = 1; }", []),
     ],
 )
-def test_rules(reader: str, writer: str, expected: Sequence[str]) -> None:
+def test_reader_and_writer_have_the_expected_incompatibilities(
+    reader: str, writer: str, expected: Sequence[str]
+) -> None:
     assert kinds(HEAD + reader, HEAD + writer) == expected
 
 

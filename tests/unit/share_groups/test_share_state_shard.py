@@ -95,6 +95,20 @@ def test_a_state_is_restored_from_snapshots_and_updates() -> None:
     run(test, updates_per_snapshot=3)
 
 
+def test_the_start_offset_does_not_go_back_when_a_leader_has_several_updates_in_flight() -> None:
+    """Else the records between, which are acknowledged, would be delivered again."""
+
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, 0)
+        await coordinator.write(KEY, update(5))
+        await coordinator.write(KEY, update(0, StateBatch(7, 8, ACKED, 1)))
+        for shard in (coordinator, await states.start()):
+            state = await shard.read(KEY, 1)
+            assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
+
+    run(test)
+
+
 def test_former_leaders_and_former_offsets_are_fenced() -> None:
     async def test(states: States, coordinator: ShareCoordinator) -> None:
         assert await code_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition

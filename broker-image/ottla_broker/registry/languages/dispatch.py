@@ -1,5 +1,5 @@
-"""What the registry asks of a schema's language, for each of them. Each function raises
-SchemaError.
+"""The operations that the registry needs of a schema language, for each language. Each function
+raises SchemaError.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ottla_broker.registry.schema import NamedSchema, SchemaType
 
 
 class SchemaSource(msgspec.Struct, frozen=True):
-    """A schema with what it refers to, what others need before them."""
+    """A schema with the schemas that it refers to, each after those that it refers to itself."""
 
     type: str
     text: str

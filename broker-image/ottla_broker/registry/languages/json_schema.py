@@ -1,7 +1,7 @@
 """JSON Schemas: validity, the text that is kept, and `$ref`s.
 
 jsonschema-rs decides what is valid, for the draft that `$schema` names, 7 without one. It fetches
-nothing from a network: a `$ref` names a reference of the schema, or something inside of it.
+nothing from a network: a `$ref` names a reference of the schema, or a part of the schema itself.
 """
 
 import json

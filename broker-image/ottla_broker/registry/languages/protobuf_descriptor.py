@@ -312,7 +312,7 @@ def option_value(option: ast.Option) -> Any:
 
 
 def set_option(options: Any, option: ast.Option) -> None:
-    """Options of the language. An option of somebody's own stays in the text alone."""
+    """Sets an option that Protobuf defines. A custom option remains in the schema's text only."""
     field = options.DESCRIPTOR.fields_by_name.get(option.name)
     if field is None or isinstance(option.value, ast.MessageLiteral) or field.message_type is not None:
         return

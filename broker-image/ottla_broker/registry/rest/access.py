@@ -10,11 +10,7 @@ settings ALTER_CONFIGS.
 import asyncio
 import base64
 import binascii
-import hashlib
 import hmac
-import secrets
-import time
-from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,19 +18,17 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import SCHEMA_REGISTRY_SECURITY_LISTENER, SSL_PRINCIPAL_MAPPING_RULES
-from ottla_broker.config.listener_security import listener_sasl
+from ottla_broker.config.listener_security import inter_broker_users, listener_sasl
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.subject_names import topic_of
+from ottla_broker.requests.user_passwords import UserPasswords
 from ottla_broker.security.audit import AuditedResource, AuditEvent
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
 from ottla_broker.security.principal_mapping import NoMatchingRule
 from ottla_broker.security.sasl_session import ListenerSasl
-from ottla_broker.security.scram import MECHANISMS, CredentialShapes, ScramMechanism, decoy_credential, make_credential
-from ottla_broker.wire.client_security import PLAIN, SASL_PROTOCOLS, TLS_PROTOCOLS
+from ottla_broker.wire.client_security import SASL_PROTOCOLS
 
-MAX_REMEMBERED: Final = 1000
-"""Passwords that were right, by a keyed hash: checking one takes milliseconds."""
 DENIED: Final = "denied"
 DONE: Final = "done"
 
@@ -45,13 +39,7 @@ class RegistryAccess:
         self._broker = broker
         self.listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
         self.protocol = config.security_protocol(self.listener)
-        self._secret = secrets.token_bytes(32)
-        self._shapes = CredentialShapes(lambda: broker.image.scram_credentials, time.monotonic)
-        self._remembered: OrderedDict[bytes, bytes] = OrderedDict()
-
-    @property
-    def uses_tls(self) -> bool:
-        return self.protocol in TLS_PROTOCOLS
+        self._passwords = UserPasswords(broker)
 
     # -- authentication
 
@@ -66,6 +54,12 @@ class RegistryAccess:
         await asyncio.sleep(sasl.failure_delay_s)
         raise RegistryError(401, "Unauthorized: a user's name and password are needed (HTTP basic authentication)")
 
+    async def _is_right(self, sasl: ListenerSasl, name: str, password: str) -> bool:
+        """Brokers' own users, the operator's among them, log in here as between brokers."""
+        if (expected := inter_broker_users(self._broker.config).get(name)) is not None:
+            return hmac.compare_digest(password.encode(), expected.encode())
+        return await self._passwords.is_right(sasl, name, password)
+
     def _certificate_principal(self, request: web.Request) -> Principal:
         tls: Any = None if request.transport is None else request.transport.get_extra_info("ssl_object")
         if self.protocol != "SSL" or tls is None:
@@ -75,34 +69,6 @@ class RegistryAccess:
             return principal_from_certificate(tls.getpeercert(), mapper)
         except NoMatchingRule as reason:
             raise RegistryError(401, f"Unauthorized: {reason}") from None
-
-    async def _is_right(self, sasl: ListenerSasl, name: str, password: str) -> bool:
-        if PLAIN in sasl.mechanisms and (expected := sasl.plain_users.get(name)) is not None:
-            return hmac.compare_digest(password.encode(), expected.encode())
-        mechanisms = [MECHANISMS[one] for one in sasl.mechanisms if one in MECHANISMS]
-        # One after the other, also for unknown users: the time does not tell who exists.
-        found = [await self._matches_scram(mechanism, name, password) for mechanism in mechanisms]
-        return any(found)
-
-    async def _matches_scram(self, mechanism: ScramMechanism, name: str, password: str) -> bool:
-        stored = self._broker.image.scram_credentials.get((name, mechanism))
-        credential = stored or decoy_credential(mechanism, name, self._secret, self._shapes.find(mechanism))
-        proof = f"{mechanism}\0{name}\0{password}".encode()
-        key = hmac.new(self._secret, proof, hashlib.sha256).digest()
-        stored_key = self._remembered.get(key)
-        if stored_key is None:
-            made = await self._broker.runtime.run_in_thread(
-                make_credential, mechanism, password, credential.salt, credential.iterations
-            )
-            stored_key = made.stored_key
-        is_right = hmac.compare_digest(stored_key, credential.stored_key) and stored is not None
-        if is_right:
-            self._remembered[key] = stored_key
-            if len(self._remembered) > MAX_REMEMBERED:
-                self._remembered.popitem(last=False)
-        else:
-            self._remembered.pop(key, None)
-        return is_right
 
     # -- authorization
 

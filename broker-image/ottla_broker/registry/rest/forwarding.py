@@ -11,14 +11,11 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.registry import errors
+from ottla_broker.registry.endpoint import ENDPOINT
 from ottla_broker.registry.rest.requests import ACCEPTS_UNKNOWN
 from ottla_broker.registry.schemas_topic import SchemasTopic
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
 
-ENDPOINT: Final = "schema.registry"
-"""The name of the registry's address among the endpoints that a broker registers. Names of
-listeners are in upper case.
-"""
 FORWARDED: Final = "X-Forward"
 APPLIED_OFFSET: Final = "X-Ottla-Schemas-Offset"
 FORWARDED_HEADERS: Final = ("Authorization", "Content-Type", "Accept", ACCEPTS_UNKNOWN)

@@ -1,4 +1,4 @@
-"""/schemas: schemas by id and by GUID, and the types that there are."""
+"""/schemas: schemas by id and by GUID, and the supported schema types."""
 
 from aiohttp import web
 

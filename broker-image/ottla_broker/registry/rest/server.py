@@ -4,7 +4,9 @@ Each request is authenticated, authorized, and answered here or by the leader of
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,9 +14,6 @@ from aiohttp import web
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
-from ottla_broker.config import HttpAddress
-from ottla_broker.config.listener_security import listener_tls
-from ottla_broker.metadata.records import Endpoint
 from ottla_broker.registry import errors
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.known_ids import KnownSchemaIds
@@ -34,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 16 << 20
 SHUTDOWN_TIMEOUT_S: Final = 1.0
+START_TIMEOUT_S: Final = 10.0
+"""Requests that come while schemas are read wait for as long; then they are answered."""
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -57,7 +58,7 @@ class Route:
 
 
 class RegistryServer:
-    """One per broker. `start` raises OSError when the port is taken, TlsConfigError."""
+    """One per broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -75,14 +76,16 @@ class RegistryServer:
         app.router.add_route("*", "/{path:.*}", self._refuse_unknown)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
-    async def start(self, address: HttpAddress, advertised_host: str) -> Endpoint:
-        """Listens and returns the address that other brokers forward requests to."""
-        tls = listener_tls(self._broker.config, self._access.listener).load()[0] if self._access.uses_tls else None
-        await self._runner.setup()
-        await web.TCPSite(self._runner, address.host or None, address.port, ssl_context=tls).start()
-        port: int = self._runner.addresses[0][1]
+    async def start(self, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None) -> None:
+        """Serves the sockets once the schemas are read. Earlier, the answer for a registered schema
+        would be that it does not exist.
+        """
         self._tasks.start(self._read_topic())
-        return Endpoint(advertised_host, port, "SSL" if tls is not None else "PLAINTEXT")
+        await self._broker.started.wait()
+        await self._topic.wait_until_caught_up(START_TIMEOUT_S)
+        await self._runner.setup()
+        for each in sockets:
+            await web.SockSite(self._runner, each, ssl_context=tls).start()
 
     async def _read_topic(self) -> None:
         await self._broker.started.wait()

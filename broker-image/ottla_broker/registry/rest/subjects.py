@@ -149,7 +149,9 @@ async def find_subjects(request: web.Request, state: RegistryState, prefix: str)
 
 
 def matches_prefix(subject: str, prefix: str) -> bool:
-    """A prefix without a context is one of the default context's; `:*:` one of every context's."""
+    """True if the subject's name begins with the prefix and its context matches. A prefix without a
+    context matches subjects of the default context, one that begins with `:*:` those of every
+    context."""
     if prefix.startswith(WILDCARD):
         return parse_subject(subject).name.startswith(prefix.removeprefix(WILDCARD))
     wanted, found = parse_subject(prefix), parse_subject(subject)

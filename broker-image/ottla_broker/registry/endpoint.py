@@ -1,0 +1,42 @@
+"""Where a broker's schema registry is reached: the name of its address, and its sockets."""
+
+import asyncio
+import errno
+import socket
+from typing import Final
+
+BACKLOG: Final = 128
+ENDPOINT: Final = "schema.registry"
+"""The name of the registry's address among the endpoints that a broker registers. Names of
+listeners are in upper case.
+"""
+
+
+async def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on every address of the host, or on all addresses without one. Raises
+    OSError.
+    """
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, type_, protocol, _, address in dict.fromkeys(addresses):
+            each = socket.socket(family, type_, protocol)
+            sockets.append(each)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.setblocking(False)
+            try:
+                each.bind(address)
+            except OSError as reason:
+                if reason.errno != errno.EADDRNOTAVAIL or len(addresses) == 1:
+                    raise
+                sockets.pop().close()  # a machine without IPv6 resolves to its addresses too
+                continue
+            each.listen(BACKLOG)
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets

@@ -1,0 +1,85 @@
+"""The schema registry of a broker, loaded when it is used first.
+
+Its sockets listen from the broker's start. The first connection, or the first record of a topic
+that validates schema ids, loads the rest: so a broker whose registry nobody uses needs no memory
+for it and starts as fast as one without.
+"""
+
+import asyncio
+import importlib
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.broker import Broker
+from ottla_broker.config import SCHEMA_REGISTRY_SECURITY_LISTENER, HttpAddress
+from ottla_broker.config.listener_security import listener_tls
+from ottla_broker.metadata.records import Endpoint
+from ottla_broker.registry.endpoint import listen
+from ottla_broker.wire.client_security import TLS_PROTOCOLS
+
+logger = logging.getLogger(__name__)
+
+SERVER: Final = "ottla_broker.registry.rest.server"
+
+
+class LazyRegistry:
+    """One per broker. `start` raises OSError when the port is taken, TlsConfigError."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._sockets: list[socket.socket] = []
+        self._tls: ssl.SSLContext | None = None
+        self._close_server: Callable[[], Awaitable[None]] | None = None
+        self._is_loading = False
+        self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
+        broker.schema_ids = self
+
+    async def start(self, address: HttpAddress, advertised_host: str) -> Endpoint:
+        """Listens and returns the address that other brokers forward requests to."""
+        config = self._broker.config
+        listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
+        if config.security_protocol(listener) in TLS_PROTOCOLS:
+            self._tls = listener_tls(config, listener).load()[0]
+        self._sockets = await listen(address.host, address.port)
+        for each in self._sockets:
+            asyncio.get_running_loop().add_reader(each, self._load_soon)
+        protocol = "SSL" if self._tls is not None else "PLAINTEXT"
+        return Endpoint(advertised_host, self._sockets[0].getsockname()[1], protocol)
+
+    def is_known(self, subject: str, schema_id: int) -> bool | None:
+        """None: the registry is not loaded yet. Loading replaces this object as `schema_ids`."""
+        self._load_soon()
+        return None
+
+    def _load_soon(self) -> None:
+        if not self._is_loading:
+            self._stop_waiting()
+            self._tasks.start(self._load())
+
+    async def _load(self) -> None:
+        logger.info("loading the schema registry, which is used for the first time")
+        await self._broker.runtime.run_in_thread(importlib.import_module, SERVER)
+        from ottla_broker.registry.rest.server import RegistryServer
+
+        server = RegistryServer(self._broker)
+        self._close_server = server.close
+        await server.start(self._sockets, self._tls)
+
+    async def close(self) -> None:
+        await self._tasks.cancel()
+        if self._close_server is not None:
+            await self._close_server()
+        self._stop_waiting()
+        for each in self._sockets:
+            each.close()
+
+    def _stop_waiting(self) -> None:
+        """No connection loads the registry any more."""
+        if not self._is_loading:
+            self._is_loading = True
+            for each in self._sockets:
+                asyncio.get_running_loop().remove_reader(each)

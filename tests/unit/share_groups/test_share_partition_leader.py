@@ -1,0 +1,86 @@
+"""How much of the log is read to deliver what a member asks for."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla_broker.share_groups.share_group_config import READ_UNCOMMITTED, ShareDeliveryConfig
+from ottla_broker.share_groups.share_partition import AcquiredSpan, SharePartition
+from ottla_broker.share_groups.share_partition_leader import ShareFetchLimits, SharePartitionLeader
+from ottla_broker.share_groups.share_state import SharePartitionKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.async_tests import async_test
+
+BATCHES, VALUE = 2_000, bytes(1_000)
+
+
+class RecordedLog:
+    """Batches of one record. `bytes_read`: by each call."""
+
+    start = 0
+    end = BATCHES
+
+    def __init__(self) -> None:
+        self._batch = encode_batch([Record(0, None, VALUE)])
+        self.bytes_read: list[int] = []
+
+    def size_from(self, offset: int) -> int:
+        return (self.end - offset) * len(self._batch)
+
+    def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool) -> bytes:
+        count = min(max(max_bytes // len(self._batch), 1), up_to - offset)
+        data = b"".join((offset + at).to_bytes(8) + self._batch[8:] for at in range(count))
+        self.bytes_read.append(len(data))
+        return data
+
+
+class LedPartition:
+    leader_epoch = 0
+    is_leader = True
+
+    def __init__(self, log: RecordedLog) -> None:
+        self.log = log
+        self.read_waiters: Any = set()
+
+    def readable_end(self, isolation: int) -> int:
+        return self.log.end
+
+
+@async_test
+async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read() -> None:
+    log = RecordedLog()
+    config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
+    partition: Any = LedPartition(log)
+    states: Any = None
+    leader = SharePartitionLeader(
+        SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int
+    )
+    leader._records = SharePartition(0, 5, BATCHES)
+    one = leader.deliver("m", ShareFetchLimits(max_bytes=50 << 20, enough=1, at_most=1))
+    assert one is not None and one.acquired == [AcquiredSpan(0, 0, 1)]
+    assert log.bytes_read.pop() < 20_000
+    many = leader.deliver("m", ShareFetchLimits(max_bytes=50 << 20, enough=500))
+    assert many is not None and [one.first for one in many.acquired] == list(range(1, 501))
+    leader.close()
+
+
+@async_test
+async def test_nothing_is_delivered_after_the_session_with_the_controller_has_ended() -> None:
+    in_session = [True]
+    partition: Any = LedPartition(RecordedLog())
+    states: Any = None
+    key, config = SharePartitionKey("g", UUID(int=1), 0), ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
+    leader = SharePartitionLeader(key, partition, states, lambda: config, lambda: in_session[0], int)
+    leader._records = SharePartition(0, 5, BATCHES)
+    limits = ShareFetchLimits(max_bytes=50 << 20, enough=1, at_most=1)
+    assert leader.deliver("m", limits) is not None
+    in_session[0] = False
+    with pytest.raises(KafkaError) as refused:
+        leader.deliver("m", limits)
+    assert refused.value.code is ErrorCode.not_leader_or_follower
+    in_session[0] = True
+    again = leader.deliver("m", limits)
+    assert again is not None and again.acquired == [AcquiredSpan(1, 1, 1)]
+    leader.close()
