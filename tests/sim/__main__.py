@@ -3,8 +3,8 @@
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
 only metadata change, and the faults are those of voters. With `--transactions` producers and
-workers use transactions. With `--disable RULE` the broker runs without a rule, and the checks
-should detect it.
+workers use transactions, with `--shares` a share group reads. With `--disable RULE` the broker runs
+without a rule, and the checks should detect it.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from functools import partial
 
 from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_transaction_seed
+from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_share_seed, run_transaction_seed
 from tests.sim.simulation import Outcome, SimulatorError, run_or_report
 
 MAX_PRINTED = 12  # violations of one run
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--metadata", action="store_true", help="simulate elections and voters, without records")
     parser.add_argument("--access", action="store_true", help="--metadata, with rules, credentials and quotas")
     parser.add_argument("--transactions", action="store_true", help="simulate transactional producers and workers")
+    parser.add_argument("--shares", action="store_true", help="simulate members of a share group")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--disable", metavar="RULE", help="disable this rule of the broker; all: each in turn")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
@@ -53,8 +54,12 @@ def main() -> int:
         parser.error("--mirrors cannot be used with --metadata or --brokers")
     if options.transactions and (options.mirrors or options.metadata or options.access):
         parser.error("--transactions cannot be used with --mirrors, --metadata or --access")
+    if options.shares and (options.transactions or options.mirrors or options.metadata or options.access):
+        parser.error("--shares cannot be used with --transactions, --mirrors, --metadata or --access")
     run_cluster = (
-        run_transaction_seed
+        run_share_seed
+        if options.shares
+        else run_transaction_seed
         if options.transactions
         else run_access_seed
         if options.access
@@ -66,7 +71,7 @@ def main() -> int:
     if options.seed is not None:
         return replay(one, options.seed, getattr(logging, options.log_level.upper()))
     replay_options = " --mirrors" * options.mirrors + " --metadata" * options.metadata + " --access" * options.access
-    replay_options += " --transactions" * options.transactions
+    replay_options += " --transactions" * options.transactions + " --shares" * options.shares
     replay_options += f" --brokers {options.brokers}" if options.brokers else ""
     return run_many(one, range(options.first, options.first + options.seeds), replay_options, options.jobs)
 

@@ -25,8 +25,8 @@ BYTE_RATE = "producer_byte_rate"
 
 
 class AccessAdmin(SimulatedAdmin):
-    """Each rule, credential and quota is created once and deleted at most once: what exists after
-    its deletion has come back.
+    """Each rule, credential and quota is created once and deleted at most once. So one that exists
+    after its deletion is a violation.
     """
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class AccessAdmin(SimulatedAdmin):
     async def _change(
         self, kind: str, name: str, send: Callable[[Client, str, int], Awaitable[None]], *, exists: bool
     ) -> int:
-        """Returns how many requests it took; 0: the run is over first."""
+        """Returns the number of requests until one succeeded; 0 if the run ended before."""
         access, tries = self.workload.history.access, 0
         access[kind, name] = None
 

@@ -294,10 +294,10 @@ class SimulatedClient:
     async def committed_offsets(
         self, client: Client, group: str, topic_partitions: Sequence[TopicPartition], *, require_stable: bool = False
     ) -> dict[TopicPartition, int]:
-        """The committed offsets of a group; −1 for none. Raises KafkaError.
+        """The committed offsets of a group; −1 for none. Raises KafkaError, with `require_stable`
+        UNSTABLE_OFFSET_COMMIT while a transaction that has committed one of them is open.
 
-        The offsets and their leader epochs are recorded. `require_stable`: UNSTABLE_OFFSET_COMMIT
-        while a transaction that has committed one of them is open.
+        The offsets and their leader epochs are recorded.
         """
         history = self.workload.history
         known = {tp: history.committed_offsets.get((group, tp), -1) for tp in topic_partitions}

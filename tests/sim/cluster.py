@@ -231,7 +231,7 @@ class SimulatedCluster:
 
     @property
     def peer_addresses(self) -> list[str]:
-        """Addresses at which brokers look for an existing cluster; a single broker asks nobody."""
+        """Addresses at which brokers look for an existing cluster; none for a single broker."""
         return self.list_addresses() if len(self.brokers) > 1 else []
 
     @property

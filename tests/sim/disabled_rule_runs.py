@@ -20,10 +20,11 @@ from tests.sim import (
     disabled_quorum_rules,
     disabled_replication_rules,
     disabled_rules,
+    disabled_share_rules,
     disabled_transaction_rules,
 )
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_transaction_seed
+from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_share_seed, run_transaction_seed
 from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
@@ -41,6 +42,10 @@ INVARIANT_BY_TEXT: Final = {
     "output without offset:": "output without offset",
     "output of nothing:": "output of an uncommitted record",
     "hanging:": "hanging transaction",
+    "delivered again:": "delivered after its acknowledgement",
+    "delivery count:": "wrong delivery count",
+    "not acquired:": "acknowledged without being acquired",
+    "sharers do not finish": "lost",
     "the last stable offset of": "last stable offset went back",
     "lost:": "lost",
     "replaced:": "replaced",
@@ -104,6 +109,7 @@ RULES: Final = (
         DisabledRule(name, disable, THREE, run_transaction_seed)
         for name, disable in disabled_transaction_rules.RULES.items()
     ),
+    *(DisabledRule(name, disable, THREE, run_share_seed) for name, disable in disabled_share_rules.RULES.items()),
     *(DisabledRule(name, disable, THREE, run_access_seed) for name, disable in disabled_access_rules.RULES.items()),
 )
 NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))

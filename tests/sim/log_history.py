@@ -31,24 +31,33 @@ class LogHistory:
     @contextmanager
     def record_appends(self) -> Iterator[None]:
         """Record everything that leaders append for producers inside the block."""
-        original = Partition.append_records
+        append_records, append_small_batches = Partition.append_records, Partition.append_small_batches
 
         def append(partition: Partition, *arguments: Any, **named: Any) -> LogAppendInfo:
-            appended = original(partition, *arguments, **named)
+            appended = append_records(partition, *arguments, **named)
             if not appended.is_duplicate:
-                self._record(partition, appended)
+                self._record(partition, appended.first_offset, appended.last_offset + 1)
             return appended
 
-        with patch.object(Partition, "append_records", append):
+        def append_joined(partition: Partition, batches: Sequence[bytearray]) -> Sequence[int]:
+            first_offsets = append_small_batches(partition, batches)
+            if first_offsets:
+                self._record(partition, first_offsets[0], partition.log.end)
+            return first_offsets
+
+        with (
+            patch.object(Partition, "append_records", append),
+            patch.object(Partition, "append_small_batches", append_joined),
+        ):
             yield
 
-    def _record(self, partition: Partition, appended: LogAppendInfo) -> None:
+    def _record(self, partition: Partition, first: int, end: int) -> None:
         log, epoch = partition.log, partition.leader_epoch
         tp = partition.topic_id, partition.partition
         below = self._below.setdefault(tp, {})
         if epoch not in below:
             below[epoch] = [known for known, _ in reversed(log.epochs.entries()) if known < epoch]
-        data = log.read(appended.first_offset, READ_BYTES, up_to=appended.last_offset + 1)
+        data = log.read(first, READ_BYTES, up_to=end)
         mine = self._batches.setdefault(tp, {}).setdefault(epoch, [])
         mine += [
             (header.base_offset, bytes(data[at + AFTER_LEADER_EPOCH : at + header.size]))

@@ -11,6 +11,7 @@ SELECTORS = ("LeaderSelector", "RackAwareReplicaSelector")
 SYNC_S = (0.004, 0.02, 0.1)
 QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
 QUORUM_FAULTS_FOR_S = (5.0, 15.0)
+LOCK_S = 2.0  # of a record of the share group
 TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
 TRANSACTION_FAULTS_FOR_S = (8.0, 18.0)
 
@@ -22,7 +23,8 @@ class Plan:
     `syncs_every_message` is flush.messages=1. `loses_records`: power losses are unlimited, and
     records lost by them are no violation. `only_metadata`: no records are produced, and faults are
     those that matter to the metadata log. `changes_access`: rules, credentials and quotas change.
-    `is_transactional`: transactional producers and workers run.
+    `is_transactional`: transactional producers and workers run. `has_share_group`: members of a
+    share group run.
     """
 
     seed: int
@@ -35,6 +37,8 @@ class Plan:
     only_metadata: bool = False
     changes_access: bool = False
     is_transactional: bool = False
+    has_share_group: bool = False
+    max_deliveries: int = 10  # of a record of the share group
     voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
     partitions: int = 1
     faults_for_s: float = 20.0
@@ -73,6 +77,28 @@ class Plan:
             "transaction.state.log.min.isr": str(plan.min_insync_replicas),
             "transaction.state.log.segment.bytes": str(random.choice((4 << 10, 1 << 20))),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(random.choice((500, 2_000))),
+        }
+        return plan
+
+    @classmethod
+    def of_shares(cls, seed: int, brokers: int | None) -> "Plan":
+        """A plan with `has_share_group`. `brokers` None: the seed chooses."""
+        random = Random(seed ^ 0x54A2E)
+        plan = cls.of(seed, random.choice(TRANSACTION_SIZES) if brokers is None else brokers)
+        plan.has_share_group = True
+        plan.faults_for_s = random.uniform(*TRANSACTION_FAULTS_FOR_S)
+        plan.settings |= {
+            "share.coordinator.state.topic.num.partitions": str(random.choice((1, 2, 3))),
+            "share.coordinator.state.topic.replication.factor": str(plan.replicas),
+            "share.coordinator.state.topic.min.isr": str(plan.min_insync_replicas),
+            "share.coordinator.state.topic.segment.bytes": str(random.choice((4 << 10, 1 << 20))),
+            "share.coordinator.snapshot.update.records.per.snapshot": str(random.choice((2, 20, 500))),
+            "group.share.session.timeout.ms": "3000",
+            "group.share.min.session.timeout.ms": "1000",
+            "group.share.record.lock.duration.ms": str(round(LOCK_S * 1000)),
+            "group.share.min.record.lock.duration.ms": "1000",
+            "group.share.delivery.count.limit": str(plan.max_deliveries),
+            "group.share.partition.max.record.locks": str(random.choice((100, 2_000))),
         }
         return plan
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
+from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.voter_set import ReplicaKey
 from tests.sim import triggers
 from tests.sim.broker_faults import BrokerFaults, sleep_random
@@ -219,6 +220,7 @@ class QuorumFaults:
                 and all(one.is_serving for one in self._cluster)
                 and not unhealthy_partitions(image)
                 and voters_are_complete(self._cluster)
+                and all_follow_leader(self._cluster)
             )
 
         async def act_when_calm() -> None:
@@ -228,6 +230,14 @@ class QuorumFaults:
                 await action(leader)
 
         await self._run_on([one for one in self._cluster if one is not reserved], act_when_calm())
+
+
+def all_follow_leader(cluster: SimulatedCluster) -> bool:
+    """True if every broker knows the metadata log's leader. One that still stores an earlier vote,
+    on a slow disk, does not, and the leader may need it for its majority.
+    """
+    leaders = {None if one.broker is None else one.broker.quorum.leader_id for one in cluster}
+    return len(leaders) == 1 and not leaders & {None, NO_LEADER}
 
 
 def voters_are_complete(cluster: SimulatedCluster) -> bool:

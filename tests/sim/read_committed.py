@@ -35,7 +35,7 @@ def visible_records(records: bytes, aborted: Sequence[tuple[int, int]]) -> Itera
 
 
 def end_of(records: bytes, otherwise: int) -> int:
-    """The offset behind the last of these batches."""
+    """The offset after the last of these batches; `otherwise` for none."""
     return max((header.next_offset for _, header in iter_batches(records)), default=otherwise)
 
 

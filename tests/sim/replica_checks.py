@@ -1,7 +1,7 @@
 """Invariants of the brokers' replicas and metadata, during a run and after the faults."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -54,16 +54,28 @@ class ReplicaMonitor:
     @contextmanager
     def observe_appends(self) -> Iterator[None]:
         """Check the leader of every append inside the block."""
-        original = Partition.append_records
+        append_records, append_small_batches = Partition.append_records, Partition.append_small_batches
 
         def append(partition: Partition, *arguments: Any, **named: Any) -> LogAppendInfo:
-            appended = original(partition, *arguments, **named)
-            which = (partition.topic, partition.topic_id, partition.partition, partition.leader_epoch)
-            self._check_leader(which, partition._broker_id)
+            appended = append_records(partition, *arguments, **named)
+            self._check_appender(partition)
             return appended
 
-        with patch.object(Partition, "append_records", append):
+        def append_joined(partition: Partition, batches: Sequence[bytearray]) -> Sequence[int]:
+            first_offsets = append_small_batches(partition, batches)
+            if first_offsets:
+                self._check_appender(partition)
+            return first_offsets
+
+        with (
+            patch.object(Partition, "append_records", append),
+            patch.object(Partition, "append_small_batches", append_joined),
+        ):
             yield
+
+    def _check_appender(self, partition: Partition) -> None:
+        which = (partition.topic, partition.topic_id, partition.partition, partition.leader_epoch)
+        self._check_leader(which, partition._broker_id)
 
     def check(self) -> None:
         for node, broker in running_brokers(self._cluster):

@@ -29,6 +29,7 @@ from tests.sim.quorum_faults import missing_voters
 from tests.sim.quorum_monitor import QuorumMonitor
 from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
+from tests.sim.share_workload import SHARE_STATE_TOPIC, ShareWorkload
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
 from tests.sim.trace import Trace
 from tests.sim.transaction_faults import TransactionFaults
@@ -73,6 +74,13 @@ def run_transaction_seed(
     return _run(Plan.of_transactions(seed, brokers), on_line, level)
 
 
+def run_share_seed(
+    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
+    """Run one seed with a share group. Arguments as of `run_seed`."""
+    return _run(Plan.of_shares(seed, brokers), on_line, level)
+
+
 def _run(plan: Plan, on_line: Callable[[str], None] | None, level: int) -> Outcome:
     return run_simulation(
         plan.seed, lambda loop, trace: ClusterSimulation(loop, plan, trace), on_line=on_line, level=level
@@ -96,6 +104,7 @@ class ClusterSimulation:
         self._transactions = (
             TransactionWorkload(plan, self.workload, self.random, TOPIC) if plan.is_transactional else None
         )
+        self._shares = ShareWorkload(plan, self.workload, self.random, TOPIC) if plan.has_share_group else None
 
     @property
     def network(self) -> SimulatedNetwork:
@@ -112,7 +121,8 @@ class ClusterSimulation:
     @property
     def counts(self) -> dict[str, int]:
         of_transactions = {} if self._transactions is None else self._transactions.counts
-        return {**self.workload.counts, **of_transactions, "controller elected": self._quorum.epochs}
+        of_shares = {} if self._shares is None else self._shares.counts
+        return {**self.workload.counts, **of_transactions, **of_shares, "controller elected": self._quorum.epochs}
 
     def run(self) -> list[str]:
         monitor = ReplicaMonitor(self.cluster, self.trace)
@@ -149,10 +159,21 @@ class ClusterSimulation:
             setting = features[0].process.run(features[0].set_level(self.random.choice((1, 2))))
             if not await self._driver.finishes_within(60, setting, "set transaction.version"):
                 return ["transaction.version cannot be set", *self.history.violations]
+        if self._shares is not None:
+            share_admin = self._shares.create_admin(self._client)
+            setting = share_admin.process.run(share_admin.begin_at_earliest())
+            if not await self._driver.finishes_within(60, setting, "set where the share group begins"):
+                return ["the config of the share group cannot be set", *self.history.violations]
         clients = [*features, *self._clients()]
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
-        excluded = DATA_FAULTS if plan.only_metadata else METADATA_FAULTS if plan.is_transactional else ()
+        excluded = (
+            DATA_FAULTS
+            if plan.only_metadata
+            else METADATA_FAULTS
+            if plan.is_transactional or plan.has_share_group
+            else ()
+        )
         additional: Sequence[Any] = ()
         if plan.is_transactional:
             additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64))).weighted
@@ -192,6 +213,8 @@ class ClusterSimulation:
             return [topics, self._client(AccessAdmin, "admin-2")] if self.plan.changes_access else [topics]
         if self._transactions is not None:
             return self._transactional_clients(self._transactions)
+        if self._shares is not None:
+            return self._sharing_clients(self._shares)
         random, plan = self.random, self.plan
         topic_partitions: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
         clients: list[Any] = []
@@ -238,6 +261,18 @@ class ClusterSimulation:
             clients.append(self._client(mover, "mover-1"))
         return clients
 
+    def _sharing_clients(self, shares: ShareWorkload) -> list[Any]:
+        plan = self.plan
+        inputs: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
+        clients = shares.create_clients(self._client)
+        settings = ProducerSettings(pause_s=0.4)
+        clients.append(self._client(partial(Producer, topic_partitions=inputs, settings=settings), "producer-0"))
+        if plan.brokers > 1:
+            moved = [*inputs, ("__consumer_offsets", 0), (SHARE_STATE_TOPIC, 0)]
+            mover = partial(ReassignmentAdmin, topic_partitions=moved, brokers=plan.brokers, replicas=plan.replicas)
+            clients.append(self._client(mover, "mover-1"))
+        return clients
+
     def _producer_settings(self) -> list[ProducerSettings]:
         random = self.random
 
@@ -266,6 +301,8 @@ class ClusterSimulation:
         ends = {tp: history.highest_watermark(tp) for tp in history.high_watermarks if tp[0] == TOPIC}
         if self._transactions is not None:
             self._transactions.expect_progress()
+        if self._shares is not None:
+            self._shares.expect_progress()
 
         def missing() -> list[str]:
             image = newest_image(self.cluster)
@@ -284,6 +321,7 @@ class ClusterSimulation:
                 *(f"{broker.host} is not serving" for broker in self.cluster if not broker.is_serving),
                 *missing_voters(self.cluster),
                 *(() if self._transactions is None else self._transactions.missing_progress()),
+                *(() if self._shares is None else self._shares.missing_progress()),
                 *(["no broker runs"] if image is None else unhealthy_partitions(image)),
             ]
 
@@ -312,6 +350,8 @@ class ClusterSimulation:
         found = violations(self.history, reader.contents, reader.topics)
         if self._transactions is not None:
             found += await self._check_transactions(self._transactions)
+        if self._shares is not None:
+            found += self._shares.violations(reader.contents)
         if (image := newest_image(self.cluster)) is not None:
             found += access_is_as_acknowledged(self.history, image)
         if not found:

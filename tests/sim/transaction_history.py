@@ -35,7 +35,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class InputPosition:
-    """Of one record that a worker has read."""
+    """The position of one record that a worker has read."""
 
     topic_partition: TopicPartition
     offset: int

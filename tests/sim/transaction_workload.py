@@ -1,5 +1,5 @@
-"""Transactional producers, workers and readers of committed records in one run, what they need, and
-what is checked of them.
+"""Transactional producers, workers and readers of committed records in one run: creates them and
+their topics, and checks what they have produced and read.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str],
 
 
 class TransactionVersionAdmin(SimulatedAdmin):
-    """Lowers and raises `transaction.version`, for clients and coordinators that run."""
+    """Lowers and raises `transaction.version` while clients and coordinators run."""
 
     def __init__(self, workload: Workload, process: SimulatedProcess, random: Random, *, changes: bool) -> None:
         super().__init__(workload, process, random)
