@@ -2,8 +2,8 @@
 
 - Processor time of the broker for one login, by mechanism.
 - Whether a login that fails takes as long for a user that does not exist as for one that does: the
-  share of pairs in which the failure of the unknown user took longer. 0.5 means that they cannot be
-  told apart; beside it stands how far chance alone moves it (two standard errors).
+  share of pairs of failures in which the unknown user's took longer, with two standard errors. A
+  share of 0.5 means that clients cannot find out which users exist.
 - Processor time of the broker for a small produce request, without an authorizer, and of a user
   with a prefixed rule among 1,000 rules.
 """

@@ -25,7 +25,7 @@ GROUPS = {"higher": "Higher is better", "lower": "Lower is better"}
 
 @dataclass(frozen=True)
 class Theme:
-    """Colors as SVG takes them."""
+    """Colors in the syntax of SVG."""
 
     text: str
     muted: str

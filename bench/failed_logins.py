@@ -1,4 +1,4 @@
-"""`python -m bench.failed_logins`: what users notice while others fail to log in.
+"""`python -m bench.failed_logins`: latency of one client while others fail to log in.
 
 One client sends 100 produce requests a second of 100 B, each when it is due, and measures the time
 until each response. Meanwhile other processes make connections that fail to log in, at a steady

@@ -20,10 +20,23 @@ class Line:
     at_most: float | None = None
 
 
+def _many_producers(connections: int) -> tuple[Line, ...]:
+    name, what = f"many-producers-{connections}", f"{connections:,} connections, one record of 100 B in flight each"
+    return (
+        Line(f"{name}-rate", f"{what}, acks=all", "requests/s", "higher", 1.0),
+        Line(f"{name}-p50", f"{what}: ack, median", "ms", "lower", 1.0),
+        Line(f"{name}-p99", f"{what}: ack, 99th percentile", "ms", "lower", 1.0),
+        Line(f"{name}-cpu", f"{what}: the broker's processor time", "µs/request", "lower", None, 30.0),
+    )
+
+
 LINES = (
     Line("produce-1k", "produce 1 KiB, librdkafka, acks=all, one partition", "MB/s", "higher", 1.5),
     Line("produce-100", "produce 100 B, librdkafka, acks=all, one partition", "MB/s", "higher", 1.1),
     Line("produce-java", "produce 100 B, Java ProducerPerformance, its default batches", "MB/s", "higher", 1.0),
+    Line("produce-idempotent", "produce 1 KiB, librdkafka, idempotent", "MB/s", "higher"),
+    Line("produce-lz4", "produce 1 KiB, librdkafka, lz4", "MB/s", "higher"),
+    Line("produce-zstd", "produce 1 KiB, librdkafka, zstd", "MB/s", "higher"),
     Line("consume-1k", "consume 1 KiB, librdkafka", "MB/s", "higher", 1.4),
     Line("consume-100", "consume 100 B, librdkafka", "MB/s", "higher", 1.4),
     Line("latency-p50", "ack of one record at a time, median", "ms", "lower", 0.6),
@@ -34,4 +47,9 @@ LINES = (
     Line("memory-load", "resident memory after the load of the lines above", "MiB", "lower", 1 / 4),
     Line("partitions-start", "2,000 partitions: restart to the first acknowledged record", "s", "lower", None, 3.0),
     Line("partitions-cpu", "2,000 partitions: idle, share of a core over 10 s", "%", "lower", None, 2.0),
+    *_many_producers(50),
+    *_many_producers(500),
+    *_many_producers(2000),
+    Line("connections-memory", "10,000 idle connections: resident memory of each", "KiB", "lower", 1.0),
+    Line("connections-cpu", "10,000 idle connections: share of a core over 10 s", "%", "lower", None, 2.0),
 )

@@ -1,6 +1,7 @@
 """Measures one broker with default settings and a new folder, warmed up before each line."""
 
 import os
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,13 @@ KIB, HUNDRED = 1024, 100
 CONSUMERS = 20
 READS = 5
 PARTITIONS, TOPICS = 2000, 20
+MANY_CONNECTIONS, MANY_PARTITIONS = (50, 500, 2000), 12
+IDLE_CONNECTIONS = 10_000
+PRODUCER_SETTINGS = {
+    "produce-idempotent": ("enable.idempotence=true",),
+    "produce-lz4": ("compression.codec=lz4",),
+    "produce-zstd": ("compression.codec=zstd",),
+}
 STARTS_WITHIN_S = 120.0
 STOPS_WITHIN_S = 180.0  # Kafka with many partitions may take more than half a minute
 
@@ -27,14 +35,17 @@ class Amounts:
     large: int = 1_500_000
     small: int = 8_000_000
     java: int = 2_000_000
+    settings: int = 600_000
     latency: int = 5_000
     warm_latency: int = 5_000
     fan_out: int = 80_000
     fan_out_per_s: float = 10e6
     idle_s: float = 10.0
+    many_warm_s: float = 5.0
+    many_s: float = 4.0
 
 
-QUICK = Amounts(60_000, 400_000, 300_000, 1_000, 500, 20_000, 10e6, 3.0)
+QUICK = Amounts(60_000, 400_000, 300_000, 60_000, 1_000, 500, 20_000, 10e6, 3.0, 1.0, 1.0)
 
 
 def measure_one_broker(side: RunBroker, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
@@ -46,6 +57,12 @@ def measure_one_broker(side: RunBroker, selected: Sequence[str], amounts: Amount
     if _is_any_selected(selected, "partitions"):
         with side(test_settings=False) as broker:
             found |= _measure_many_partitions(broker, amounts)
+    if _is_any_selected(selected, "many-producers"):
+        with side(test_settings=False) as broker:
+            found |= _measure_many_producers(broker, selected, amounts)
+    if _is_any_selected(selected, "connections"):
+        with side(test_settings=False) as broker:
+            found |= _measure_idle_connections(broker, amounts)
     return {name: value for name, value in found.items() if name in selected}
 
 
@@ -67,6 +84,12 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], amounts: Amoun
         with _log_broker_cpu(broker):
             found["produce-100"] = programs.produce(where, "small", amounts.small, HUNDRED).mb_per_s
         found["consume-100"] = _measure_consuming(broker, "small", amounts.small)
+    for line, settings in PRODUCER_SETTINGS.items():
+        if line in selected:
+            rd.create_topic(where, line)
+            programs.produce(where, line, amounts.settings // 4, KIB, settings=settings)
+            with _log_broker_cpu(broker):
+                found[line] = programs.produce(where, line, amounts.settings, KIB, settings=settings).mb_per_s
     if _is_any_selected(selected, "produce-java", "memory-load"):
         programs.produce_with_java(where, "java", amounts.java // 4, HUNDRED)
         with _log_broker_cpu(broker):
@@ -126,11 +149,52 @@ def _measure_many_partitions(broker: BrokerProcess, amounts: Amounts) -> dict[st
             rd.produce(broker.bootstrap, name, records, partition=partition)
     broker.stop(within_s=STOPS_WITHIN_S)
     took = _measure_start_s(broker, names[-1])
+    return {"partitions-start": took, "partitions-cpu": _measure_idle_share(broker, amounts) * 100}
+
+
+def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+    rd.create_topic(broker.bootstrap, "many", MANY_PARTITIONS)
+    found: dict[str, float] = {}
+    for connections in MANY_CONNECTIONS:
+        name = f"many-producers-{connections}-"
+        if _is_any_selected(selected, name):
+            os.sync()
+            took = programs.measure_many_producers(
+                broker.port, broker.pid, "many", MANY_PARTITIONS, connections, amounts.many_warm_s, amounts.many_s
+            )
+            values = {"rate": took.per_s, "p50": took.p50, "p99": took.p99, "cpu": took.broker_cpu_us}
+            found |= {name + unit: value for unit, value in values.items()}
+    return found
+
+
+def _measure_idle_connections(broker: BrokerProcess, amounts: Amounts) -> dict[str, float]:
+    """Each connection has sent one record. Raises RuntimeError if the limit on open files is too
+    low.
+    """
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit < IDLE_CONNECTIONS + 1_000:
+        raise RuntimeError(f"{IDLE_CONNECTIONS} connections need more open files than the limit, {limit}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    rd.create_topic(broker.bootstrap, "idle")
+    plain_requests.wait_for_first_ack(broker.port, "idle", STARTS_WITHIN_S)
+    request = plain_requests.produce_request("idle", plain_requests.encode_batch(bytes(HUNDRED)))
+    before_kib, connections = broker.resident_memory_kib(), []
+    for _ in range(IDLE_CONNECTIONS):
+        connections.append(plain_requests.Connection(broker.port))
+        connections[-1].send(request)
+    each_kib = (broker.resident_memory_kib() - before_kib) / IDLE_CONNECTIONS
+    share = _measure_idle_share(broker, amounts)
+    for connection in connections:
+        connection.close()
+    return {"connections-memory": each_kib, "connections-cpu": share * 100}
+
+
+def _measure_idle_share(broker: BrokerProcess, amounts: Amounts) -> float:
+    """The share of a core that the broker uses when nothing is sent to it."""
     time.sleep(2)
     before, began = broker.cpu_s(), time.monotonic()
     time.sleep(amounts.idle_s)
-    share = (broker.cpu_s() - before) / (time.monotonic() - began)
-    return {"partitions-start": took, "partitions-cpu": share * 100}
+    return (broker.cpu_s() - before) / (time.monotonic() - began)
 
 
 def _measure_start_s(broker: BrokerProcess, topic: str) -> float:

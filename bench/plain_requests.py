@@ -21,11 +21,11 @@ def encode_batch(value: bytes) -> bytes:
     return struct.pack(">qiibI", 0, len(body) + 9, -1, 2, crc32c(body)) + body
 
 
-def produce_request(topic: str, records: bytes) -> bytes:
-    """A Produce request, version 7, with one batch for partition 0, including its size."""
+def produce_request(topic: str, records: bytes, partition: int = 0) -> bytes:
+    """A Produce request, version 7, with one batch for one partition, including its size."""
     name = topic.encode()
     content = struct.pack(f">hhiih{len(name)}s", -1, ACKS_ALL, 30_000, 1, len(name), name)
-    content += struct.pack(">iii", 1, 0, len(records)) + records
+    content += struct.pack(">iii", 1, partition, len(records)) + records
     return _frame_request(ApiKey.PRODUCE, 7, content)
 
 

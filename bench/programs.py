@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,20 @@ class LatencyResult:
     p99: float
 
 
+@dataclass(frozen=True)
+class ManyProducersResult:
+    """The output of `many.c`. Latencies in ms; `broker_cpu_us` for each request. If `client_cpu_s`
+    is close to `seconds`, the client was the bottleneck.
+    """
+
+    seconds: float
+    per_s: float
+    p50: float
+    p99: float
+    broker_cpu_us: float
+    client_cpu_s: float
+
+
 def run_program(command: list[str], stdin: bytes = b"") -> str:
     """Run a command and return its output; both go into `command_log`.
 
@@ -59,8 +74,11 @@ def run_program(command: list[str], stdin: bytes = b"") -> str:
     return printed
 
 
-def produce(bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0) -> LoadResult:
-    words = ["produce", bootstrap, topic, str(records), str(size), str(bytes_per_s), "acks=all"]
+def produce(
+    bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0, settings: Sequence[str] = ()
+) -> LoadResult:
+    """`settings`: of librdkafka, each `name=value`."""
+    words = ["produce", bootstrap, topic, str(records), str(size), str(bytes_per_s), "acks=all", *settings]
     return LoadResult(**json.loads(run_program([compile_load_program(), *words])))
 
 
@@ -107,6 +125,20 @@ def measure_latency(port: int, topic: str, count: int, size: int) -> LatencyResu
             )
         )
     )
+
+
+def measure_many_producers(
+    port: int, pid: int, topic: str, partitions: int, connections: int, warm_s: float, seconds: float
+) -> ManyProducersResult:
+    """Connections that each send one record of 100 B after the other, spread over the partitions.
+    `pid`: the broker's process.
+    """
+    requests = b"".join(
+        plain_requests.produce_request(topic, plain_requests.encode_batch(os.urandom(100)), partition)
+        for partition in range(partitions)
+    )
+    numbers = (port, pid, connections, warm_s, seconds, plain_requests.error_code_offset(topic))
+    return ManyProducersResult(**json.loads(run_program([compile_program("many"), *map(str, numbers)], requests)))
 
 
 def compile_load_program() -> str:

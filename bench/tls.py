@@ -30,7 +30,7 @@ NAMES: Final = {"ottla": "Ottla", "kafka": "Apache Kafka"}
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TlsThroughput:
     """MB per second, and processor seconds of the broker."""
 
     produced_mb_s: float
@@ -81,7 +81,7 @@ def run_tls_broker(kind: str, authority: CertificateAuthority) -> Iterator[tuple
         yield broker, ports["TLS"]
 
 
-def measure(broker: BrokerProcess, bootstrap: str, topic: str, client: dict[str, Any], mb: int) -> Measured:
+def measure(broker: BrokerProcess, bootstrap: str, topic: str, client: dict[str, Any], mb: int) -> TlsThroughput:
     rd.create_topic(broker.bootstrap, topic)
     produce(bootstrap, topic, client, 10)  # warm, as the JVM has to be
     consume(bootstrap, topic, client, 10_000)
@@ -90,7 +90,7 @@ def measure(broker: BrokerProcess, bootstrap: str, topic: str, client: dict[str,
     produced_s, produce_cpu_s = time.perf_counter() - began, broker.cpu_s() - cpu_s
     cpu_s, began = broker.cpu_s(), time.perf_counter()
     consume(bootstrap, topic, client, count)
-    return Measured(mb / produced_s, produce_cpu_s, mb / (time.perf_counter() - began), broker.cpu_s() - cpu_s)
+    return TlsThroughput(mb / produced_s, produce_cpu_s, mb / (time.perf_counter() - began), broker.cpu_s() - cpu_s)
 
 
 def produce(bootstrap: str, topic: str, client: dict[str, Any], mb: int) -> None:

@@ -42,8 +42,8 @@ class AckTimes:
     failed: int = 0
 
     def longest_gap_s(self, since: float, until: float) -> float:
-        """The longest time without an acknowledgement between two times that both have acks around
-        them.
+        """The longest time between two successive acknowledgements that ends after `since` and
+        begins before `until`, in seconds.
         """
         first, last = max(bisect_left(self.times, since) - 1, 0), bisect_left(self.times, until)
         return max((after - before for before, after in pairwise(self.times[first : last + 1])), default=0.0)

@@ -213,6 +213,7 @@ def _wait_until_healthy(cluster: ProcessCluster) -> None:
 
 
 def _log_repetitions(count: int, what: str) -> range:
+    """The repetitions to loop over, which are added to the log of commands."""
     command_log.append(f"{count} × {what}")
     return range(count)
 

@@ -1,4 +1,6 @@
-"""Measures one side of mirroring: what is copied, and when the clocks run."""
+"""Measures one side of mirroring: copy rate, catching up, lag and idle use, for Ottla or for
+MirrorMaker 2.
+"""
 
 import asyncio
 import json
@@ -28,8 +30,11 @@ RunCopier = Callable[[], AbstractContextManager[Copier]]
 
 @dataclass(frozen=True)
 class Amounts:
-    """The size of the load: records of 1 KiB, or seconds (`*_s`), or records per second
-    (`*_per_s`).
+    """The size of the load, in records of 1 KiB, seconds (`*_s`) or records per second (`*_per_s`).
+
+    `copied`: records to copy. `behind`: records that the copy has to catch up with, while
+    `meanwhile_per_s` are produced. `lag_per_s`: rate at which the lag is measured, for `lag_s`
+    after `warm_s`. `partitions`: of the idle cluster, which is measured for `idle_s`.
     """
 
     copied: int = 1_500_000

@@ -38,7 +38,7 @@ class Copier(Protocol):
         ...
 
     def cpu_s(self) -> float:
-        """Processor time used so far by everything but the source."""
+        """Processor seconds used so far by all processes except the source."""
         ...
 
     def added_memory_kib(self) -> int:

@@ -1,0 +1,199 @@
+"""Light members of consumer groups: many in one process, each with its own connection, without
+records. They speak either protocol, and both sides of a benchmark are measured with the same ones.
+"""
+
+import asyncio
+import base64
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i32, i32Timedelta
+
+from ottla_broker.coordination.consumer_protocol import read_assignment, write_assignment
+from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.errors import ErrorCode
+
+HOST: Final = "127.0.0.1"
+SESSION_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=45))
+REBALANCE_TIMEOUT: Final = i32Timedelta.parse(timedelta(minutes=5))
+UNCHANGED: Final = i32Timedelta.parse(timedelta(milliseconds=-1))
+JOINING_EPOCH, LEAVING_EPOCH = 0, -1
+NO_GENERATION: Final = -1
+RETRY_PAUSE_S: Final = 0.1
+REJOIN: Final = frozenset({ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation})
+
+
+def new_member_id() -> str:
+    """A random id as clients of the newer protocols choose theirs."""
+    return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+
+
+class Member(Protocol):
+    """`generation`: or member epoch. `owned`: the number of its partitions."""
+
+    generation: int
+    owned: int
+
+    async def join(self) -> None: ...
+
+    async def heartbeat(self) -> None:
+        """Sends one heartbeat, and does what its response asks for."""
+        ...
+
+    async def leave(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class ConsumerMember:
+    """`owned`: the number of its partitions, all of one topic."""
+
+    channel: Channel
+    group: str
+    topic: str
+    id: str = field(default_factory=new_member_id)
+    generation: int = NO_GENERATION
+    owned: int = 0
+    _unreported: tuple[TopicPartitions, ...] | None = None
+
+    async def join(self) -> None:
+        while self.generation == NO_GENERATION:
+            await self._send(
+                JOINING_EPOCH,
+                rebalance_timeout=REBALANCE_TIMEOUT,
+                subscribed_topic_names=(TopicName(self.topic),),
+                topic_partitions=(),
+            )
+
+    async def heartbeat(self) -> None:
+        reported, self._unreported = self._unreported, None
+        await self._send(self.generation, topic_partitions=reported)
+
+    async def leave(self) -> None:
+        await self._send(LEAVING_EPOCH, topic_partitions=None)
+        self.generation, self.owned = NO_GENERATION, 0
+
+    async def _send(self, epoch: int, **fields: Any) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GroupId(self.group), member_id=self.id, member_epoch=i32(epoch), **fields
+        )
+        response = await self.channel.send(request)
+        if response.error_code is ErrorCode.not_coordinator:
+            await asyncio.sleep(RETRY_PAUSE_S)  # an overloaded broker whose session has ended for a moment
+            return
+        check_response(response.error_code, f"ConsumerGroupHeartbeat of epoch {epoch}")
+        self.generation = int(response.member_epoch)
+        if response.assignment is not None:
+            given = response.assignment.topic_partitions
+            self.owned = sum(len(one.partitions) for one in given)
+            self._unreported = tuple(TopicPartitions(topic_id=one.topic_id, partitions=one.partitions) for one in given)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+@dataclass(eq=False)
+class ClassicMember:
+    """`partitions`: of the topic, which the group's leader spreads over the members."""
+
+    channel: Channel
+    group: str
+    topic: str
+    partitions: int
+    id: str = ""
+    generation: int = NO_GENERATION
+    owned: int = 0
+
+    async def join(self) -> None:
+        """Returns when the member is in a generation and has its assignment."""
+        name = self.topic.encode()
+        # Version 1 of ConsumerProtocolSubscription: one topic, no user data, nothing owned.
+        subscription = struct.pack(f">hih{len(name)}sii", 1, 1, len(name), name, -1, 0)
+        while True:
+            joined = await self.channel.send(
+                JoinGroupRequest(
+                    group_id=GroupId(self.group),
+                    session_timeout=SESSION_TIMEOUT,
+                    rebalance_timeout=REBALANCE_TIMEOUT,
+                    member_id=self.id,
+                    protocol_type="consumer",
+                    protocols=(JoinGroupRequestProtocol(name="range", metadata=subscription),),
+                )
+            )
+            self.id = joined.member_id or self.id
+            if joined.error_code in (ErrorCode.member_id_required, *REJOIN):
+                continue
+            check_response(joined.error_code, "JoinGroup")
+            if await self._sync(int(joined.generation_id), [one.member_id for one in joined.members]):
+                return
+
+    async def _sync(self, generation: int, members: Sequence[str]) -> bool:
+        """False when the group rebalances again. `members`: empty, but for the leader."""
+        assignments = tuple(
+            SyncGroupRequestAssignment(member_id=member, assignment=self._assign(at, len(members)))
+            for at, member in enumerate(members)
+        )
+        synced = await self.channel.send(
+            SyncGroupRequest(
+                group_id=GroupId(self.group),
+                generation_id=i32(generation),
+                member_id=self.id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=assignments,
+            )
+        )
+        if synced.error_code in REJOIN:
+            return False
+        check_response(synced.error_code, "SyncGroup")
+        self.generation = generation
+        self.owned = sum(len(one.partitions) for one in read_assignment(synced.assignment).assigned)
+        return True
+
+    def _assign(self, at: int, members: int) -> bytes:
+        """Every `members`-th partition, from `at` on."""
+        return write_assignment({self.topic: frozenset(range(at, self.partitions, members))}, 1)
+
+    async def heartbeat(self) -> None:
+        response = await self.channel.send(
+            HeartbeatRequest(group_id=GroupId(self.group), generation_id=i32(self.generation), member_id=self.id)
+        )
+        if response.error_code in REJOIN:
+            await self.join()
+        else:
+            check_response(response.error_code, "Heartbeat")
+
+    async def leave(self) -> None:
+        response = await self.channel.send(
+            LeaveGroupRequest(group_id=GroupId(self.group), members=(MemberIdentity(member_id=self.id),))
+        )
+        check_response(response.error_code, "LeaveGroup")
+        self.id, self.generation, self.owned = "", NO_GENERATION, 0
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+def check_response(code: ErrorCode, what: str) -> None:
+    """Raises RuntimeError: a member of a healthy group gets no other errors."""
+    if code is not ErrorCode.none:
+        raise RuntimeError(f"{what}: {code.name}")
+
+
+async def open_members(protocol: str, port: int, group: str, topic: str, partitions: int, count: int) -> list[Member]:
+    """Connected, and not in the group yet. `protocol`: classic or consumer."""
+    channels = [await open_channel(HOST, port, "bench") for _ in range(count)]
+    if protocol == "classic":
+        return [ClassicMember(channel, group, topic, partitions) for channel in channels]
+    return [ConsumerMember(channel, group, topic) for channel in channels]
