@@ -27,6 +27,7 @@ from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.schema_registry import SchemaRegistry
 
 LOGIN_PROPERTIES: Final = ("security.protocol", "sasl.mechanism", "sasl.jaas.config")
+CERTIFICATE, CERTIFICATE_KEY = "user.crt", "user.key"
 AUTHORITIES: Final = "ca.crt"
 
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command == "jars":
-            print(*jars.ensure_connector_jars(folder=options.into, notify=_report), sep="\n")
+            print(*jars.ensure_jars(options.sinks, folder=options.into, notify=_report), sep="\n")
             return 0
         pipeline = load_pipeline(options.pipeline, options.name)
     except PipelineError as error:
@@ -65,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--login", type=Path, metavar="FOLDER", help="files named as client properties, and ca.crt: a user's Secret"
     )
+    run.add_argument(
+        "--secrets", type=Path, metavar="FOLDER", help="a folder for each Secret of the sinks, with a file for each key"
+    )
     run.add_argument("--kafka", action="append", default=[], metavar="NAME=VALUE", help="Kafka client property")
     run.add_argument(
         "--conf",
@@ -87,13 +91,16 @@ def _parser() -> argparse.ArgumentParser:
             "--registry",
             default=os.environ.get("OTTLA_REGISTRY", ""),
             metavar="URL",
-            help="schema registry, for avro (default: $OTTLA_REGISTRY)",
+            help="schema registry, for avro, protobuf and schemaRef (default: $OTTLA_REGISTRY)",
         )
         command.add_argument(
             "--pipeline", type=Path, required=True, metavar="FILE", help="YAML or JSON file with a Pipeline resource"
         )
         command.add_argument("--name", help="name of the Pipeline, if the file has several")
-    download = commands.add_parser("jars", help="download the jars of Spark's Kafka connector")
+    download = commands.add_parser("jars", help="download the jars of Spark's Kafka connector and of sinks")
+    download.add_argument(
+        "--sinks", nargs="*", choices=tuple(jars.SINKS), default=(), metavar="SINK", help=", ".join(jars.SINKS)
+    )
     download.add_argument("--into", type=Path, metavar="FOLDER", help="default: $OTTLA_SPARK_JARS or the user's cache")
     return parser
 
@@ -114,6 +121,7 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
         kafka={**_read_login(options.login), **_parse_properties(options.kafka)},
         conf=_parse_properties(options.conf),
         registry=options.registry,
+        secrets=options.secrets,
     )
     stop_requested = _stop_on_signals()
     with serve_progress(_parse_address(options.http), environment.snapshot):
@@ -133,7 +141,13 @@ def _read_login(folder: Path | None) -> dict[str, str]:
     if folder is None:
         return {}
     try:
-        found = {name: (folder / name).read_text().strip() for name in LOGIN_PROPERTIES}
+        has_certificate = (folder / CERTIFICATE_KEY).exists()
+        names = ("security.protocol",) if has_certificate else LOGIN_PROPERTIES
+        found = {name: (folder / name).read_text().strip() for name in names}
+        if has_certificate:
+            found["ssl.keystore.type"] = "PEM"
+            found["ssl.keystore.certificate.chain"] = (folder / CERTIFICATE).read_text()
+            found["ssl.keystore.key"] = (folder / CERTIFICATE_KEY).read_text()
         authorities = folder / AUTHORITIES
         if authorities.exists():
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authorities.read_text()}

@@ -56,7 +56,7 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
         if (found := re.fullmatch(r"SPARK_JAVA_OPT_(\d+)", name))
     }
     extra = environment.get("SPARK_EXTRA_CLASSPATH") or environment.get("SPARK_CLASSPATH")
-    connector = map(str, jars.ensure_connector_jars())
+    connector = map(str, jars.ensure_jars())
     classpath = os.pathsep.join(
         filter(None, [environment.get("SPARK_CONF_DIR"), f"{_spark_home()}/jars/*", *connector, extra])
     )

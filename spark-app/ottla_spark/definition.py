@@ -1,5 +1,5 @@
-"""Pipelines as the runner takes them: a Pipeline resource from a file, validated as the API server
-validates it.
+"""The runner's input: a Pipeline resource from a file, validated by the same rules as in the API
+server.
 """
 
 from __future__ import annotations
@@ -7,28 +7,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
 from ottla_operator.resources.pipeline import Pipeline, PipelineSpec
 from ottla_operator.resources.validation import validate_resource
 from ottla_spark.errors import PipelineError
+from ottla_spark.record_schema import RecordSchema
 from ottla_spark.schema_registry import NO_REGISTRY, SchemaRegistry
-
-UNSUPPORTED_SINKS: Final = ("iceberg", "delta", "jdbc")
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A valid Pipeline, and the folder that relative paths in it refer to. readers: schemas of the
-    Avro sources, and the registry that has the writers' schemas, as `resolve_schemas` sets them.
+    """A valid Pipeline. `folder`: the one that relative paths in it refer to. `registry`: the
+    schema registry that has the writers' schemas. `readers`, `key_readers`: by source, the readers'
+    schemas of values and keys in the registry's framing. `resolve_schemas` sets the last three.
     """
 
     resource: Pipeline
     folder: Path
     registry: SchemaRegistry = NO_REGISTRY
-    readers: Mapping[str, str] = field(default_factory=dict)
+    readers: Mapping[str, RecordSchema] = field(default_factory=dict)
+    key_readers: Mapping[str, RecordSchema] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -92,9 +93,6 @@ def find_unsupported(spec: PipelineSpec) -> Iterator[str]:
         where = f"spec.sinks[{index}]"
         if sink.source in spec.tables:
             yield f"{where}.from: {sink.source!r} is a table; only streams can be written"
-        for target in UNSUPPORTED_SINKS:
-            if getattr(sink, target) is not None:
-                yield f"{where}.{target}: {target} is not implemented yet; use topic, parquet or console"
         if sink.parquet is not None and sink.output_mode == "update":
             yield f"{where}.outputMode: parquet does not support update; use append or complete"
         if sink.query_name in query_names:

@@ -1,8 +1,9 @@
-"""Jars of Spark's Kafka connector: downloaded once by Maven coordinates, verified by digest, kept
-in a cache folder.
+"""Jars of Spark's Kafka connector and of the sinks that need more: downloaded once by Maven
+coordinates, verified by digest, kept in a cache folder.
 
-An image that contains them starts without a network. Ivy, which PySpark includes, downloads them;
-it runs as a command with its own configuration of repositories.
+A pipeline loads the connector and what its own sinks need. An image that contains them starts
+without a network. Ivy, which PySpark includes, downloads them; it runs as a command with its own
+configuration of repositories.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,7 +65,49 @@ CONNECTOR: Final = (
     ),
 )
 
-_DOWNLOAD_TIMEOUT_S: Final = 300
+SINKS: Final[Mapping[str, tuple[Jar, ...]]] = {
+    "jdbc": (
+        Jar(
+            "org.postgresql",
+            "postgresql",
+            "42.7.7",
+            "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
+        ),
+    ),
+    "iceberg": (
+        Jar(
+            "org.apache.iceberg",
+            "iceberg-spark-runtime-4.0_2.13",
+            "1.11.0",
+            "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc",
+        ),
+    ),
+    "delta": (
+        Jar(
+            "io.delta",
+            "delta-spark_2.13",
+            "4.0.1",
+            "a1e76860b19fe1e6b205a4ea7a9099a2f9575d39bb71d49b3e679b299d0efb91",
+        ),
+        Jar(
+            "io.delta",
+            "delta-storage",
+            "4.0.1",
+            "ecc42c5aaa51c423312d9e4e48aa4a12b34740bf2c37de0e8f279277ec3d12e4",
+        ),
+    ),
+    "sqlite": (
+        Jar(
+            "org.xerial",
+            "sqlite-jdbc",
+            "3.50.3.0",
+            "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
+        ),
+    ),
+}
+"""Sink, or database of an Iceberg catalog → the jars that it needs beside the connector."""
+
+_DOWNLOAD_TIMEOUT_S: Final = 600
 
 
 def cache_folder() -> Path:
@@ -74,19 +117,22 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "spark-jars"
 
 
-def ensure_connector_jars(folder: Path | None = None, notify: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Paths of the connector's jars, which are downloaded if any is missing.
+def ensure_jars(
+    sinks: Iterable[str] = (), folder: Path | None = None, notify: Callable[[str], None] = lambda _: None
+) -> list[Path]:
+    """Paths of the jars of the connector and of these sinks. Those that are missing are downloaded.
 
     Raises PipelineError if they cannot be downloaded or a digest differs. `notify` takes a message
     before a download.
     """
     folder = folder or cache_folder()
-    if any(not (folder / jar.file).exists() for jar in CONNECTOR):
-        notify(f"downloading Spark's Kafka connector to {folder}")
-        _download(CONNECTOR, folder)
-    for jar in CONNECTOR:
+    jars = (*CONNECTOR, *(jar for sink in sorted(set(sinks)) for jar in SINKS.get(sink, ())))
+    if missing := tuple(jar for jar in jars if not (folder / jar.file).exists()):
+        notify(f"downloading {', '.join(jar.file for jar in missing)} to {folder}")
+        _download(missing, folder)
+    for jar in jars:
         check_digest(folder / jar.file, jar.sha256)
-    return [folder / jar.file for jar in CONNECTOR]
+    return [folder / jar.file for jar in jars]
 
 
 def check_digest(file: Path, sha256: str) -> None:

@@ -173,7 +173,7 @@ def format_lag(records: Mapping[TopicPartition, int], written_ms: Offsets, now_m
 
 
 class ProgressLog:
-    """Appends progress to a file of JSON lines, if there is one, and adds it up in a snapshot.
+    """Appends progress to a file of JSON lines, if there is one, and aggregates it in a snapshot.
 
     Another process tails the file, so each line is written at once. A file above 8 MiB is renamed
     to `.1`.

@@ -1,4 +1,4 @@
-"""State of a running pipeline: its progress log added up, for the HTTP endpoint."""
+"""State of a running pipeline for the HTTP endpoint, aggregated from its progress log."""
 
 from __future__ import annotations
 

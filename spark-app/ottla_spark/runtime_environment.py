@@ -15,7 +15,8 @@ class RuntimeEnvironment:
 
     master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark
     configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
-    one. snapshot: receives the pipeline's progress.
+    one. snapshot: receives the pipeline's progress. secrets: a folder that has one folder for each
+    Secret, named like it.
     """
 
     bootstrap: str
@@ -26,6 +27,7 @@ class RuntimeEnvironment:
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     conf: Mapping[str, str] = field(default_factory=dict)
     registry: str = ""
+    secrets: Path | None = None
     snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
 
     @property

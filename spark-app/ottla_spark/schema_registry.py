@@ -13,7 +13,8 @@ import struct
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from tempfile import NamedTemporaryFile
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -31,31 +32,65 @@ class UnknownSchema(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """Another schema that a schema refers to by `name`: a `$ref`, or the file of an import."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema of the registry. `type`: AVRO, JSON or PROTOBUF. `text`: in the form asked for."""
+
+    id: int
+    type: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaRegistry:
     """`login`: name:password, or empty. `authorities`: certificates as PEM that TLS trusts; empty
-    for those of the system. Methods raise PipelineError.
+    for those of the system. `certificate`: the client's certificates and key as PEM, or empty.
+    `form`: resolved (Avro with the types that it refers to) or serialized (descriptors of
+    Protobuf). Methods raise PipelineError.
     """
 
     url: str
-    login: str = ""
+    login: str = field(default="", repr=False)
     authorities: str = ""
+    certificate: str = field(default="", repr=False)
 
-    def schema_by_id(self, schema_id: int) -> str:
-        """Text of a schema, with the types that it refers to. Raises UnknownSchema."""
-        return str(self._send("GET", f"/schemas/ids/{schema_id}?format=resolved")["schema"])
-
-    def schema_of_version(self, subject: str, version: str) -> str:
+    def schema_by_id(self, schema_id: int, form: str = "") -> RegisteredSchema:
         """Raises UnknownSchema."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/{version}?format=resolved"
-        return str(self._send("GET", path)["schema"])
+        return _parse_schema(self._send("GET", f"/schemas/ids/{schema_id}{_query(form)}"), schema_id)
 
-    def register(self, subject: str, schema: str) -> int:
+    def schema_of_version(self, subject: str, version: str, form: str = "") -> RegisteredSchema:
+        """`version`: a number or latest. Raises UnknownSchema."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}{_query(form)}"
+        found = self._send("GET", path)
+        return _parse_schema(found, int(found["id"]))
+
+    def referenced_schemas(self, schema: RegisteredSchema, form: str = "") -> dict[str, RegisteredSchema]:
+        """Schemas that the schema refers to, also by way of others, by the names that they are
+        referred to by. Each is after those that it refers to.
+        """
+        found: dict[str, RegisteredSchema] = {}
+        for reference in schema.references:
+            if reference.name not in found:
+                try:
+                    one = self.schema_of_version(reference.subject, str(reference.version), form)
+                except UnknownSchema as error:
+                    raise PipelineError(f"the schema refers to {reference.name}: {error}") from error
+                found |= {**self.referenced_schemas(one, form), reference.name: one}
+        return found
+
+    def register(self, subject: str, text: str, type_: str) -> int:
         """Registers a schema, unless the subject has it. Returns its id."""
-        return int(self._send("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})["id"])
-
-    def find_id(self, subject: str, schema: str) -> int:
-        """Id of a schema that the subject has. Raises UnknownSchema."""
-        return int(self._send("POST", f"/subjects/{quote(subject, safe='')}", {"schema": schema})["id"])
+        body = {"schema": text, "schemaType": type_}
+        return int(self._send("POST", f"/subjects/{quote(subject, safe='')}/versions", body)["id"])
 
     def _send(self, method: str, path: str, body: object = None) -> Any:
         headers = {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE}
@@ -63,7 +98,7 @@ class SchemaRegistry:
             headers["Authorization"] = "Basic " + base64.b64encode(self.login.encode()).decode()
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url.rstrip("/") + path, data, headers, method=method)
-        context = ssl.create_default_context(cadata=self.authorities or None) if self.url.startswith("https:") else None
+        context = self._tls_context() if self.url.startswith("https:") else None
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as response:
                 return json.load(response)
@@ -75,17 +110,27 @@ class SchemaRegistry:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise PipelineError(f"no schema registry responds at {self.url}: {reason}") from None
 
+    def _tls_context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self.authorities or None)
+        if self.certificate:
+            with NamedTemporaryFile("w") as file:  # ssl reads a certificate from files alone
+                file.write(self.certificate)
+                file.flush()
+                context.load_cert_chain(file.name)
+        return context
+
 
 NO_REGISTRY: Final = SchemaRegistry("")
 
 
 def registry_of(url: str, kafka: Mapping[str, str]) -> SchemaRegistry:
     """The registry with the login of the client properties, as that of an Ottla broker expects.
-    `url` may be empty if nothing asks it.
+    `url` may be empty if the pipeline needs no registry.
     """
     client = to_librdkafka(kafka)
     name, password = client.get("sasl.username", ""), client.get("sasl.password", "")
-    return SchemaRegistry(url, f"{name}:{password}" if name else "", client.get("ssl.ca.pem", ""))
+    certificate = "\n".join(filter(None, (client.get("ssl.certificate.pem"), client.get("ssl.key.pem"))))
+    return SchemaRegistry(url, f"{name}:{password}" if name else "", client.get("ssl.ca.pem", ""), certificate)
 
 
 def frame(schema_id: int) -> bytes:
@@ -98,6 +143,15 @@ def framed_schema_id(value: bytes | bytearray) -> int | None:
         return None
     magic, schema_id = _FRAME.unpack_from(value)
     return int(schema_id) if magic == 0 else None
+
+
+def _query(form: str) -> str:
+    return f"?format={form}" if form else ""
+
+
+def _parse_schema(found: Any, schema_id: int) -> RegisteredSchema:
+    references = tuple(Reference(it["name"], it["subject"], it["version"]) for it in found.get("references") or ())
+    return RegisteredSchema(schema_id, found.get("schemaType", "AVRO"), found["schema"], references)
 
 
 def _message(error: urllib.error.HTTPError) -> str:

@@ -14,10 +14,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.resources.common import API_VERSION
+from ottla_spark import jars
 from ottla_spark.definition import parse_pipeline
 from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
+from ottla_spark.streaming import query_runner
 from tests.ports import free_port
 from tests.spark.broker import KAFKA_LIBS, broker
 
@@ -26,11 +28,12 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A consumed record."""
+    """A consumed record. `key`: as text, with � for bytes that are none."""
 
     key: str | None
     value: bytes
     headers: Mapping[str, str | None]
+    raw_key: bytes | None = None
 
     @property
     def json(self) -> Any:
@@ -61,7 +64,7 @@ class Topics:
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(timeout=30)
 
-    def write(self, topic: str, *values: object, key: str | None = None) -> None:
+    def write(self, topic: str, *values: object, key: str | bytes | None = None) -> None:
         """Produces each value: bytes and None unchanged, other values as JSON."""
         for value in values:
             raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
@@ -89,7 +92,8 @@ class Topics:
                     continue
                 key, headers = message.key(), message.headers() or []
                 pairs = {name: None if value is None else value.decode() for name, value in headers}
-                found.append(Message(key.decode() if key is not None else None, message.value() or b"", pairs))
+                text = None if key is None else key.decode(errors="replace")
+                found.append(Message(text, message.value() or b"", pairs, key))
         consumer.close()
         return found
 
@@ -98,6 +102,14 @@ class Topics:
         found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=30)
         consumer.close()
         return {at.partition: at.offset for at in found}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jars_of_all_sinks() -> Iterator[None]:
+    """All tests of a process share one JVM, whose first pipeline fixes its class path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_runner, "needed_jars", lambda _: set(jars.SINKS))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -131,6 +143,7 @@ class Runner:
     topics: Topics
     folder: Path
     registry: str = ""
+    secrets: Path | None = None
     lines: list[Line] = field(default_factory=list)
 
     def __call__(
@@ -158,6 +171,7 @@ class Runner:
             log=self.folder / "spark.log",
             master="local[2,2]",
             registry=self.registry,
+            secrets=self.secrets,
         )
         asked, ended = threading.Event(), threading.Event()
         follower = threading.Thread(target=_follow, args=(report, stop_when, asked, ended))

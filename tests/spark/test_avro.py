@@ -107,14 +107,14 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
         ({"sources": {"orders": {"topic": "avro-in", "format": {"type": "avro", "schemaRef": {"version": 9}}}}},
          r"^spec\.sources\.orders\.format\.schemaRef: no version 9 of avro-in-value: "),
         ({"sinks": [{"from": "rows", "topic": "avro-same", "format": {"type": "avro", "register": False}}]},
-         "^sink rows: the schema of avro-same-value has no field first, price, day; it has id, at, city, lines"),
+         "^sink rows: the subject avro-same-value: the schema has no field first, price, day; it has id, at, city"),
         ({"sinks": [{"from": "rows", "topic": "avro-in", "format": {"type": "avro"}}]},
          "^sink rows: the schema registry at .* refuses: .*incompatible"),
     ):  # fmt: skip
         with pytest.raises(PipelineError, match=sentence):
             pipeline({**spec, **change})
     pipeline.registry = ""
-    with pytest.raises(PipelineError, match=r"^spec\.sources\.orders: avro needs a schema registry"):
+    with pytest.raises(PipelineError, match=r"^spec\.sources\.orders\.format needs a schema registry"):
         pipeline(spec)
 
 

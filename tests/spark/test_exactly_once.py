@@ -10,7 +10,7 @@ from ottla_operator.resources.sinks import Sink
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import query_runner, transactional_writer
 from ottla_spark.streaming.checkpoint import Checkpoint
-from ottla_spark.streaming.encode import ValueEncoder
+from ottla_spark.streaming.encode import RecordEncoder
 from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter
 from tests.spark.conftest import Runner, Topics, events, ids
 from tests.spark.dying_producer import STEPS, opener
@@ -86,7 +86,7 @@ def test_batch_that_can_have_other_rows_when_it_runs_again_has_one_writer(
 
     class Planned(TransactionalWriter):
         def __init__(
-            self, sink: Sink, encode: ValueEncoder, target: TransactionalSink, files: Checkpoint, writers: int
+            self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, files: Checkpoint, writers: int
         ) -> None:
             super().__init__(sink, encode, target, files, writers)
             planned[sink.query_name] = writers

@@ -49,17 +49,13 @@ _AVRO: Final[dict[type[T.DataType], Any]] = {
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def to_struct_type(text: str) -> T.StructType:
-    """Columns of an Avro record. Raises PipelineError."""
+def to_spark_type(text: str) -> T.DataType:
+    """Type of the schema's values: of a record, a struct of its columns. Raises PipelineError."""
     try:
         schema: Any = fastavro.parse_schema(json.loads(text))
     except (ValueError, SchemaParseException, UnknownType) as error:
         raise PipelineError(f"not an Avro schema: {error}") from error
-    named: dict[str, Any] = {}
-    found = _to_spark(schema, named, "the schema")
-    if not isinstance(found, T.StructType):
-        raise PipelineError(f"the Avro schema is {_name_of(schema)!r}, not a record: it has no columns")
-    return found
+    return _to_spark(schema, {}, "the schema")
 
 
 def _to_spark(schema: Any, named: dict[str, Any], where: str) -> T.DataType:
@@ -101,6 +97,22 @@ def _complex(schema: dict[str, Any], kind: str, named: dict[str, Any], where: st
     if (logical := _LOGICAL.get((kind, schema.get("logicalType", "")))) is not None:
         return logical
     return _to_spark(kind, named, where) if kind in named else _PRIMITIVES.get(kind, T.NullType())
+
+
+def contains_itself(schema: Any, enclosing: tuple[str, ...] = ()) -> bool:
+    """Whether values of a parsed schema can be nested without limit. A name is defined before it is
+    used, so such a schema uses one inside of its definition.
+    """
+    match schema:
+        case str():
+            return schema in enclosing
+        case list():
+            return any(contains_itself(it, enclosing) for it in schema)
+        case {"fields": fields, "name": name}:
+            return any(contains_itself(it["type"], (*enclosing, name)) for it in fields)
+        case {"items": inner} | {"values": inner} | {"type": inner}:
+            return contains_itself(inner, enclosing)
+    return False
 
 
 def _is_nullable(schema: Any) -> bool:

@@ -9,10 +9,11 @@ A test case is a folder beside the pipeline's file: for `delays.yaml`, each fold
         expect/delays.jsonl         rows of the sink `delays`, in any order
         expect/dead-letters.jsonl   optional: {"reason": …} and other columns to compare
 
-A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. Records of
-Avro sources are given as JSON with the columns of their schema. A line that is not JSON is a record
-that is not JSON. A line of `expect` has the columns to compare. All records are in one batch, so
-aggregates are over all rows, and late rows are not tested.
+A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. Values and
+keys of sources in the registry's framing are given as JSON too, and encoded by the reader's schema.
+A line that is not JSON is a record that is not JSON. A line of `expect` has the columns to compare.
+Rows of a sink that registers their schema are encoded and decoded by it first. All records are in
+one batch, so aggregates are over all rows, and late rows are not tested.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import structs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from ottla_operator.resources.formats import Format
 from ottla_operator.resources.sinks import Sink
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error
+from ottla_spark.schema_registry import NO_REGISTRY
 from ottla_spark.streaming import session, sink, source, transform
-from ottla_spark.streaming.avro_types import to_struct_type
-from ottla_spark.streaming.encode import check_format, output_columns
+from ottla_spark.streaming.encode import check_format, output_columns, record_name, schema_of_columns
+from ottla_spark.streaming.framed_records import decoded_value, encoded
+from ottla_spark.streaming.given_records import GIVEN_ID, EncodeJson, encode_text, given_encoder
 
 DEAD_LETTERS: Final = "dead-letters"
 _MAX_DIFFERENCES: Final = 10
@@ -92,24 +94,14 @@ def run_cases(pipeline: PipelineDefinition, cases: Path, report: Callable[[str],
         )
     failed = 0
     with local_session(pipeline) as spark:
-        readable = _as_json(pipeline)
+        given = replace(pipeline, registry=NO_REGISTRY)
         for folder in folders:
-            differences = run_case(spark, readable, folder)
+            differences = run_case(spark, given, folder)
             failed += bool(differences)
             report(f"{folder.name}: {'failed' if differences else 'passed'}")
             for line in differences:
                 report(f"  {line}")
     return failed
-
-
-def _as_json(pipeline: PipelineDefinition) -> PipelineDefinition:
-    """The pipeline with JSON of the same columns instead of Avro, which nobody writes by hand."""
-    sources = dict(pipeline.spec.sources)
-    for name, schema in pipeline.readers.items():
-        columns = ", ".join(f"`{it.name}` {it.dataType.simpleString()}" for it in to_struct_type(schema))
-        sources[name] = structs.replace(sources[name], format=Format(type="json", schema=columns))
-    spec = structs.replace(pipeline.spec, sources=sources)
-    return replace(pipeline, resource=structs.replace(pipeline.resource, spec=spec), readers={})
 
 
 @contextmanager
@@ -145,16 +137,16 @@ def run_case(spark: SparkSession, pipeline: PipelineDefinition, case: Path) -> l
     """Differences between the expected and the actual rows of a case, in lines."""
     given = {}
     for file in sorted((case / "given").glob("*.jsonl")):
-        if (spec := pipeline.spec.sources.get(file.stem)) is None:
+        if file.stem not in pipeline.spec.sources:
             raise PipelineError(f"{file}: the pipeline has no source named {file.stem}")
-        given[file.stem] = list(parse_given(file.read_text().splitlines(), spec.topic))
+        given[file.stem] = parse_given_file(file, pipeline, file.stem)
     expected = {file.stem: parse_expected(file) for file in sorted((case / "expect").glob("*.jsonl"))}
     if not expected:
         raise PipelineError(f"{case}: no expect/<sink>.jsonl")
     views, letters = compute_views(spark, pipeline, given)
-    by_sink = {target.query_name: views[target.source] for target in pipeline.spec.sinks}
     lines: list[str] = []
     try:
+        by_sink = {target.query_name: read_back(views[target.source], target) for target in pipeline.spec.sinks}
         for name, rows in expected.items():
             if name == DEAD_LETTERS:
                 actual = [json.loads(line) for line in letters.toJSON().collect()] if letters is not None else []
@@ -175,24 +167,51 @@ def collect_rows(rows: DataFrame) -> list[Row]:
     return [json.loads(row["row"]) for row in texts]
 
 
-def parse_given(lines: Sequence[str], topic: str) -> Iterator[RawRow]:
-    """Raw rows from the lines of a `given` file."""
+def read_back(rows: DataFrame, target: Sink) -> DataFrame:
+    """The rows of a sink as a consumer reads them, if the sink registers their schema."""
+    if target.format is None or not target.format.registers:
+        return rows
+    columns = T.StructType([rows.schema[name] for name in output_columns(rows)])
+    schema, _ = schema_of_columns(target.format.type, columns, record_name(target.topic or ""))
+    row = F.struct(*[F.col(f"`{name}`") for name in columns.names])
+    value = encoded(row, schema, GIVEN_ID, columns)
+    return rows.select(F.inline(F.array(decoded_value(value, schema, NO_REGISTRY, "_error"))))
+
+
+def parse_given_file(file: Path, pipeline: PipelineDefinition, name: str) -> list[RawRow]:
+    """Raw rows of a source. Raises PipelineError that names the line."""
+    value, key = given_encoder(pipeline.readers.get(name)), given_encoder(pipeline.key_readers.get(name))
+    rows = parse_given(file.read_text().splitlines(), pipeline.spec.sources[name].topic, key, value)
+    try:
+        return list(rows)
+    except ValueError as error:
+        raise PipelineError(f"{file}:{error}") from error
+
+
+def parse_given(
+    lines: Sequence[str], topic: str, encode_key: EncodeJson = encode_text, encode_value: EncodeJson = encode_text
+) -> Iterator[RawRow]:
+    """Raw rows from the lines of a `given` file. Raises ValueError with the number of a line whose
+    key or value its schema cannot have.
+    """
     for offset, line in enumerate(lines):
         if line.strip():
-            key, value = _parse_record(line)
+            try:
+                key, value = _parse_record(line, encode_key, encode_value)
+            except ValueError as error:
+                raise ValueError(f"{offset + 1}: {error}") from error
             yield key, value, topic, 0, offset, datetime.fromtimestamp(offset, UTC)
 
 
-def _parse_record(line: str) -> tuple[bytes | None, bytes | None]:
+def _parse_record(line: str, encode_key: EncodeJson, encode_value: EncodeJson) -> tuple[bytes | None, bytes | None]:
     try:
         record = json.loads(line)
     except ValueError:
         return None, line.encode()
     if not isinstance(record, dict) or "value" not in record or not record.keys() <= {"key", "value"}:
-        return None, line.encode()
+        return None, line.encode() if encode_value is encode_text else encode_value(record)
     key, value = record.get("key"), record["value"]
-    text = value if isinstance(value, str) else json.dumps(value)
-    return None if key is None else str(key).encode(), None if value is None else text.encode()
+    return (None if key is None else encode_key(key)), (None if value is None else encode_value(value))
 
 
 def parse_expected(file: Path) -> list[Row]:

@@ -3,27 +3,34 @@
 - json: the schema is Spark DDL. Fields that are not in the schema are ignored, missing fields are
   null. A value of another type, text that is not one JSON object, and a missing NOT NULL column are
   decode errors.
-- avro: see `avro_records`.
+- avro, protobuf, and json with a schema of the registry: see `framed_records`.
 - raw: the columns `key` and `value`, as bytes. Every record decodes.
+
+The key is a column of text, or what the source's keyFormat decodes it to. A record is a row only if
+both its value and its key decode.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
-from ottla_operator.resources.pipeline import Source
+from ottla_operator.resources.formats import Format
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message
-from ottla_spark.streaming import avro_records
+from ottla_spark.streaming.framed_records import decoded_key, decoded_value
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 
 DECODE_ERROR: Final = "_decode_error"
 """Column with the reason why a row did not decode; null if it did."""
+_KEY_ERROR: Final = "_key_error"
+_PARSED_KEY: Final = "_parsed_key"
 _CORRUPT_RECORD: Final = "_corrupt"
 
 
@@ -32,58 +39,93 @@ def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> Data
     PipelineError for an invalid schema.
     """
     source = pipeline.spec.sources[name]
-    if source.format.type == "raw":
+    rows = _decode_values(raw, pipeline, name)
+    if source.key is None:
+        return rows
+    if source.key_format is None:
+        return rows.withColumn(source.key, F.col("_key").cast("string"))
+    if source.key_format.type == "raw":
+        return rows.withColumn(source.key, F.col("_key"))
+    rows = _decode_keys(rows, source.key, source.key_format, pipeline, name)
+    return rows.withColumn(DECODE_ERROR, F.coalesce(DECODE_ERROR, _KEY_ERROR)).drop(_KEY_ERROR)
+
+
+def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
+    format_, where = pipeline.spec.sources[name].format, f"spec.sources.{name}.format"
+    if format_.type == "raw":
         rows = raw.select("*", F.col("_key").alias("key"), F.col("_value").alias("value"))
         return rows.withColumn(DECODE_ERROR, F.lit(None).cast("string"))
-    if source.format.type == "avro":
-        rows = _decode_avro(raw, pipeline, name)
-        return rows if source.key is None else rows.withColumn(source.key, F.col("_key").cast("string"))
-    schema = parse_schema(source, name)
-    nullable = schema.__class__([field.__class__(field.name, field.dataType, True) for field in schema])
-    parsed = F.from_json(
-        F.col("_value").cast("string"),
-        nullable.add(_CORRUPT_RECORD, "string"),
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT_RECORD},
-    )
+    if format_.is_framed:
+        with _located(where):
+            columns = decoded_value(F.col("_value"), pipeline.readers[name], pipeline.registry, DECODE_ERROR)
+        return raw.select("*", F.inline(F.array(columns)))
+    schema = parse_schema(format_, where)
     # A generator, unlike a column, is evaluated once. The optimizer would evaluate a column again
     # in the filter on `_decode_error`, and prune the schema to the columns that are used, so that
     # errors in the others go unnoticed.
-    rows = raw.select("*", F.inline(F.array(parsed)))
-    if source.key is not None:
-        rows = rows.withColumn(source.key, F.col("_key").cast("string"))
-    return rows.withColumn(DECODE_ERROR, _decode_error(schema)).drop(_CORRUPT_RECORD)
+    rows = raw.select("*", F.inline(F.array(_parsed_json("_value", schema))))
+    no_value = F.when(F.col("_value").isNull(), "the record has no value")
+    error = _json_error(no_value, "value", schema, lambda column: F.col(f"`{column}`"))
+    return rows.withColumn(DECODE_ERROR, error).drop(_CORRUPT_RECORD)
 
 
-def _decode_avro(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
+def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: PipelineDefinition, name: str) -> DataFrame:
+    """Adds the column with the key and `_key_error`."""
+    where = f"spec.sources.{name}.keyFormat"
+    if format_.is_framed:
+        with _located(where):
+            key = decoded_key(F.col("_key"), pipeline.key_readers[name], pipeline.registry, _PARSED_KEY, _KEY_ERROR)
+        # The value may have a column of this name too, which the key replaces.
+        return rows.select("*", F.inline(F.array(key))).withColumn(column, F.col(_PARSED_KEY)).drop(_PARSED_KEY)
+    schema = parse_schema(format_, where)
+    rows = rows.select("*", F.inline(F.array(F.struct(_parsed_json("_key", schema).alias(_PARSED_KEY)))))
+    parsed = F.col(_PARSED_KEY)
+    no_key = F.when(F.col("_key").isNull(), F.lit(None).cast("string"))
+    rows = rows.withColumn(_CORRUPT_RECORD, parsed[_CORRUPT_RECORD])
+    error = _json_error(no_key, "key", schema, lambda name: parsed[name])
+    present = F.struct(*[parsed[it].alias(it) for it in schema.names])
+    key = F.when(F.col("_key").isNotNull(), present)
+    return rows.withColumns({column: key, _KEY_ERROR: error}).drop(_PARSED_KEY, _CORRUPT_RECORD)
+
+
+def _parsed_json(column: str, schema: StructType) -> Column:
+    """Struct of the schema's columns, all of them nullable, and of the text that does not match."""
+    nullable = StructType([StructField(it.name, it.dataType, True) for it in schema])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT_RECORD}
+    return F.from_json(F.col(column).cast("string"), nullable.add(_CORRUPT_RECORD, "string"), options)
+
+
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Adds the field to errors."""
     try:
-        columns = avro_records.decoded(F.col("_value"), pipeline.readers[name], pipeline.registry, DECODE_ERROR)
+        yield
     except PipelineError as error:
-        raise PipelineError(f"spec.sources.{name}.format: {error}") from error
-    return raw.select("*", F.inline(F.array(columns)))
+        raise PipelineError(f"{where}: {error}") from error
 
 
-def parse_schema(source: Source, name: str) -> StructType:
-    """Parses the Spark DDL of a json source. Raises PipelineError."""
+def parse_schema(format_: Format, where: str) -> StructType:
+    """Parses Spark DDL. `where`: the field of the format. Raises PipelineError."""
     try:
-        schema = StructType.fromDDL(source.format.schema or "")
+        schema = StructType.fromDDL(format_.schema or "")
     except PySparkException as error:
-        raise PipelineError(f"spec.sources.{name}.format.schema: {describe_error(error)}") from error
+        raise PipelineError(f"{where}.schema: {describe_error(error)}") from error
     if not isinstance(schema, StructType):
-        raise PipelineError(
-            f"spec.sources.{name}.format.schema: {source.format.schema} is a type, not a list of columns"
-        )
+        raise PipelineError(f"{where}.schema: {format_.schema} is a type, not a list of columns")
     return schema
 
 
-def _decode_error(schema: StructType) -> Column:
-    error = (
-        F.when(F.col("_value").isNull(), "the record has no value")
-        .when(F.col(_CORRUPT_RECORD).isNotNull(), "the value is not JSON that matches the schema")
-        .when(F.length(F.trim(F.col("_value").cast("string"))) == 0, "the value is empty")
+def _json_error(missing: Column, part: str, schema: StructType, column_of: Callable[[str], Column]) -> Column:
+    """Why JSON did not decode, or null. `missing`: what it is if the record lacks the part, its
+    key or value.
+    """
+    error = missing.when(F.col(_CORRUPT_RECORD).isNotNull(), f"the {part} is not JSON that matches the schema").when(
+        F.length(F.trim(F.col(f"_{part}").cast("string"))) == 0, f"the {part} is empty"
     )
+    prefix = "" if part == "value" else f"{part}'s "
     for field in schema:
         if not field.nullable:
-            error = error.when(F.col(f"`{field.name}`").isNull(), f"the column {field.name} is missing or null")
+            error = error.when(column_of(field.name).isNull(), f"the {prefix}column {field.name} is missing or null")
     return error
 
 

@@ -38,14 +38,19 @@ from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, forma
 from ottla_spark.reader_schemas import check_registry, registry_users, resolve_schemas
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.schema_registry import registry_of
+from ottla_spark.sink_conf import with_sink_conf
+from ottla_spark.sink_jars import needed_jars
 from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
+from ottla_spark.streaming.batch_writers import batch_writer
 from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
-from ottla_spark.streaming.encode import value_encoder
+from ottla_spark.streaming.encode import record_encoder
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.sink_context import SinkContext
 from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter, count_writers
 
 _BATCH_REFUSED: Final = "OttlaBatchRefused"
+_INTERRUPTED: Final = "InterruptedException"
 _POLL_INTERVAL_S: Final = 0.2
 _LAG_TIMEOUT_S: Final = 1.0
 _TOPIC_CHECK_INTERVAL_S: Final = 10.0
@@ -76,11 +81,14 @@ def _run_in_session(
     registry = registry_of(environment.registry, environment.client_properties)
     check_registry(registry, registry_users(pipeline))
     pipeline = resolve_schemas(pipeline, registry)
-    connector = jars.ensure_connector_jars(notify=lambda message: progress.write_state("starting", doing=message))
+    needed = jars.ensure_jars(
+        needed_jars(pipeline.spec.sinks), notify=lambda message: progress.write_state("starting", doing=message)
+    )
+    own = {**pipeline.spec.spark.conf, **environment.conf}
     conf = session.spark_conf(
-        {**pipeline.spec.spark.conf, **environment.conf},
+        with_sink_conf(own, pipeline.spec.sinks, pipeline.folder, environment.secrets),
         master=environment.master,
-        jars=connector,
+        jars=needed,
         scratch=scratch,
         log=environment.log or scratch / "spark.log",
     )
@@ -197,8 +205,8 @@ class QueryRunner:
     def _batch_writer(self, target: Sink, rows: DataFrame) -> sink.BatchWriter:
         kafka = self._environment.client_properties
         if target.topic is None:
-            return sink.batch_writer(target, self._pipeline.folder)
-        encode = value_encoder(target, rows, self._pipeline.registry)
+            return batch_writer(target, self._sink_context(target))
+        encode = record_encoder(target, rows, self._pipeline.registry)
         if not target.is_transactional:
             return sink.record_writer(target, kafka, encode)
         topic = target.topic
@@ -207,6 +215,11 @@ class QueryRunner:
         group = f"{self._pipeline.resource.transaction_prefix}{target.query_name}"
         destination = TransactionalSink(topic, group, to_librdkafka(kafka))
         return TransactionalWriter(target, encode, destination, self._checkpoint, writers)
+
+    def _sink_context(self, target: Sink) -> SinkContext:
+        pipeline = self._pipeline
+        secrets = self._environment.secrets
+        return SinkContext(pipeline.folder, secrets, pipeline.name, target.query_name, self._checkpoint)
 
     def _write_dead_letters(self, letters: DataFrame) -> None:
         spec = self._pipeline.spec.dead_letter
@@ -303,10 +316,13 @@ class QueryRunner:
         return time.monotonic() + parse_duration_ms(self._pipeline.spec.stop.graceful) / 1000
 
     def _raise_failure(self) -> None:
-        for query in self._queries:
-            error = query.exception()
-            if error is not None and _BATCH_REFUSED not in str(error):
-                raise PipelineError(describe_error(error))
+        """Raises the error of the query that failed. Others were interrupted because of it, some in
+        the middle of a batch.
+        """
+        errors = [error for query in self._queries if (error := query.exception()) is not None]
+        causes = [error for error in errors if _BATCH_REFUSED not in str(error)]
+        for error in sorted(causes, key=lambda it: _INTERRUPTED in str(it)):
+            raise PipelineError(describe_error(error))
 
 
 def count_rows(rows: DataFrame, deferred: transform.DeferredExpectations | None = None) -> DataFrame:

@@ -88,6 +88,8 @@ def spark_conf(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Spark's default, and what a client property may hold of a login.
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
     }
     if defaults["spark.master"].startswith("local"):
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -9,6 +9,10 @@ records. So the guarantees are:
   the result.
 - parquet: exactly once. Each batch has its own folder `batch=<number>`, which is overwritten as a
   whole; `complete` results have one folder.
+- jdbc: exactly once. Rows and the number of the batch are written in one transaction of the
+  database (`jdbc_writer`).
+- iceberg: exactly once. A batch is one snapshot, which has its number (`iceberg_writer`).
+- delta: exactly once. A batch is one version, which has its number (`delta_writer`).
 - console: at least once.
 """
 
@@ -18,37 +22,34 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ottla_operator.resources.sinks import Parquet, Sink
 from ottla_spark.errors import PipelineError
-from ottla_spark.streaming.encode import ValueEncoder, output_columns
+from ottla_spark.streaming.encode import RecordEncoder, output_columns
 
 BatchWriter = Callable[[DataFrame, int], None]
 """Writes the rows of the batch with this number."""
 
-KEY_SEPARATOR: Final = "|"
 
-
-def batch_writer(sink: Sink, folder: Path) -> BatchWriter:
-    """Writer of every sink but topics. `folder`: base of relative paths."""
+def file_writer(sink: Sink, folder: Path) -> BatchWriter:
+    """Writer of Parquet files and of the console. `folder`: base of relative paths."""
     if sink.parquet is not None:
         return _parquet_writer(sink.parquet, complete=sink.output_mode == "complete", folder=folder)
     max_rows = sink.console.rows if sink.console is not None else 0
     return lambda rows, batch: _print_rows(sink.query_name, max_rows, rows, batch)
 
 
-def record_writer(sink: Sink, kafka: Mapping[str, str], encode: ValueEncoder) -> BatchWriter:
+def record_writer(sink: Sink, kafka: Mapping[str, str], encode: RecordEncoder) -> BatchWriter:
     """Writer of a topic without transactions. `kafka`: client properties."""
     return lambda rows, batch: write_records(to_records(rows, sink, batch, encode), sink.topic or "", kafka)
 
 
 def check_columns(sink: Sink, rows: DataFrame) -> None:
     """Raises PipelineError if the rows lack a column that the sink names."""
-    named = (*sink.key, *(sink.parquet.partition_by if sink.parquet else ()))
+    named = (*sink.key, *(target.partition_by if (target := sink.parquet or sink.delta) else ()))
     if missing := [name for name in named if name not in rows.columns]:
         raise PipelineError(
             f"sink {sink.query_name}: {sink.source} has no column {', '.join(missing)}; "
@@ -72,7 +73,7 @@ def check_folder(sink: Sink, folder: Path) -> None:
         raise PipelineError(f"sink {sink.query_name}: parquet.path: {path} is not writable: {reason}")
 
 
-def to_records(rows: DataFrame, sink: Sink, batch: int, encode: ValueEncoder) -> DataFrame:
+def to_records(rows: DataFrame, sink: Sink, batch: int, encode: RecordEncoder) -> DataFrame:
     """Rows as records: key, value, headers."""
     key, value = record_columns(rows, sink, encode)
     records = rows.select(key.alias("key"), value.alias("value"))
@@ -86,28 +87,20 @@ def to_records(rows: DataFrame, sink: Sink, batch: int, encode: ValueEncoder) ->
     return records.withColumn("headers", F.array(*pairs))
 
 
-def record_columns(rows: DataFrame, sink: Sink, encode: ValueEncoder) -> tuple[Column, Column]:
-    """Key and value of a row's record, as bytes.
-
-    The key is text. Rows that are records already keep their value, unless the sink has a format.
+def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> tuple[Column, Column]:
+    """Key and value of a row's record, as bytes. Rows that are records already keep their value,
+    unless the sink has a format.
     """
-    key = F.concat_ws(KEY_SEPARATOR, *[_text(rows, it) for it in sink.key]).cast("binary") if sink.key else None
-    if is_key_value(rows) and sink.format is None:
-        return F.col("key") if key is None else key, F.col("value")
-    return F.lit(None).cast("binary") if key is None else key, encode(rows)
+    is_record = is_key_value(rows) and sink.format is None
+    kept = F.col("key") if is_record else F.lit(None).cast("binary")
+    key = kept if encode.key is None else encode.key(rows)
+    return key, F.col("value") if is_record else encode.value(rows)
 
 
 def is_key_value(rows: DataFrame) -> bool:
     """Whether the rows are records already: `key` and `value` as bytes, and no other column."""
     types = {name: type_ for name, type_ in rows.dtypes if not name.startswith("_")}
     return types == {"key": "binary", "value": "binary"}
-
-
-def _text(rows: DataFrame, name: str) -> Column:
-    column = F.col(f"`{name}`")
-    if dict(rows.dtypes)[name].startswith("timestamp"):
-        return F.date_format(column, "yyyy-MM-dd'T'HH:mm:ssXXX")
-    return F.coalesce(column.cast("string"), F.lit(""))
 
 
 def write_records(records: DataFrame, topic: str, kafka: Mapping[str, str]) -> None:

@@ -30,7 +30,7 @@ from pyspark.sql import Column, DataFrame
 from ottla_operator.resources.sinks import Sink
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming.checkpoint import Checkpoint
-from ottla_spark.streaming.encode import ValueEncoder
+from ottla_spark.streaming.encode import RecordEncoder
 from ottla_spark.streaming.sink import is_key_value, record_columns
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 from ottla_spark.streaming.transform import is_stateful
@@ -77,7 +77,7 @@ class Batch:
 
     @property
     def metadata(self) -> str:
-        """As it is committed to the consumer group."""
+        """The metadata of the offset that is committed to the consumer group."""
         return f"{self.query} {self.number}"
 
     def is_written(self, committed: str | None) -> bool:
@@ -122,7 +122,7 @@ class TransactionalWriter:
     """
 
     def __init__(
-        self, sink: Sink, encode: ValueEncoder, target: TransactionalSink, files: Checkpoint, planned: int
+        self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, files: Checkpoint, planned: int
     ) -> None:
         self._sink = sink
         self._encode = encode

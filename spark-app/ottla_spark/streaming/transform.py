@@ -33,8 +33,10 @@ STATEFUL_OPERATORS: Final = frozenset(
 
 
 class RejectedRows(Protocol):
-    """Handling of rows that do not decode or do not satisfy an expectation. Each method returns the
-    rows with which the pipeline continues; the rejected ones are dropped from them later."""
+    """What happens to rows that do not decode or do not satisfy an expectation: they are counted,
+    or collected as dead letters. Each method returns the rows with which the pipeline continues;
+    the rejected ones are dropped from them later.
+    """
 
     def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
         """Decoded rows of a source, some of which may have a decode error."""

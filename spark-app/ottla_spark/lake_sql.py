@@ -1,0 +1,52 @@
+"""SQL of Iceberg and Delta tables, for Spark. Pure. Identifiers are quoted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def quote(identifier: str) -> str:
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def quote_table(table: str) -> str:
+    """catalog.database.table with each part quoted."""
+    return ".".join(map(quote, table.split(".")))
+
+
+def create_table(table: str, format_: str, columns: Mapping[str, str], partitions: Sequence[str]) -> str:
+    """table: quoted. format_: iceberg or delta. columns: name → Spark's type. partitions: columns
+    or transforms, as SQL.
+    """
+    definition = ", ".join(f"{quote(name)} {spark_type}" for name, spark_type in columns.items())
+    partitioned = f" PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
+    return f"CREATE TABLE IF NOT EXISTS {table} ({definition}) USING {format_}{partitioned}"
+
+
+def add_columns(table: str, columns: Mapping[str, str]) -> str:
+    """table: quoted. columns: name → Spark's type."""
+    added = ", ".join(f"{quote(name)} {spark_type}" for name, spark_type in columns.items())
+    return f"ALTER TABLE {table} ADD COLUMNS ({added})"
+
+
+def missing_columns(columns: Mapping[str, str], existing: Sequence[str]) -> dict[str, str]:
+    """Columns of the rows, name → type, that the table lacks. Spark's names ignore case."""
+    known = {name.lower() for name in existing}
+    return {name: spark_type for name, spark_type in columns.items() if name.lower() not in known}
+
+
+def merge(table: str, source: str, columns: Sequence[str], key: Sequence[str]) -> str:
+    """Replaces rows of the same key and inserts the others. NULL is a value of a key. Columns of
+    the table that the source lacks keep their value, and are NULL in new rows.
+
+    table: quoted. source: view with one row for each key.
+    """
+    condition = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in key)
+    named = {name.lower() for name in key}
+    changes = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in columns if name.lower() not in named)
+    matched = f" WHEN MATCHED THEN UPDATE SET {changes}" if changes else ""
+    names, values = (", ".join(prefix + quote(name) for name in columns) for prefix in ("", "s."))
+    return (
+        f"MERGE INTO {table} t USING {quote(source)} s ON {condition}{matched} "
+        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
+    )

@@ -1,0 +1,163 @@
+"""Statements of the JDBC sink, in PostgreSQL's SQL (https://www.postgresql.org/docs/current/).
+
+Pure. Every identifier is quoted, so that names keep their letters and cannot be read as SQL; values
+are parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_spark.errors import PipelineError
+
+BATCHES: Final = "ottla_batches"
+"""Table beside the sink's, with the number of the last batch that was written by each query."""
+ROW_ID: Final = "_ottla_row"
+
+_TYPES: Final[Mapping[str, str]] = {
+    "boolean": "boolean",
+    "tinyint": "smallint",
+    "smallint": "smallint",
+    "int": "integer",
+    "bigint": "bigint",
+    "float": "real",
+    "double": "double precision",
+    "string": "text",
+    "binary": "bytea",
+    "date": "date",
+    "timestamp": "timestamp with time zone",
+    "timestamp_ntz": "timestamp without time zone",
+}
+"""Spark's type → PostgreSQL's."""
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_ARRAY: Final = re.compile(r"array<(.+)>")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """schema: empty for the first schema of the user's search_path."""
+
+    name: str
+    schema: str = ""
+
+    @property
+    def quoted(self) -> str:
+        return ".".join(map(quote, filter(None, (self.schema, self.name))))
+
+    def beside(self, name: str) -> TableName:
+        """Another table of the same schema."""
+        return TableName(name, self.schema)
+
+
+def parse_table(text: str) -> TableName:
+    """Inverse of `schema.table` or `table`."""
+    schema, _, name = text.rpartition(".")
+    return TableName(name, schema)
+
+
+def quote(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def postgresql_type(spark_type: str) -> str:
+    """Type of a column that is created for a Spark type (`simpleString`). Raises PipelineError."""
+    if found := _TYPES.get(spark_type):
+        return found
+    if decimal := _DECIMAL.fullmatch(spark_type):
+        return f"numeric({decimal[1]},{decimal[2]})"
+    if (array := _ARRAY.fullmatch(spark_type)) and array[1] in _TYPES:
+        return f"{_TYPES[array[1]]}[]"
+    raise PipelineError(f"PostgreSQL has no type for {spark_type}; cast the column to STRING, or use to_json")
+
+
+def create_table(table: TableName, columns: Mapping[str, str], key: Sequence[str]) -> str:
+    """columns: name → Spark's type. Raises PipelineError for a type that PostgreSQL lacks."""
+    parts = []
+    for name, spark_type in columns.items():
+        try:
+            parts.append(f"{quote(name)} {postgresql_type(spark_type)}")
+        except PipelineError as error:
+            raise PipelineError(f"column {name}: {error}") from None
+    if key:
+        parts.append(f"PRIMARY KEY ({_list(key)})")
+    return f"CREATE TABLE IF NOT EXISTS {table.quoted} ({', '.join(parts)})"
+
+
+def create_batches(table: TableName) -> str:
+    return (
+        f"CREATE TABLE IF NOT EXISTS {table.beside(BATCHES).quoted} ("
+        "query_id uuid PRIMARY KEY, pipeline text NOT NULL, batch bigint NOT NULL, "
+        "written_at timestamp with time zone NOT NULL DEFAULT now())"
+    )
+
+
+def begin_query(table: TableName) -> str:
+    """Parameters: query id, pipeline. A query that has written no batch has -1."""
+    return (
+        f"INSERT INTO {table.beside(BATCHES).quoted} (query_id, pipeline, batch) VALUES (?::uuid, ?, -1) "
+        "ON CONFLICT (query_id) DO NOTHING"
+    )
+
+
+def last_batch(table: TableName, *, lock: bool) -> str:
+    """Parameter: query id. lock: until the end of the transaction, so that of two processes that
+    write the same batch the second sees the first one's number.
+    """
+    suffix = " FOR UPDATE" if lock else ""
+    return f"SELECT batch FROM {table.beside(BATCHES).quoted} WHERE query_id = ?::uuid{suffix}"
+
+
+def set_batch(table: TableName) -> str:
+    """Parameters: batch, query id."""
+    return f"UPDATE {table.beside(BATCHES).quoted} SET batch = ?, written_at = now() WHERE query_id = ?::uuid"
+
+
+def list_columns() -> str:
+    """Parameter: quoted name of the table. No rows if it does not exist."""
+    return (
+        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped "
+        "ORDER BY attnum"
+    )
+
+
+def list_staging_tables() -> str:
+    """Parameters: quoted name of the batches' table, and the prefix of the tables."""
+    return (
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, ?) "
+        "AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass(?))"
+    )
+
+
+def create_staging(staging: TableName, table: TableName, columns: Sequence[str]) -> tuple[str, str]:
+    """A table for the rows of one batch: the columns with the types of the sink's table, and a
+    unique number for each row, so that a task that runs again cannot write its rows twice.
+    """
+    return (
+        f"CREATE UNLOGGED TABLE {staging.quoted} AS SELECT {_list(columns)} FROM {table.quoted} WITH NO DATA",
+        f"ALTER TABLE {staging.quoted} ADD COLUMN {quote(ROW_ID)} bigint PRIMARY KEY",
+    )
+
+
+def insert_rows(table: TableName, staging: TableName, columns: Sequence[str], key: Sequence[str]) -> str:
+    """Copies the rows from staging. With a key, rows of the same key are replaced."""
+    statement = f"INSERT INTO {table.quoted} ({_list(columns)}) SELECT {_list(columns)} FROM {staging.quoted}"
+    if not key:
+        return statement
+    changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in columns if name not in key)
+    return f"{statement} ON CONFLICT ({_list(key)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
+
+
+def delete_rows(table: TableName) -> str:
+    """Readers see the old rows until the transaction commits, as they would not with TRUNCATE."""
+    return f"DELETE FROM {table.quoted}"
+
+
+def drop_table(table: TableName) -> str:
+    return f"DROP TABLE IF EXISTS {table.quoted}"
+
+
+def _list(columns: Sequence[str]) -> str:
+    return ", ".join(map(quote, columns))

@@ -1,0 +1,28 @@
+"""Secrets of sinks, as files: a folder for each Secret, with a file for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla_spark.errors import PipelineError
+
+
+def read_secret(folder: Path | None, name: str, keys: Sequence[str]) -> dict[str, str]:
+    """Values of a Secret by key, without line ends. Raises PipelineError, whose message contains no
+    value.
+
+    Files are read anew each time, so a Secret that is renewed is used by the next batch.
+    """
+    if folder is None:
+        raise PipelineError(f"Secret {name} is not known: set --secrets to a folder with {name}/{keys[0]}")
+    found: dict[str, str] = {}
+    for key in keys:
+        file = folder / name / key
+        try:
+            found[key] = file.read_text().rstrip("\r\n")
+        except OSError as error:
+            raise PipelineError(f"Secret {name}: cannot read {file}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise PipelineError(f"Secret {name}: {key} is not text") from None
+    return found

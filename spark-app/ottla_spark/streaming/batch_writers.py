@@ -1,0 +1,20 @@
+"""The writer of each sink that is not a topic."""
+
+from __future__ import annotations
+
+from ottla_operator.resources.sinks import Sink
+from ottla_spark.streaming.delta_writer import DeltaWriter
+from ottla_spark.streaming.iceberg_writer import IcebergWriter
+from ottla_spark.streaming.jdbc_writer import JdbcWriter
+from ottla_spark.streaming.sink import BatchWriter, file_writer
+from ottla_spark.streaming.sink_context import SinkContext
+
+
+def batch_writer(sink: Sink, context: SinkContext) -> BatchWriter:
+    if sink.jdbc is not None:
+        return JdbcWriter(sink, sink.jdbc, context)
+    if sink.iceberg is not None:
+        return IcebergWriter(sink, sink.iceberg, context)
+    if sink.delta is not None:
+        return DeltaWriter(sink, sink.delta, context)
+    return file_writer(sink, context.folder)

@@ -1,0 +1,142 @@
+"""Writes batches to a table of PostgreSQL, each row exactly once.
+
+Executors write the rows to a staging table, beside each other. One transaction of the driver then
+copies them to the table and notes the number of the batch in the table `ottla_batches`. A batch
+that failed, or whose process was killed, runs again with the same number:
+
+- If the number is noted, the transaction had committed, and nothing is written.
+- If not, no row is in the table. Staging tables of the query that were left behind are deleted.
+
+The transaction locks the query's row of `ottla_batches`, so of two processes that write the same
+batch, for example one that was believed dead, the second does nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla_operator.resources.sinks import Sink
+from ottla_operator.resources.table_sinks import Jdbc
+from ottla_spark import postgresql
+from ottla_spark.errors import PipelineError
+from ottla_spark.postgresql import TableName
+from ottla_spark.secret_files import read_secret
+from ottla_spark.streaming.encode import output_columns, output_types
+from ottla_spark.streaming.jdbc_connection import DRIVER, JdbcConnection, connect
+from ottla_spark.streaming.latest_rows import latest_rows
+from ottla_spark.streaming.sink_context import SinkContext
+from ottla_spark.streaming.sink_errors import located_errors
+
+_STAGING: Final = "ottla_staging_"
+_MAX_CONNECTIONS: Final = 8
+"""Tasks that write to the staging table at the same time."""
+_PROPERTIES: Final = {
+    "ApplicationName": "ottla",
+    "stringtype": "unspecified",  # text is converted to uuid, jsonb and other types by the database
+    "tcpKeepAlive": "true",
+}
+
+
+class JdbcWriter:
+    """Writes the batches of a query."""
+
+    def __init__(self, sink: Sink, target: Jdbc, context: SinkContext) -> None:
+        self._sink = sink
+        self._target = target
+        self._context = context
+        self._table = postgresql.parse_table(target.table)
+        self._is_prepared = False
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Raises PipelineError."""
+        with located_errors(self._sink, "jdbc", self._table.quoted):
+            self._write(rows, number)
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        spark, query = rows.sparkSession, self._context.query_id
+        properties = self._properties()
+        columns = output_columns(rows)
+        with connect(spark, self._target.url, properties) as database:
+            if not self._is_prepared:
+                prepare_tables(database, self._table, rows, self._key, query, self._context.pipeline)
+                self._is_prepared = True
+            (written,) = database.values(postgresql.last_batch(self._table, lock=False), query)
+            if written >= number:
+                return
+            staging = create_staging(database, self._table, columns, query)
+        written_rows = latest_rows(rows, self._key) if self._key else rows
+        stage_rows(written_rows, columns, staging, self._target.url, properties)
+        self._copy_rows(spark, staging, columns, query, number)
+
+    def _copy_rows(self, spark: SparkSession, staging: TableName, columns: list[str], query: str, number: int) -> None:
+        """One transaction: the rows, and the number of the batch."""
+        with connect(spark, self._target.url, self._properties()) as database:
+            (written,) = database.values(postgresql.last_batch(self._table, lock=True), query)
+            if written < number:
+                if self._sink.output_mode == "complete":
+                    database.execute(postgresql.delete_rows(self._table))
+                database.execute(postgresql.insert_rows(self._table, staging, columns, self._key))
+                database.execute(postgresql.set_batch(self._table), number, query)
+            database.execute(postgresql.drop_table(staging))
+            commit(database)
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        """Columns by which rows are replaced."""
+        return self._sink.key if self._sink.output_mode == "update" else ()
+
+    def _properties(self) -> dict[str, str]:
+        secret = self._target.secret_ref
+        if secret is None:
+            return _PROPERTIES
+        return _PROPERTIES | read_secret(self._context.secrets, secret.name, ("user", "password"))
+
+
+def prepare_tables(
+    database: JdbcConnection, table: TableName, rows: DataFrame, key: tuple[str, ...], query: str, pipeline: str
+) -> None:
+    """Creates what is missing. Raises PipelineError if the table lacks a column of the rows."""
+    columns = output_columns(rows)
+    # Two sinks that create a table at the same time would fail.
+    database.execute("SELECT pg_advisory_xact_lock(hashtext(?))", postgresql.BATCHES)
+    if not (existing := database.values(postgresql.list_columns(), table.quoted)):
+        database.execute(postgresql.create_table(table, output_types(rows), key))
+        existing = columns
+    if missing := [name for name in columns if name not in existing]:
+        raise PipelineError(
+            f"the table {table.quoted} has no column {', '.join(missing)}; it has {', '.join(existing)}; "
+            "add the column, or leave it out in the step that the sink reads"
+        )
+    database.execute(postgresql.create_batches(table))
+    database.execute(postgresql.begin_query(table), query, pipeline)
+    database.commit()
+
+
+def create_staging(database: JdbcConnection, table: TableName, columns: list[str], query: str) -> TableName:
+    """An empty staging table. Those that killed processes left behind are deleted."""
+    prefix = f"{_STAGING}{uuid.UUID(query).hex}_"
+    batches = table.beside(postgresql.BATCHES)
+    for name in database.values(postgresql.list_staging_tables(), prefix, batches.quoted):
+        database.execute(postgresql.drop_table(TableName(name, table.schema)))
+    staging = table.beside(prefix + uuid.uuid4().hex[:8])
+    for statement in postgresql.create_staging(staging, table, columns):
+        database.execute(statement)
+    database.commit()
+    return staging
+
+
+def stage_rows(rows: DataFrame, columns: list[str], staging: TableName, url: str, properties: dict[str, str]) -> None:
+    """Executors write the rows. Each task writes its rows in one transaction."""
+    numbered = rows.select(*[f"`{name}`" for name in columns], F.monotonically_increasing_id().alias(postgresql.ROW_ID))
+    writer = numbered.write.format("jdbc").mode("append").options(**properties)
+    options = {"url": url, "dbtable": staging.quoted, "driver": DRIVER, "reWriteBatchedInserts": "true"}
+    writer.options(**options).option("batchsize", 5_000).option("numPartitions", _MAX_CONNECTIONS).save()
+
+
+def commit(database: JdbcConnection) -> None:
+    """Rows and number of the batch become visible at the same time."""
+    database.commit()

@@ -1,0 +1,51 @@
+"""When the maintenance of a lake table is due, noted in a file of the checkpoint:
+
+    <checkpoint>/maintenance-<query>.json   time of the last run, in seconds since 1970
+
+A run is at the beginning of a batch, when the batch before it is in the checkpoint: so the entry by
+which a batch that runs again is recognized is never among what is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from ottla_operator.resources.common import parse_duration_ms
+from ottla_operator.resources.table_sinks import Maintenance
+from ottla_spark.streaming.checkpoint import Checkpoint
+
+
+class MaintenanceSchedule:
+    """Runs the maintenance of one table, at most once in its interval. A new table has nothing to
+    maintain: the first run is after the first interval.
+    """
+
+    def __init__(self, maintenance: Maintenance | None, checkpoint: Checkpoint, query: str) -> None:
+        self._maintenance = maintenance
+        self._checkpoint = checkpoint
+        self._file = f"maintenance-{query}.json"
+        self._last_s: float | None = None
+
+    def run_if_due(self, run: Callable[[float], None]) -> None:
+        """`run` takes the time for which versions are retained, in seconds. The time of a run that
+        fails is noted too, so that it cannot stop the pipeline for good.
+        """
+        if self._maintenance is None:
+            return
+        now_s = time.time()
+        if self._last_s is None:
+            text = self._checkpoint.read_text(self._file)
+            self._last_s = now_s if text is None else float(json.loads(text))
+            if text is None:
+                self._checkpoint.write_text(self._file, json.dumps(now_s))
+        if is_due(self._maintenance, self._last_s, now_s):
+            self._last_s = now_s
+            self._checkpoint.write_text(self._file, json.dumps(now_s))
+            run(parse_duration_ms(self._maintenance.retain) / 1000)
+
+
+def is_due(maintenance: Maintenance, last_s: float, now_s: float) -> bool:
+    """Also if the clock was set back by more than an interval."""
+    return abs(now_s - last_s) >= parse_duration_ms(maintenance.interval) / 1000

@@ -1,0 +1,104 @@
+"""Protobuf records in the schema registry's framing: after the id of the schema, the path to the
+message in its file, and the message.
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.json_format import Error as JsonError
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import types as T
+
+from ottla_spark.protobuf_schemas import find_message, load_file, message_at, path_to, read_path, write_path
+from ottla_spark.record_schema import RecordSchema, UnusableSchema
+from ottla_spark.schema_registry import FRAME_BYTES, frame
+from ottla_spark.streaming.protobuf_projection import project_message
+from ottla_spark.streaming.protobuf_rows import to_message
+from ottla_spark.streaming.protobuf_types import to_struct_type
+
+
+def column_type(schema: RecordSchema) -> T.DataType:
+    """Raises UnusableSchema and PipelineError."""
+    return to_struct_type(_message_of(schema))
+
+
+def open_writer(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
+    """Decoder of the records of a writer's schema. Raises UnusableSchema."""
+    file, wanted = load_file(writer.text), _message_of(reader)
+    decoders: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
+
+    def decode(value: bytes | bytearray) -> Any:
+        try:
+            path, at = read_path(value, FRAME_BYTES)
+        except IndexError:
+            raise ValueError(f"ends before the message of schema {schema_id}") from None
+        if (read := decoders.get(path)) is None:
+            read = decoders[path] = _open_message(file, path, wanted, schema_id)
+        return read(bytes(memoryview(value)[at:]))
+
+    return decode
+
+
+def _open_message(
+    file: FileDescriptor, path: tuple[int, ...], wanted: Descriptor, schema_id: int
+) -> Callable[[bytes], Any]:
+    """Raises ValueError if the message is not the reader's, or has a field that the reader cannot
+    read.
+    """
+    message = message_at(file, path)
+    if message is None:
+        raise ValueError(f"names the message {list(path)}, which the schema {schema_id} does not have")
+    if message.full_name != wanted.full_name:
+        raise ValueError(f"is a message {message.full_name}; the reader's schema is {wanted.full_name}")
+    try:
+        project = project_message(message, wanted)
+    except UnusableSchema as error:
+        raise ValueError(f"has the schema {schema_id}: {error}") from None
+    parse = GetMessageClass(message).FromString
+    checked = has_required(message)
+
+    def read(data: bytes) -> Any:
+        try:
+            found = parse(data)
+            if checked and not found.IsInitialized():
+                raise ValueError(f"without the required {', '.join(found.FindInitializationErrors())}")
+            return project(found)
+        except (DecodeError, JsonError, ValueError) as error:
+            raise ValueError(f"is not a message {message.full_name} of schema {schema_id}: {error}") from None
+
+    return read
+
+
+def has_required(message: Descriptor, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether the message, or one in it, has required fields, as proto2 has."""
+    if message.full_name in seen:
+        return False
+    seen |= {message.full_name}
+    nested = (it.message_type for it in message.fields if it.message_type is not None)
+    return any(it.is_required for it in message.fields) or any(has_required(it, seen) for it in nested)
+
+
+def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
+    """Raises UnusableSchema and PipelineError."""
+    message = _message_of(schema)
+    if not isinstance(columns, T.StructType):
+        raise UnusableSchema(f"Protobuf records have columns; {columns.simpleString()} has none")
+    convert = to_message(message, columns)
+    prefix = frame(schema_id) + write_path(path_to(message))
+
+    def encode(row: Any) -> bytes:
+        try:
+            return prefix + bytes(convert(row).SerializeToString())
+        except (TypeError, ValueError, AttributeError, EncodeError, JsonError) as error:
+            raise ValueError(str(error)) from None
+
+    return encode
+
+
+def _message_of(schema: RecordSchema) -> Descriptor:
+    return find_message(load_file(schema.text), schema.message)

@@ -1,0 +1,161 @@
+"""The JDBC sink on a real PostgreSQL: types, upserts, errors, and drivers that are killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla_spark.errors import PipelineError
+from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
+from tests.spark.conftest import Runner, Topics, events
+from tests.spark.killed_driver import AMID, Step, run_and_kill, upserted
+
+STEPS: tuple[Step | str, ...] = (
+    AMID,
+    ("ottla_spark.streaming.jdbc_writer:stage_rows", "after"),
+    ("ottla_spark.streaming.jdbc_writer:commit", "before"),
+    ("ottla_spark.streaming.jdbc_writer:commit", "after"),
+)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[PostgreSQL]:
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def secret(pipeline: Runner) -> None:
+    folder = pipeline.folder / "secrets" / "db"
+    folder.mkdir(parents=True)
+    (folder / "user").write_text(f"{USER}\n")
+    (folder / "password").write_text(f"{PASSWORD}\n")
+    pipeline.secrets = folder.parent
+
+
+def jdbc(database: PostgreSQL, table: str) -> dict[str, Any]:
+    return {"jdbc": {"url": database.url, "table": table, "secretRef": {"name": "db"}}}
+
+
+def test_rows_are_appended_to_a_table_that_is_created(
+    pipeline: Runner, topics: Topics, database: PostgreSQL, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    topics.make("jdbc-in", partitions=2)
+    spec = {
+        "sources": {"events": events("jdbc-in")},
+        "transforms": [
+            {
+                "name": "typed",
+                "sql": "SELECT *, at AS `select`, CAST(id AS DECIMAL(9,2)) / 4 AS d, id > 0 AS b, array(id, 7) AS a, "
+                'CAST(at AS DATE) AS `the "day"`, CAST(city AS BINARY) AS raw FROM events',
+            }
+        ],
+        "sinks": [{"from": "typed", **jdbc(database, "Typed rows")}],
+    }
+    for number in (0, 1):
+        topics.write("jdbc-in", {"id": number, "at": f"2013-01-0{number + 1}T10:00:00Z", "city": "Zürich'; --"})
+        pipeline(spec)
+    topics.write("jdbc-in", {"id": 2})
+    pipeline(spec)
+    columns = 'id, at AT TIME ZONE \'UTC\', city, "select" = at, d, b, a, "the ""day""", convert_from(raw, \'UTF8\')'
+    assert database.run(f'SELECT {columns} FROM "Typed rows" ORDER BY id') == [
+        ("0", "2013-01-01 10:00:00", "Zürich'; --", "t", "0.000000", "f", "{0,7}", "2013-01-01", "Zürich'; --"),
+        ("1", "2013-01-02 10:00:00", "Zürich'; --", "t", "0.250000", "t", "{1,7}", "2013-01-02", "Zürich'; --"),
+        ("2", "∅", "∅", "∅", "0.500000", "t", "{2,7}", "∅", "∅"),
+    ]
+    types = database.run(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'Typed rows' ORDER BY 1"
+    )
+    assert dict(types) == {  # type: ignore[arg-type]
+        "id": "integer",
+        "at": "timestamp with time zone",
+        "city": "text",
+        "select": "timestamp with time zone",
+        "d": "numeric",
+        "b": "boolean",
+        "a": "ARRAY",
+        'the "day"': "date",
+        "raw": "bytea",
+    }
+    assert database.run("SELECT pipeline, batch FROM ottla_batches") == [("p", "2")]
+    # Pipelines of one process have one JVM, whose log is in the folder of the first.
+    logs = [it.read_text() for it in tmp_path_factory.getbasetemp().rglob("spark.log")]
+    assert logs and not any(PASSWORD in it for it in logs)
+
+
+def test_results_replace_earlier_ones_by_their_key(pipeline: Runner, topics: Topics, database: PostgreSQL) -> None:
+    database.run("CREATE SCHEMA reports")
+    database.run(
+        "CREATE TABLE reports.sums (city text, n bigint, note jsonb, by_hand text DEFAULT 'kept', PRIMARY KEY (city))"
+    )
+    topics.make("sums-in", partitions=2)
+    spec = {
+        "sources": {"events": events("sums-in")},
+        "transforms": [
+            {"name": "sums", "sql": "SELECT city, count(*) AS n, '{\"a\": 1}' AS note FROM events GROUP BY city"},
+            {"name": "all", "sql": "SELECT count(*) AS n FROM events"},
+        ],
+        "sinks": [
+            {"from": "sums", "key": ["city"], "outputMode": "update", **jdbc(database, "reports.sums")},
+            {"from": "all", "outputMode": "complete", **jdbc(database, "reports.whole")},
+            {"from": "events", "key": ["id"], "outputMode": "update", **jdbc(database, "reports.latest")},
+        ],
+    }
+    topics.write("sums-in", *({"id": number, "city": "AB"[number % 2]} for number in range(4)))
+    pipeline(spec)
+    topics.write("sums-in", *({"id": 9, "city": city} for city in "AAC"))
+    pipeline(spec)
+    found = database.run("SELECT city, n, note->>'a', by_hand FROM reports.sums ORDER BY city")
+    assert found == [("A", "4", "1", "kept"), ("B", "2", "1", "kept"), ("C", "1", "1", "kept")]
+    assert database.run("SELECT n FROM reports.whole") == [("7",)]
+    latest = database.run("SELECT id, city FROM reports.latest ORDER BY id")
+    assert latest == [("0", "A"), ("1", "B"), ("2", "A"), ("3", "B"), ("9", "C")]
+    assert database.run("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'ottla_staging_%'") == [("0",)]
+
+
+def test_errors_name_what_is_wrong(pipeline: Runner, topics: Topics, database: PostgreSQL) -> None:
+    topics.make("jdbc-wrong-in")
+    topics.write("jdbc-wrong-in", {"id": 1, "city": "A"})
+    database.run("CREATE TABLE narrow (id integer)")
+    database.run("CREATE TABLE keyless (id integer, at timestamptz, city text)")
+
+    def run(sink: dict[str, Any], sql: str = "SELECT * FROM events") -> None:
+        spec = {"sources": {"events": events("jdbc-wrong-in")}, "transforms": [{"name": "t", "sql": sql}]}
+        pipeline({**spec, "sinks": [{"from": "t", "name": f"q{len(runs)}", **sink}]})
+        runs.append(1)
+
+    runs: list[int] = []
+    with pytest.raises(PipelineError, match='sink q0: jdbc: the table "narrow" has no column at, city; it has id'):
+        run(jdbc(database, "narrow"))
+    with pytest.raises(PipelineError, match="there is no unique or exclusion constraint matching the ON CONFLICT"):
+        run({**jdbc(database, "keyless"), "outputMode": "update", "key": ["id"]})
+    with pytest.raises(PipelineError, match=r"column m: PostgreSQL has no type for map<int,string>; cast the column"):
+        run(jdbc(database, "mapped"), "SELECT map(id, city) AS m FROM events")
+    with pytest.raises(PipelineError, match=r'schema "nowhere" does not exist'):
+        run(jdbc(database, "nowhere.rows"))
+    (pipeline.folder / "secrets" / "db" / "password").write_text("another")
+    with pytest.raises(PipelineError, match='password authentication failed for user "tester"'):
+        run(jdbc(database, "rows"))
+    (pipeline.folder / "secrets" / "db" / "password").unlink()
+    with pytest.raises(PipelineError, match=r"Secret db: cannot read .*/secrets/db/password: No such file"):
+        run(jdbc(database, "rows"))
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("mode", "steps"), [("append", STEPS), ("update", STEPS[-1:])], ids=["append", "update"])
+def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
+    pipeline: Runner, topics: Topics, database: PostgreSQL, mode: str, steps: tuple[Step | str, ...]
+) -> None:
+    topics.make(f"killed-{mode}", partitions=2)
+    key = {"outputMode": "update", "key": ["id"]} if mode == "update" else {}
+
+    def check(records: int) -> None:
+        rows = [(str(it["id"]), it["city"]) for it in upserted(range(records))]
+        expected = Counter(rows if mode == "append" else dict(rows).items())
+        assert Counter(database.run(f"SELECT id, city FROM killed_{mode}")) == expected
+
+    sink = {**jdbc(database, f"killed_{mode}"), **key}
+    run_and_kill(pipeline, f"killed-{mode}", sink, steps, check, "--secrets", str(pipeline.secrets))
