@@ -45,6 +45,12 @@ KUBERNETES_RULES: Final[Mapping[str, Json]] = {
             "message": "spec.checkpoint is missing: pods keep nothing; set for example checkpoint: {pvc: {size: 1Gi}}",
         },
     ],
+    "Schema": [
+        {
+            "rule": "!has(self.spec.schemaFrom) || !has(self.spec.schemaFrom.file)",
+            "message": "spec.schemaFrom.file is only for `ottla up`; use schemaFrom.configMapKeyRef",
+        },
+    ],
 }
 """What Kubernetes needs and `ottla up` does not."""
 

@@ -112,7 +112,7 @@ def trust_bundle(authorities: Collection[Authority]) -> str:
 def _maintain_authorities(
     cluster: Cluster, tls: Tls, existing: list[Authority], now: float
 ) -> tuple[list[Authority], list[str]]:
-    """The authorities that there are now, and what has changed."""
+    """The authorities, with a new one if that is due, and descriptions of the changes."""
     from ottla_operator.certificates import x509
 
     done = [

@@ -16,6 +16,7 @@ from ottla_operator.cli.options import new_app
 
 COMMANDS: Final = {
     "up": "Run the resources in YAML files on this machine.",
+    "diff": "Show what resources in YAML files would change.",
     "topics": "Manage topics.",
     "groups": "Manage consumer groups.",
     "transactions": "Manage transactions.",
@@ -27,6 +28,7 @@ COMMANDS: Final = {
     "quotas": "Manage quotas of users, client ids and addresses.",
     "schema": "Manage schemas.",
     "cluster": "Inspect the cluster and remove brokers.",
+    "top": "Show what brokers, topics and groups are doing.",
     "doctor": "Diagnose this machine, the brokers and Kubernetes.",
     "mirror": "Manage mirrors of other clusters.",
     "pipeline": "Validate, run and test pipelines.",
@@ -62,12 +64,14 @@ class LazyGroup(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Runs a command and exits with its code. Errors are one line on stderr."""
+def run(arguments: Sequence[str], program: str = "ottla") -> None:
+    """Runs a command and exits with its code. Errors are one line on stderr. `program`: its name in
+    usage texts.
+    """
     app = new_app(HELP, cls=LazyGroup, add_completion=True)
     app.callback()(_root)
     try:
-        app(args=list(arguments), prog_name="ottla")
+        app(args=list(arguments), prog_name=program)
     except CommandError as error:
         print_error(error)
         sys.exit(error.code)

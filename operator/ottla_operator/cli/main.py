@@ -1,12 +1,19 @@
 """Entry point of `ottla`. `ottla broker` is handed to `python -m ottla_broker`, without the imports
 of other commands.
 
+The program is also installed as `kubectl-ottla`, which kubectl runs for `kubectl ottla`
+(https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/).
+
 Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 not found, 4 unreachable, 130
 interrupted.
 """
 
 import os
 import sys
+from pathlib import Path
+from typing import Final
+
+KUBECTL_PLUGIN: Final = "kubectl-ottla"
 
 
 def main() -> None:
@@ -20,6 +27,7 @@ def main() -> None:
     try:
         from ottla_operator.cli.app import run  # an interrupt during the imports is silent, too
 
-        run(arguments)
+        is_plugin = Path(sys.argv[0]).name == KUBECTL_PLUGIN
+        run(arguments, "kubectl ottla" if is_plugin else "ottla")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -31,8 +31,8 @@ class OffsetSpec:
     def resolve(self, start: int, end: int, current: int | None, at_time: int | None) -> int:
         """The offset in a partition with this log start and log end.
 
-        current: position; None means the start. at_time: offset of the first record at or after the
-        time; -1 or None if there is none.
+        current: position; None means the start. at_time: offset of the first record at or after
+        `time_ms`; -1 or None if there is none.
         """
         if self.word:
             return start if self.word == "beginning" else end

@@ -138,7 +138,7 @@ def diff(
 
 def call_registry(url: str, login: str, work: Callable[[SchemaRegistry], T]) -> T:
     try:
-        return work(SchemaRegistry(url, login))
+        return work(SchemaRegistry(url, login=login))
     except RegistryRefusal as error:
         code = ExitCode.not_found if error.is_not_found else ExitCode.failed
         raise CommandError(code, f"{error} (error {error.code})") from None

@@ -80,8 +80,8 @@ def create(
     async def work(client: KafkaClient) -> None:
         present = (await scram.describe_scram_users(client)).get(name, {})
         if conflicts := [it.title for it in mechanisms if it in present]:
-            said = f"user {name!r} has a password for {', '.join(conflicts)}; change it with `ottla users alter`"
-            raise CommandError(ExitCode.failed, said)
+            message = f"user {name!r} has a password for {', '.join(conflicts)}; change it with `ottla users alter`"
+            raise CommandError(ExitCode.failed, message)
         await _alter(client, [scram.SetPassword(name, it, password, iterations) for it in mechanisms])
 
     call_brokers(bootstrap, command_config, work)

@@ -1,5 +1,5 @@
-"""Access control entries (DescribeAcls, CreateAcls, DeleteAcls), and how brokers authorize beside
-them.
+"""Access control entries (DescribeAcls, CreateAcls, DeleteAcls), and the brokers' settings for
+authorization.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +28,8 @@ ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationConfig:
-    """How the brokers authorize, apart from the entries. `is_enabled`: if false, every request is
-    allowed. `super_users`: principals as text.
+    """The brokers' settings for authorization. `is_enabled`: if false, every request is allowed.
+    `super_users`: principals as text.
     """
 
     is_enabled: bool

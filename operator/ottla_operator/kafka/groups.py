@@ -42,7 +42,7 @@ CONSUMER: Final = "consumer"
 @dataclass(frozen=True, slots=True)
 class GroupListing:
     """`state`: Stable, Empty, … `protocol`: consumer, or the type of another client. `kind`:
-    classic, consumer and others; empty when the broker does not say (Kafka before 3.8)."""
+    classic, consumer and others; empty if the broker does not return it (Kafka before 3.8)."""
 
     id: str
     state: str
@@ -52,8 +52,9 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """`kind`: the protocol of the member, classic or consumer. `epoch` and `target`, what the
-    coordinator wants it to have, are None in a classic group."""
+    """`kind`: the protocol of the member, classic or consumer. `epoch` and `target`, the
+    partitions that the coordinator has assigned to it and that it may not own yet, are None in a
+    classic group."""
 
     id: str
     client_id: str
@@ -66,7 +67,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`state` is Dead if the group does not exist. `epoch`: None of a classic group."""
+    """`state` is Dead if the group does not exist. `epoch`: None for a classic group."""
 
     id: str
     state: str
@@ -120,7 +121,9 @@ async def find_described_group(client: KafkaClient, group: str, request: Any) ->
 
 
 async def _describe_consumer_group(client: KafkaClient, group: str) -> GroupDescription | None:
-    """None for a group that is no consumer group (KIP-848), and for a broker without them."""
+    """None for a group of another type than consumer (KIP-848), and if the broker does not support
+    it.
+    """
     request = ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
     found: DescribedGroup | None = await find_described_group(client, group, request)
     if found is None:

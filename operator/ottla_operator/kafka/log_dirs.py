@@ -15,7 +15,7 @@ from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_erro
 from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
 
 BROKER_TIMEOUT_S: Final = 10.0
-"""One broker that hangs must not delay the sizes of the others for longer."""
+"""Longest wait for one broker, so that one that hangs does not delay the sizes of the others."""
 
 ReplicaSizes = Mapping[int, Mapping[TopicPartition, int]]
 """Broker → (topic, partition) → bytes."""

@@ -25,7 +25,8 @@ def group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[i32]]
 async def list_offsets(
     client: KafkaClient, topics: Iterable[TopicDescription], time_ms: int
 ) -> dict[TopicPartition, int]:
-    """Offset of every partition that has a leader. Raises Unreachable if a leader is.
+    """Offset of every partition that has a leader, without those whose leader has just changed.
+    Raises Unreachable if a leader is not reachable; KafkaError for another error of a partition.
 
     time_ms: LATEST_TIMESTAMP for the log end, EARLIEST_TIMESTAMP for the log start, or a timestamp:
     the offset of the first record at or after it, -1 if there is none.
@@ -40,7 +41,7 @@ async def list_offsets(
 async def list_reachable_offsets(
     client: KafkaClient, topics: Iterable[TopicDescription], time_ms: int
 ) -> dict[TopicPartition, int]:
-    """Like `list_offsets`, without the partitions of leaders that are not reachable."""
+    """Like `list_offsets`, but omits the partitions of leaders that are not reachable."""
     found: dict[TopicPartition, int] = {}
     for leader, partitions in _partitions_by_leader(topics).items():
         with contextlib.suppress(Unreachable):

@@ -1,16 +1,20 @@
 """A client of a schema registry with Confluent's REST interface."""
 
 import base64
+import http.client
 import json
-import urllib.error
-import urllib.request
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from ottla_operator.kafka.client import Unreachable
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S: Final = 30.0
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class RegistryRefusal(Exception):
@@ -21,16 +25,33 @@ class RegistryRefusal(Exception):
         self.code = code
 
     @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return int(str(self.code)[:3])
+
+    @property
     def is_not_found(self) -> bool:
-        return str(self.code).startswith("404")
+        return self.status == 404
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryTls:
+    """`server_name`: what the certificate must name; empty for the host of the URL."""
+
+    context: ssl.SSLContext
+    server_name: str = ""
 
 
 class SchemaRegistry:
-    """`login`: name:password, or empty. Methods raise RegistryRefusal and Unreachable."""
+    """`urls`: of the same registry; a request goes to the first that answers. `login`:
+    name:password, or empty. `tls`: of URLs with https; None for the system's authorities. Methods
+    raise RegistryRefusal and Unreachable.
+    """
 
-    def __init__(self, url: str, login: str = "") -> None:
-        self._url = url.rstrip("/")
-        self._headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
+    def __init__(self, *urls: str, login: str = "", tls: RegistryTls | None = None) -> None:
+        self._urls = [it.rstrip("/") for it in urls]
+        self._tls = tls
+        self._headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE, "Connection": "close"}
         if login:
             self._headers["Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
 
@@ -43,6 +64,15 @@ class SchemaRegistry:
     def get_schema(self, schema_id: int) -> dict[str, Any]:
         return dict(self._send("GET", f"/schemas/ids/{schema_id}"))
 
+    def find_version(self, subject: str, schema: dict[str, Any]) -> dict[str, Any] | None:
+        """The version of the subject that has the schema; None if none has."""
+        try:
+            return dict(self._send("POST", f"/subjects/{_path(subject)}", schema))
+        except RegistryRefusal as error:
+            if error.is_not_found:
+                return None
+            raise
+
     def get_compatibility(self, subject: str) -> str:
         return str(self._send("GET", f"/config/{_path(subject)}?defaultToGlobal=true")["compatibilityLevel"])
 
@@ -53,6 +83,15 @@ class SchemaRegistry:
         """The schema's id."""
         return int(self._send("POST", f"/subjects/{_path(subject)}/versions", schema)["id"])
 
+    def delete_subject(self, subject: str) -> Sequence[int]:
+        """The versions that were deleted, softly; none if there is no such subject."""
+        try:
+            return list(self._send("DELETE", f"/subjects/{_path(subject)}"))
+        except RegistryRefusal as error:
+            if error.is_not_found:
+                return ()
+            raise
+
     def find_incompatibilities(self, subject: str, schema: dict[str, Any]) -> list[str]:
         """Why the schema could not be registered now; empty if it could."""
         path = f"/compatibility/subjects/{_path(subject)}/versions?verbose=true"
@@ -61,23 +100,53 @@ class SchemaRegistry:
 
     def _send(self, method: str, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._url + path, data, self._headers, method=method)
+        for url in self._urls[:-1]:
+            try:
+                return self._send_to(url, method, path, data)
+            except Unreachable:
+                continue
+        return self._send_to(self._urls[-1], method, path, data)
+
+    def _send_to(self, url: str, method: str, path: str, data: bytes | None) -> Any:
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-                return json.load(response)
-        except urllib.error.HTTPError as error:
-            raise _read_refusal(error) from None
-        except (OSError, ValueError) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise Unreachable(f"no schema registry responds at {self._url}: {reason}") from None
+            connection = _connect(url, self._tls)
+            try:
+                connection.request(method, urlsplit(url).path + path, data, self._headers)
+                response = connection.getresponse()
+                text = response.read()
+            finally:
+                connection.close()
+            if response.status >= 400:
+                raise _read_refusal(response.status, response.reason, text)
+            return json.loads(text)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise Unreachable(f"no schema registry responds at {url}: {error}") from None
 
 
-def _read_refusal(error: urllib.error.HTTPError) -> RegistryRefusal:
+def _connect(url: str, tls: RegistryTls | None) -> http.client.HTTPConnection:
+    """Raises OSError, ValueError."""
+    address = urlsplit(url)
+    if address.scheme not in DEFAULT_PORTS or address.hostname is None:
+        raise ValueError("its address has the form http://HOST:PORT or https://HOST:PORT")
+    host, port = address.hostname, address.port or DEFAULT_PORTS[address.scheme]
+    connection = http.client.HTTPConnection(host, port, TIMEOUT_S)
+    connection.sock = socket.create_connection((host, port), TIMEOUT_S)
+    if address.scheme == "https":
+        tls = tls or RegistryTls(ssl.create_default_context())
+        try:
+            connection.sock = tls.context.wrap_socket(connection.sock, server_hostname=tls.server_name or host)
+        except OSError:
+            connection.close()
+            raise
+    return connection
+
+
+def _read_refusal(status: int, reason: str, text: bytes) -> RegistryRefusal:
     try:
-        found = json.load(error)
+        found = json.loads(text)
         return RegistryRefusal(int(found["error_code"]), str(found["message"]))
     except (ValueError, KeyError, TypeError):
-        return RegistryRefusal(error.code, error.reason)
+        return RegistryRefusal(status, reason)
 
 
 def _path(name: str) -> str:

@@ -40,8 +40,9 @@ class ShareGroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """`start_offset`: the first record that is not done with; None where the group has not begun.
-    `lag`: records that are not done with; None if it is unknown."""
+    """`start_offset`: every record below it is acknowledged or archived; None where the group has
+    not begun. `lag`: number of records that are neither acknowledged nor archived; None if it is
+    unknown."""
 
     start_offset: int | None
     lag: int | None

@@ -14,7 +14,7 @@ STREAMS: Final = "streams"
 
 
 async def describe_streams_group(client: KafkaClient, group: str) -> GroupDescription | None:
-    """None for a group that is no streams group, and for a broker without them."""
+    """None for a group of another type, and if the broker does not support streams groups."""
     request = StreamsGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
     found: DescribedGroup | None = await find_described_group(client, group, request)
     if found is None:
@@ -36,7 +36,7 @@ def _describe_member(member: Member, topology: Topology | None) -> MemberDescrip
 
 
 def _partitions_read(tasks: tuple[TaskIds, ...], topology: Topology | None) -> frozenset[TopicPartition]:
-    """Those of the topics that the tasks' subtopologies read."""
+    """The partitions that the tasks read of their subtopologies' topics."""
     parts = {} if topology is None else {part.subtopology_id: part for part in topology.subtopologies or ()}
     return frozenset(
         (str(name), int(partition))

@@ -1,5 +1,5 @@
-"""How the operator connects to the brokers of a Cluster: by the login and the TLS that those have
-which run.
+"""How the operator connects to the brokers of a Cluster: with a login and TLS that all running
+brokers accept.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,6 +17,7 @@ from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswo
 from ottla_operator.plan.inter_broker_tls import secure_operator
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.observed_pods import BrokerPod
+from ottla_operator.plan.registry_access import RegistryAccess, registry_security
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.resources.cluster import Cluster
@@ -26,8 +27,8 @@ RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class BrokerConnections:
-    """Passwords and authorities are kept by the Cluster's uid, as its last reconcile has read them:
-    Topics and Users of the Cluster connect often.
+    """Passwords and authorities are cached by the Cluster's uid, as its last reconcile has read
+    them: Topics and Users of the Cluster connect often.
     """
 
     api: ApiClient
@@ -37,7 +38,7 @@ class BrokerConnections:
     async def prepare(
         self, cluster: Cluster, login: InterBrokerLogin, observed: ClusterObjects
     ) -> LoginPasswords | None:
-        """Makes the passwords if there are none. None where no broker has a login, or is to get
+        """Creates the passwords if there are none. None if no broker has a login and none is to get
         one. Raises Blocked.
         """
         self._authorities.pop(cluster.metadata.uid, None)
@@ -63,6 +64,25 @@ class BrokerConnections:
             security = secure_operator(security, [it.tls for it in pods], authorities, host)
         return BrokerAccess(addresses, security)
 
+    async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
+        """How to reach the registries of the brokers that are ready. Raises Blocked."""
+        if (port := cluster.schema_registry_port) is None:
+            said = f"Cluster {cluster.name} serves no schema registry: set its spec.schemaRegistry"
+            raise Blocked(Stalled("NoSchemaRegistry", said))
+        authorities = server_name = ""
+        if cluster.registry_has_tls:
+            secret = tls.secret_name(cluster)
+            try:
+                found = (await read_secrets(self.api, cluster.metadata.namespace, [secret])).get(secret)
+            except SecretUnusable as error:
+                raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error))) from error
+            authorities = found.values.get(tls.AUTHORITIES, "") if found is not None else ""
+            server_name = names.service_host(cluster, names.registry_service(cluster))
+        security = registry_security(cluster, brokers.security, authorities, server_name)
+        if isinstance(security, str):
+            raise Blocked(Stalled("NoRegistryLogin", security))
+        return RegistryAccess([f"{it.rpartition(':')[0]}:{port}" for it in brokers.addresses], security)
+
     async def _read_authorities(self, cluster: Cluster, secret: str) -> str:
         uid = cluster.metadata.uid
         if uid not in self._authorities:
@@ -72,8 +92,8 @@ class BrokerConnections:
                 raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error)), RETRY_S) from error
             values = found[secret].values if secret in found else {}
             if not values.get(tls.AUTHORITIES):
-                said = f"spec.tls: there is no Secret {secret} with {tls.AUTHORITIES}"
-                raise Blocked(Stalled(CERTIFICATE_UNUSABLE, said), RETRY_S)
+                message = f"spec.tls: there is no Secret {secret} with {tls.AUTHORITIES}"
+                raise Blocked(Stalled(CERTIFICATE_UNUSABLE, message), RETRY_S)
             self._authorities[uid] = values[tls.AUTHORITIES]
         return self._authorities[uid]
 
@@ -84,8 +104,8 @@ def check_secret_in_use(cluster: Cluster, pods: Iterable[BrokerPod]) -> None:
     """
     secret = tls.secret_name(cluster)
     if using := [it for it in pods if it.tls and it.certificates != secret]:
-        said = (
+        message = (
             f"spec.tls: {', '.join(it.name for it in using)} use Secret {using[0].certificates} for TLS with other "
             "brokers: restore it in spec.tls; before another one, set interBroker: false and wait until Ready"
         )
-        raise Blocked(Stalled(CERTIFICATE_UNUSABLE, said), RETRY_S)
+        raise Blocked(Stalled(CERTIFICATE_UNUSABLE, message), RETRY_S)

@@ -35,6 +35,7 @@ from ottla_operator.plan.objects.services import (
     certificate_names,
 )
 from ottla_operator.plan.observed_pods import BrokerPod, broker_pods
+from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.plan.source_credentials import SecretUnusable
@@ -85,8 +86,10 @@ class PodPlatform:
         if certificates is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
         if certificate is not None and _certificates_in_use(stateful_set) not in (None, certificates):
-            said = f"Secret {tls.secret_name(cluster)} is renewed, valid until {certificate.not_after}: brokers read it"
-            await self.events.record(resource, "CertificateChanged", said)
+            message = (
+                f"Secret {tls.secret_name(cluster)} is renewed, valid until {certificate.not_after}: brokers read it"
+            )
+            await self.events.record(resource, "CertificateChanged", message)
         login = plan_login(cluster, [it.login for it in observed.pods.values()])
         passwords = await self._connections.prepare(cluster, login, observed)
         count = max(existing, cluster.spec.replicas)
@@ -127,6 +130,10 @@ class PodPlatform:
         listed = await self.api.list(POD, cluster.metadata.namespace, names.selector_text(cluster))
         return await self._connections.access(cluster, broker_pods(cluster, listed).values())
 
+    async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
+        """See `Platform.registry_access`."""
+        return await self._connections.registry_access(cluster, brokers)
+
     async def _answer_rollout_restart(self, resource: Json, cluster: Cluster, stateful_set: Json | None) -> None:
         """Records an event that `kubectl rollout restart` is ignored, and removes its annotation,
         so that the event is recorded once.
@@ -146,9 +153,9 @@ class PodPlatform:
     async def _read_certificates(
         self, cluster: Cluster, stateful_set: Json | None
     ) -> tuple[str | None, CertificateStatus | None, str]:
-        """The digest of the certificates that brokers should have, empty without a Secret of
-        `tls.secretRef`; what clients see of them; and why those in the Secret cannot be used. Then
-        the digest is that of the certificates in use; None if there are none.
+        """Returns (digest, status, error) of the certificates in the Secret of `tls.secretRef`. The
+        digest is empty without a Secret. If the certificates cannot be used, `error` is why and the
+        digest is that of the certificates in use; None if there are none.
         """
         in_use = _certificates_in_use(stateful_set)
         try:
@@ -166,8 +173,8 @@ class PodPlatform:
     async def _maintain_certificates(
         self, resource: Json, cluster: Cluster, observed: ClusterObjects, brokers: int
     ) -> tuple[CertificateStatus | None, str]:
-        """What clients see of the certificates of the Cluster's own authority, and why they cannot
-        be renewed. Raises Blocked if brokers cannot be started without.
+        """Returns the status of the certificates of the Cluster's own authority, and why they
+        cannot be renewed. Raises Blocked if there are no certificates to start brokers with.
         """
         node_ips = [it.node_ip for it in observed.pods.values()]
         alternative_names = certificate_names(cluster, broker_ids(brokers), _addresses(observed), node_ips)
@@ -188,7 +195,9 @@ class PodPlatform:
     async def _apply(
         self, resource: Json, cluster: Cluster, observed: ClusterObjects, inputs: ObjectInputs
     ) -> DesiredObjects:
-        """Applies the rest but the pods themselves."""
+        """Applies the brokers' ConfigMap and StatefulSet, and the annotations of pods. Raises
+        Blocked while a Service has no address.
+        """
         desired = desired_objects(cluster, self.images, replace(inputs, addresses=_addresses(observed)))
         if desired.config is None or desired.stateful_set is None:
             message = f"Service {', '.join(desired.waiting_for_services)} has no address yet"
@@ -332,7 +341,7 @@ def _observe_broker(pod: BrokerPod, settings: Settings | None, outdated: str) ->
 
 
 def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
-    """The settings that each pod was started with; None where its ConfigMap is gone."""
+    """The settings that each pod was started with; None if its ConfigMap no longer exists."""
     return {
         id_: started_with(observed.config_maps[it.settings], id_) if it.settings in observed.config_maps else None
         for id_, it in observed.pods.items()
@@ -340,8 +349,8 @@ def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
 
 
 def _settings_in_use(observed: ClusterObjects) -> Settings:
-    """The settings of a broker that is ready if there is one, else of any, else those that the next
-    would start with.
+    """The settings of a ready broker; of any other if none is ready; those with which the next
+    broker would start if there is none.
     """
     started = _started_with(observed)
     pods = sorted(observed.pods.values(), key=lambda it: not it.is_ready)

@@ -35,8 +35,8 @@ class ComponentUsers:
         except ApiError as error:
             if error.status != FORBIDDEN:
                 raise
-            said = f"the operator may not make User {metadata['name']}: upgrade the roles of its chart"
-            raise Blocked(Stalled("UserNotReady", said)) from error
+            message = f"the operator may not make User {metadata['name']}: upgrade the roles of its chart"
+            raise Blocked(Stalled("UserNotReady", message)) from error
         return None
 
     async def forget(self, owner: Json, cluster: Key, name: str) -> None:

@@ -1,8 +1,8 @@
 """Whether the brokers of a Cluster may found a cluster: once, while no disk can hold one already.
 
 Invariant: brokers found no cluster beside one that exists. A cluster exists once its id is in the
-status, or in what is left on a volume claim; the claims of a deleted Cluster that are kept hold its
-cluster, which the brokers of a Cluster of the same name continue.
+status, and as long as a volume claim of its brokers exists. The claims that remain of a deleted
+Cluster hold its cluster, which the brokers of a Cluster of the same name continue.
 """
 
 from typing import Final

@@ -63,7 +63,7 @@ class InternalCertificates:
         )
 
     async def _publish(self, cluster: Cluster, authorities: str) -> None:
-        """Publishes the certificates that clients trust, which are no secret."""
+        """Publishes the certificates that clients trust, which are not confidential."""
         name = f"{cluster.name}-ca"
         desired = {
             "apiVersion": "v1",

@@ -31,6 +31,7 @@ CLUSTER: Final = Kind("ottla.dev/v1alpha1", "Cluster", "clusters")
 TOPIC: Final = Kind("ottla.dev/v1alpha1", "Topic", "topics")
 PIPELINE: Final = Kind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
 MIRROR: Final = Kind("ottla.dev/v1alpha1", "Mirror", "mirrors")
+SCHEMA: Final = Kind("ottla.dev/v1alpha1", "Schema", "schemas")
 USER: Final = Kind("ottla.dev/v1alpha1", "User", "users")
 ACCESS_POLICY: Final = Kind("ottla.dev/v1alpha1", "AccessPolicy", "accesspolicies")
 POD: Final = Kind("v1", "Pod", "pods")
@@ -51,6 +52,7 @@ _ALL: Final = (
         TOPIC,
         PIPELINE,
         MIRROR,
+        SCHEMA,
         USER,
         ACCESS_POLICY,
         POD,

@@ -34,8 +34,8 @@ async def read_passwords(api: ApiClient, cluster: Cluster) -> LoginPasswords | N
     except SecretUnusable as error:
         raise Blocked(Stalled(LOGIN_UNUSABLE, str(error)), RETRY_S) from error
     if found is None:
-        said = f"Secret {name} has been changed: restore its passwords, or delete it and all brokers' pods at once"
-        raise Blocked(Stalled(LOGIN_UNUSABLE, said), RETRY_S)
+        message = f"Secret {name} has been changed: restore its passwords, or delete it and all brokers' pods at once"
+        raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S)
     return found
 
 
@@ -48,11 +48,11 @@ async def ensure_passwords(api: ApiClient, cluster: Cluster, observed: ClusterOb
     using = [it.name for it in observed.pods.values() if it.login and it.is_ready]
     if using and (found is None or found.digest != passwords_in_use(observed)):
         done = "deleted" if found is None else "changed"
-        said = (
+        message = (
             f"Secret {name} was {done}: restore it, or delete all pods of the brokers at once, which then start with "
             f"other passwords ({', '.join(using)} still have the previous ones)"
         )
-        raise Blocked(Stalled(LOGIN_UNUSABLE, said), RETRY_S)
+        raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S)
     return await _create_passwords(api, cluster) if found is None else found
 
 
@@ -80,9 +80,9 @@ async def _create_passwords(api: ApiClient, cluster: Cluster) -> LoginPasswords:
     except ApiError as error:
         if error.status != FORBIDDEN:
             raise
-        said = (
+        message = (
             f"brokers need passwords of their own, and the operator may not create Secret "
             f"{secret['metadata']['name']}: install its chart with rbac.secrets=true"
         )
-        raise Blocked(Stalled(LOGIN_UNUSABLE, said), RETRY_S) from error
+        raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S) from error
     return made

@@ -120,7 +120,7 @@ class PipelineLauncher:
         self, pipeline: Pipeline, launcher: Launcher, managed: Mapping[Launcher, Json], pods: list[Json]
     ) -> None:
         """Deletes the object of another launcher first, because two drivers on one checkpoint undo
-        each other's work. Raises Blocked until it is gone.
+        each other's work. Raises Blocked while such an object exists.
         """
         for other, it in managed.items():
             if other != launcher:
@@ -225,7 +225,8 @@ class PodLaunch:
 
 
 def _connection(pipeline: Pipeline, cluster: Cluster, login: ComponentLogin | None) -> BrokerConnection:
-    """Raises Blocked if no listener suits."""
+    """Raises Blocked if there is no login and the cluster has no listener for clients without
+    one."""
     registry = in_cluster_registry(cluster) if pipeline.uses_registry else ""
     if login is not None:
         return BrokerConnection(login.bootstrap, login.secret, login.keys, login.digest, registry)
@@ -239,7 +240,7 @@ def _changing_launcher(running: str) -> Blocked:
 
 
 def _has_ended(application: Json) -> bool:
-    """True of a SparkApplication that has ended."""
+    """True for a SparkApplication that has ended."""
     return ((application.get("status") or {}).get("applicationState") or {}).get("state") in ENDED_STATES
 
 

@@ -1,15 +1,16 @@
 """Kubernetes as a `reconcile.platform.Platform`, put together from its parts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform
 from ottla_operator.kube.component_users import ComponentUsers
-from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, TOPIC, USER
+from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, CONFIG_MAP, TOPIC, USER, kind_of
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
 from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
 from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder, StatusWriter
+from ottla_operator.kube.topic_pipelines import TopicPipelines
 from ottla_operator.kube.user_secrets import read_user_secret, write_user_secret
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.conditions import Conditions, Reconciling
@@ -18,6 +19,7 @@ from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.pipeline import desired as pipeline_objects
 from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
@@ -47,6 +49,7 @@ class KubePlatform:
         self.events = EventRecorder(api, identity)
         self.pods = PodPlatform(api, self.events, images)
         self.component_users = ComponentUsers(api, cache)
+        self.topic_pipelines = TopicPipelines(api, cache)
         self.pipelines = PipelineLauncher(api, self.events, pipeline_image)
 
     # Resources.
@@ -72,6 +75,17 @@ class KubePlatform:
 
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
         return await read_secrets(self.api, namespace, names)
+
+    async def read_config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        found = await self.api.get(CONFIG_MAP, namespace, name)
+        return None if found is None else found.get("data") or {}
+
+    async def write_finalizers(self, resource: Json, finalizers: Sequence[str]) -> None:
+        metadata = resource["metadata"]
+        change = {"metadata": {"finalizers": [*finalizers], "resourceVersion": metadata["resourceVersion"]}}
+        written = await self.api.merge(kind_of(resource), metadata["namespace"], metadata["name"], change)
+        metadata["finalizers"] = [*finalizers]
+        metadata["resourceVersion"] = written["metadata"]["resourceVersion"]
 
     # Reports.
 
@@ -105,6 +119,17 @@ class KubePlatform:
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None:
         await write_records(self.api, cluster, TOPICS, records)
+
+    async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
+        return await self.topic_pipelines.ensure(topic, pipeline)
+
+    async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
+        await self.topic_pipelines.forget(topic, name)
+
+    # Schemas.
+
+    async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
+        return await self.pods.registry_access(cluster, brokers)
 
     # Users.
 

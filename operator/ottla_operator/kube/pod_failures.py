@@ -1,5 +1,5 @@
-"""Reads the events that say why pods are not created or do not become ready, where their status
-does not say it.
+"""Reads why pods are not created or do not become ready from events, for reasons that no status
+shows.
 """
 
 import datetime
@@ -18,7 +18,8 @@ OUTDATED_AFTER: Final = datetime.timedelta(minutes=3)  # Kubernetes repeats what
 
 
 async def find_creation_failure(api: ApiClient, cluster: Cluster, observed: ClusterObjects) -> str:
-    """Why the StatefulSet cannot create a pod; empty if it has all, or nothing is known."""
+    """Why the StatefulSet cannot create a pod; empty if all its pods exist, or no event has a
+    reason."""
     stateful_set = observed.stateful_set
     if stateful_set is None or len(observed.pods) >= stateful_set["spec"]["replicas"]:
         return ""
@@ -26,7 +27,8 @@ async def find_creation_failure(api: ApiClient, cluster: Cluster, observed: Clus
 
 
 async def add_start_failures(api: ApiClient, cluster: Cluster, observed: ClusterObjects) -> None:
-    """Sets the `problem` of pods that are not ready and show none to what their events say."""
+    """Sets the `problem` of pods that are not ready, if their status shows none, from their
+    events."""
     now = datetime.datetime.now(datetime.UTC)
     for id_, pod in observed.pods.items():
         if pod.is_ready or pod.is_terminating or pod.problem or not pod.node or now - pod.since < ASK_AFTER:

@@ -116,5 +116,5 @@ class EventRecorder:
 
 
 def now_text() -> str:
-    """The time as Kubernetes writes it."""
+    """The time in RFC 3339, in UTC and whole seconds, as in Kubernetes' objects."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,6 +20,7 @@ from ottla_operator.kube.kinds import (
     MIRROR,
     PIPELINE,
     POD,
+    SCHEMA,
     SERVICE,
     STATEFUL_SET,
     TOPIC,
@@ -35,7 +36,7 @@ from ottla_operator.resources.model import Json
 CRD_RETRY_S: Final = 2.0
 COMPLETE_POLL_S: Final = 0.5
 COMPARE_S: Final = 60.0
-RESOURCES: Final = (CLUSTER, TOPIC, PIPELINE, MIRROR, USER, ACCESS_POLICY)
+RESOURCES: Final = (CLUSTER, TOPIC, SCHEMA, PIPELINE, MIRROR, USER, ACCESS_POLICY)
 OWNED: Final = (POD, SERVICE, STATEFUL_SET)
 log = logging.getLogger("ottla.operator")
 

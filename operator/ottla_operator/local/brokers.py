@@ -13,10 +13,14 @@ from ottla_operator.local import processes
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, replace_file, write_state
 from ottla_operator.local.live_view import BrokerRow, LiveView, State
+from ottla_operator.local.registry_ports import claim_port
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.plan.broker_processes import (
+    CONSOLE_ENABLE,
     HOST,
     INTER_BROKER,
+    KEYSTORE_LOCATION,
+    REGISTRY_LISTENER,
     BrokerProcessPlan,
     inter_broker_address,
     with_founding,
@@ -31,6 +35,7 @@ from ottla_operator.plan.inter_broker_login import (
     operator_security,
     plan_login,
 )
+from ottla_operator.plan.listener_certificates import AUTHORITIES
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.reconcile.platform import BrokerAccess, ReconcileState
@@ -38,25 +43,30 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.cluster_tls import CertificateStatus
 
 RESTART_FILE: Final = "restart-at"
+CONSOLE_FILE: Final = "console"
+REGISTRY_FILE: Final = "registry"
 
 
 class BrokerProcess:
     """One broker's process. `plan`: what it is started with next. `started_with`: settings of the
     current or last process; None if these are unknown. `restart_at`: the last `restartAt` that has
-    passed; `started_after`: the one that the process was started after. `on_status`: called with
+    passed; `started_after`: the one that the process was started after. `console`, `registry`:
+    host:port where the running process serves them; empty without one. `on_status`: called with
     every change."""
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
         self.plan = plan
         self.folder = folder
         self.started_with: Settings | None = plan.settings
-        self.restart_at = self.started_after = ""
+        self.restart_at = self.started_after = self.console = self.registry = ""
         self.unready_since_s = asyncio.get_running_loop().time()
         self._was_ready = False
         self._on_status = on_status
         if processes.find_process(folder) is not None:
             self.started_with = self._read_settings()
-            self.started_after = self._read_restart()
+            self.started_after = self._read_text(RESTART_FILE)
+            self.console = self._read_text(CONSOLE_FILE)
+            self.registry = self._read_text(REGISTRY_FILE)
         self.supervisor = self._supervise()
 
     @property
@@ -79,17 +89,17 @@ class BrokerProcess:
     def update(self, plan: BrokerProcessPlan) -> None:
         """Sets what the process is started with next, and restarts nothing."""
         self.plan = plan
-        self.supervisor.command = broker_command(plan)
+        self.supervisor.command = broker_command(plan, self.console, self.registry)
 
     def _supervise(self) -> Supervisor:
         return Supervisor(
             folder=self.folder,
-            command=broker_command(self.plan),
+            command=broker_command(self.plan, self.console, self.registry),
             hash=None,  # any process is adopted: brokers are restarted one at a time, not by a new `ottla up`
             on_status=self._update_status,
             is_ready=lambda output: " ready on " in output,
             find_obstacle=self._find_port_conflict,
-            before_start=self._write_settings,
+            before_start=self._prepare_start,
         )
 
     def _update_status(self, status: ProcessStatus) -> None:
@@ -101,15 +111,23 @@ class BrokerProcess:
     def _find_port_conflict(self) -> str | None:
         return next((it for port in self.plan.ports.values() if (it := processes.find_port_conflict(port))), None)
 
+    def _prepare_start(self) -> None:
+        self.console = find_console_address(self.plan)
+        replace_file(self.folder / CONSOLE_FILE, self.console)
+        self.registry = find_registry_address(self.plan)
+        replace_file(self.folder / REGISTRY_FILE, self.registry)
+        self.supervisor.command = broker_command(self.plan, self.console, self.registry)
+        self._write_settings()
+
     def _write_settings(self) -> None:
         self.started_with = dict(self.plan.settings)
         replace_file(self.folder / "settings.json", json.dumps(self.started_with, indent=2))
         self.started_after = self.restart_at
         replace_file(self.folder / RESTART_FILE, self.started_after)
 
-    def _read_restart(self) -> str:
+    def _read_text(self, file: str) -> str:
         try:
-            return (self.folder / RESTART_FILE).read_text()
+            return (self.folder / file).read_text()
         except FileNotFoundError:
             return ""
 
@@ -144,6 +162,9 @@ class BrokerProcesses:
     certificate: CertificateStatus | None = None
     certificate_error: str = ""
     creation_error: str = ""
+    _console: str = ""
+    _registry: str = ""
+    """What was said last: the address of the first ready broker's console."""
     _reported: dict[str, str] = field(default_factory=dict)
     """Broker → the reason that was reported last, so that it is reported once."""
 
@@ -198,6 +219,22 @@ class BrokerProcesses:
         addresses = [it.address for it in self.by_id.values() if it.is_ready]
         return BrokerAccess(addresses, operator_security(self.passwords, self._running_logins()))
 
+    @property
+    def registry_addresses(self) -> list[str]:
+        """host:port of the schema registries of ready brokers."""
+        return [it.registry for _, it in sorted(self.by_id.items()) if it.is_ready and it.registry]
+
+    def registry_url(self, cluster: Cluster) -> str:
+        """URL of the schema registry of the first ready broker; empty without one."""
+        address = next(iter(self.registry_addresses), "")
+        return f"{'https' if cluster.registry_has_tls else 'http'}://{address}" if address else ""
+
+    def read_authorities(self) -> str:
+        """Certificates of the authorities of the listeners, as PEM; empty for the system's."""
+        found = next((it.settings.get(KEYSTORE_LOCATION, "") for it in self.plans), "")
+        path = Path(found).with_name(AUTHORITIES)
+        return path.read_text() if found and path.exists() else ""
+
     def _running_logins(self) -> list[InterBrokerLogin]:
         """The inter-broker logins of the brokers whose processes run."""
         running = [it for it in self.by_id.values() if it.supervisor.status.pid is not None]
@@ -251,10 +288,29 @@ class BrokerProcesses:
         row.state, row.note, row.pid = status.state, status.note, status.pid
         if status.state is State.ready:
             self.view.reach("first broker ready")
+            self._report_console()
+            self._report_registry()
             if len(self.desired) > 1 and all(self.by_id[it].is_ready for it in self.desired):
                 self.view.reach(f"{len(self.desired)} brokers ready")
         if was_ready != (status.state is State.ready) or status.state is State.failed:
             self.on_change()
+
+    def _report_console(self) -> None:
+        ready = (it.console for _, it in sorted(self.by_id.items()) if it.is_ready and it.console)
+        console = next(ready, "")
+        if console not in ("", self._console) and not self._console_is_served():
+            self._console = console
+            self.view.say(f"console of cluster {self.name}: http://{console}", "info")
+
+    def _report_registry(self) -> None:
+        """Clients that were given an address that is still served need no other."""
+        addresses = self.registry_addresses
+        if addresses and self._registry not in addresses:
+            self._registry = addresses[0]
+            self.view.say(f"schema registry of cluster {self.name}: {self._registry}", "info")
+
+    def _console_is_served(self) -> bool:
+        return any(it.is_ready and it.console == self._console for it in self.by_id.values())
 
     def _with_location(self, message: str) -> str:
         """Adds file and line of the setting or port that a broker's message is about."""
@@ -265,6 +321,30 @@ class BrokerProcesses:
         return message
 
 
-def broker_command(plan: BrokerProcessPlan) -> Sequence[str]:
-    settings = [part for key, value in plan.settings.items() for part in ("--set", f"{key}={value}")]
-    return [sys.executable, "-m", "ottla_broker", *settings]
+def broker_command(plan: BrokerProcessPlan, console: str, registry: str) -> Sequence[str]:
+    settings = dict(plan.settings)
+    if registry:
+        settings[REGISTRY_LISTENER] = registry
+    if console:
+        settings |= {CONSOLE_ENABLE: "true", "http.listener": console}
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    return [sys.executable, "-m", "ottla_broker", *options]
+
+
+def find_console_address(plan: BrokerProcessPlan) -> str:
+    """host:port of the console: the planned port, or another free one if a program listens on it.
+    Empty if the broker serves no console.
+    """
+    if plan.console_port is None:
+        return ""
+    is_free = processes.find_port_conflict(plan.console_port) is None
+    return f"{HOST}:{plan.console_port if is_free else processes.find_free_port()}"
+
+
+def find_registry_address(plan: BrokerProcessPlan) -> str:
+    """That of the settings. Without one: the planned port, or another free one, as for the console.
+    Empty if the broker serves no registry.
+    """
+    if plan.registry_port is None:
+        return plan.settings.get(REGISTRY_LISTENER, "")
+    return f"{HOST}:{claim_port(plan.registry_port)}"

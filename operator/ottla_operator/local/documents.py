@@ -7,13 +7,14 @@ are opened, empty documents are ignored.
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import yaml
 
-from ottla_operator.local import secrets
+from ottla_operator.local import schema_files, secrets
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan.component_users import mirror_user, needs_mirror_user, needs_pipeline_user, pipeline_user
 from ottla_operator.plan.refused_settings import find_refused_settings
@@ -24,11 +25,17 @@ from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.schema_resource import stored_subject_name
 from ottla_operator.resources.topic import stored_topic_name
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIELD = re.compile(r"spec(?:\.\w+|\[\d+\])+")
 SUFFIXES = (".yaml", ".yml", ".json")
+STORED_NAMES: Final[Mapping[str, tuple[str, Callable[[Json], str]]]] = {
+    "Topic": ("topic", stored_topic_name),
+    "Schema": ("subject", stored_subject_name),
+}
+"""Kind → what its resources describe on the brokers, and the name of that."""
 
 
 class InvalidFiles(Exception):
@@ -41,11 +48,14 @@ class InvalidFiles(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One resource as written. `lines`: line number of each field, from 1."""
+    """One resource as written. `lines`: line number of each field, from 1. `schema_file`: the file
+    that `spec.schema` was read from.
+    """
 
     file: Path
     data: dict[str, Json]
     lines: dict[validation.FieldPath, int] = field(repr=False)
+    schema_file: Path | None = None
 
     @property
     def kind(self) -> str:
@@ -110,10 +120,32 @@ def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Docu
             documents += read_file(file, held=file in held)
         except InvalidFiles as bad:
             problems += bad.lines
+    if not problems:
+        documents = _insert_schema_texts(documents, problems)
     problems = problems or list(_find_conflicts(documents)) or list(find_misfits(documents))
     if problems:
         raise InvalidFiles(problems)
     return documents
+
+
+def _insert_schema_texts(documents: Iterable[Document], problems: list[str]) -> list[Document]:
+    """The documents with the texts of files that Schemas refer to. Adds to `problems` what cannot
+    be read.
+    """
+    found = []
+    for it in documents:
+        problem = schema_files.find_unsupported_source(it.data)
+        if (path := schema_files.schema_path(it.data, it.file.parent)) is not None:
+            text = schema_files.read_schema_text(path)
+            if isinstance(text, str):
+                lines = {**it.lines, schema_files.TEXT: it.lines[schema_files.FILE]}
+                it = Document(it.file, schema_files.with_text(it.data, text), lines, path)
+            else:
+                problem = text
+        if problem is not None:
+            problems.append(it.describe(problem))
+        found.append(it)
+    return found
 
 
 def read_file(file: Path, held: bool = False) -> list[Document]:
@@ -199,7 +231,7 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
         first.setdefault(key, document)
     clusters = {name for kind, name in first if kind == "Cluster"}
     policies = {name for kind, name in first if kind == "AccessPolicy"}
-    topics: dict[tuple[str, str], Document] = {}
+    names: dict[tuple[str, str, str], Document] = {}
     for document in documents:
         for path, name in _cluster_refs(document.data):
             if name not in clusters:
@@ -214,13 +246,14 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
                     f"AccessPolicy {it['name']!r} is not in these files{validation.did_you_mean(it['name'], policies)}"
                 )
                 yield document.describe(validation.Problem(("spec", "aclsFrom", index, "name"), message))
-        if document.kind == "Topic":
-            spec = document.data["spec"]
-            key = spec["clusterRef"]["name"], stored_topic_name(document.data)
-            if key in topics:
-                message = f"topic {key[1]!r} of cluster {key[0]!r} is already described, in {topics[key].locate(())}"
+        if document.kind in STORED_NAMES:
+            what, stored_name = STORED_NAMES[document.kind]
+            stored = document.data["spec"]["clusterRef"]["name"], what, stored_name(document.data)
+            if stored in names:
+                where = names[stored].locate(())
+                message = f"{what} {stored[2]!r} of cluster {stored[0]!r} is already described, in {where}"
                 yield document.describe(validation.Problem(("spec",), message))
-            topics.setdefault(key, document)
+            names.setdefault(stored, document)
 
 
 def find_misfits(documents: Sequence[Document]) -> Iterator[str]:

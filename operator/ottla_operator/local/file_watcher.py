@@ -1,26 +1,34 @@
-"""Watches the files and folders that `ottla up` was given, also when a folder is replaced, as by
-checking out another branch."""
+"""Watches the files and folders that are arguments of `ottla up`. Continues when a folder is
+replaced, as `git checkout` does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from watchfiles import Change, awatch
 
-from ottla_operator.local import documents
+from ottla_operator.local import documents, schema_files
 
 PYTHON_STEPS: Final = ".py"  # of pipelines
-WATCHED_SUFFIXES: Final = (*documents.SUFFIXES, PYTHON_STEPS)
+WATCHED_SUFFIXES: Final = (*documents.SUFFIXES, *schema_files.SUFFIXES, PYTHON_STEPS)
 POLL_S: Final = 1.0
 
 
-async def watch_edits(inputs: Sequence[Path], home: Path, stop: asyncio.Event) -> AsyncIterator[frozenset[str]]:
-    """Names of files that were changed together, until `stop`. Empty when a watch has just begun:
-    an edit may have come before it. `home`: where `ottla up` writes."""
-    folders, is_edit = {it if it.is_dir() else it.parent for it in inputs}, _filter(inputs, home)
+async def watch_edits(
+    inputs: Sequence[Path], home: Path, stop: asyncio.Event, more_files: Callable[[], Collection[Path]] = tuple
+) -> AsyncIterator[frozenset[str]]:
+    """Yields the names of files that were changed together, until `stop` is set. Yields an empty
+    set when a watch begins, because files may have changed before. `home`: the folder that `ottla
+    up` writes to, which is ignored. `more_files`: returns the files that the inputs refer to now.
+    """
+
+    def folders() -> set[Path]:
+        return {it if it.is_dir() else it.parent for it in inputs} | {it.parent for it in more_files()}
+
+    is_edit = _filter(inputs, home, more_files)
     while not stop.is_set():
-        watched, is_new = _existing(folders), True
+        watched, is_new = _existing(folders()), True
         try:
             async for changes in awatch(
                 *watched,
@@ -33,20 +41,27 @@ async def watch_edits(inputs: Sequence[Path], home: Path, stop: asyncio.Event) -
                 if changes or is_new:
                     is_new = False
                     yield frozenset(name for _, name in changes)
-                if _existing(folders) != watched:
+                if _existing(folders()) != watched:
                     break
         except FileNotFoundError:  # a folder was deleted just now
             continue
 
 
-def _filter(inputs: Iterable[Path], home: Path) -> Callable[[Change, str], bool]:
+def _filter(
+    inputs: Iterable[Path], home: Path, more_files: Callable[[], Collection[Path]]
+) -> Callable[[Change, str], bool]:
     named = {path.name for path in inputs}
     own = f"{home.resolve()}/"
-    return lambda _, name: (name.endswith(WATCHED_SUFFIXES) or Path(name).name in named) and not name.startswith(own)
+
+    def is_edit(_: Change, name: str) -> bool:
+        is_named = Path(name).name in named | {it.name for it in more_files()}
+        return (name.endswith(WATCHED_SUFFIXES) or is_named) and not name.startswith(own)
+
+    return is_edit
 
 
 def _existing(folders: Iterable[Path]) -> dict[Path, int]:
-    """Folders with their inodes: one that was replaced has another."""
+    """Inode numbers of the folders that exist. A replaced folder has another number."""
     found: dict[Path, int] = {}
     for folder in folders:
         try:

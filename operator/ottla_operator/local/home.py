@@ -13,6 +13,7 @@
 .ottla/<cluster>/users.json              users with credentials, rules or quotas of a User
 .ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
 .ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log
+.ottla/<cluster>/pipelines/<name>/secrets/  Secrets of its sinks
 """
 
 import fcntl
@@ -55,6 +56,10 @@ class Home:
 
     def pipeline(self, cluster: str, name: str) -> Path:
         return self.path / cluster / "pipelines" / name
+
+    def lake_pipeline(self, cluster: str, name: str) -> Path:
+        """File of the Pipeline of a Topic's lake."""
+        return self.pipeline(cluster, name) / "pipeline.json"
 
     def lock(self) -> int:
         """Locks the folder until this process ends. Returns the open lock file. Raises
@@ -112,8 +117,8 @@ def write_state(folder: Path, count: int, state: ReconcileState) -> None:
 
 def write_certificates(folder: Path, certificates: ListenerCertificates) -> tuple[Path, bool]:
     """Writes certificates of a Secret as files that only their owner can read. Brokers read them
-    again when they change. `folder`: the cluster's. Returns the files' folder, and whether others
-    were there before.
+    again when they change. `folder`: the cluster's. Returns the files' folder, and whether it had
+    other certificates before.
     """
     target = folder / "certificates" / "secret"
     keystore = f"{certificates.key.strip()}\n{certificates.chain.strip()}\n"

@@ -89,6 +89,19 @@ class MirrorRow:
 
 
 @dataclass(slots=True)
+class SchemaRow:
+    """`version`, `id`: of the schema; None while it is not registered."""
+
+    cluster: str
+    subject: str
+    state: State = State.waiting
+    version: int | None = None
+    id: int | None = None
+    compatibility: str = ""
+    note: str = ""
+
+
+@dataclass(slots=True)
 class LoadRow:
     script: str
     state: State = State.waiting
@@ -106,6 +119,7 @@ class LiveView:
     began_s: float = field(default_factory=lambda: process_start_s())
     brokers: dict[str, BrokerRow] = field(default_factory=dict)
     topics: dict[tuple[str, str], TopicRow] = field(default_factory=dict)
+    schemas: dict[tuple[str, str], SchemaRow] = field(default_factory=dict)
     pipelines: dict[tuple[str, str], PipelineRow] = field(default_factory=dict)
     mirrors: dict[tuple[str, str], MirrorRow] = field(default_factory=dict)
     loads: dict[str, LoadRow] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView, PipelineRow, State
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
+from ottla_operator.local.user_files import write_user_secret
 from ottla_operator.plan.backoff import PIPELINE_RESTARTS
 from ottla_operator.plan.conditions import Stalled
 from ottla_operator.plan.observed_pods import DriverPod
@@ -33,6 +34,7 @@ from ottla_operator.plan.pipeline.status import (
     RunnerStatus,
     evaluate_driver,
 )
+from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -122,6 +124,11 @@ class PipelineProcess:
     def progress(self) -> Path:
         return self.folder / "progress.jsonl"
 
+    @property
+    def secrets(self) -> Path:
+        """Folder of the sinks' Secrets."""
+        return self.folder / "secrets"
+
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.supervisor.start()
@@ -168,6 +175,7 @@ class PipelineProcess:
             *("--bootstrap", self.connection.bootstrap),
             *(("--login", str(self.connection.login)) if self.connection.login else ()),
             *(("--registry", self.connection.registry) if self.connection.registry else ()),
+            *(("--secrets", str(self.secrets.resolve())) if self.pipeline.sink_secrets else ()),
             *("--progress", str(self.progress)),
             *("--checkpoint", str(self._checkpoint())),
         ]
@@ -286,16 +294,28 @@ class PipelineProcesses:
     on_change: Callable[[str], None]
     by_name: dict[str, PipelineProcess] = field(default_factory=dict)
 
-    def plan(self, pipeline: Pipeline, document: Document, connection: ProcessConnection) -> ProcessLaunch:
-        """See `Platform.plan_launch`."""
+    def plan(
+        self,
+        pipeline: Pipeline,
+        document: Document,
+        connection: ProcessConnection,
+        secrets: Mapping[str, ObservedSecret],
+    ) -> ProcessLaunch:
+        """See `Platform.plan_launch`. `secrets`: those of the files, by name. A driver reads the
+        files of its sinks' Secrets for each batch.
+        """
         is_suspended = pipeline.spec.state == "suspended"
         if not is_suspended and (missing := find_missing_prerequisite()) is not None:
             raise Blocked(Stalled("PrerequisiteMissing", f"the driver is not started: {missing}"))
         folder = self.home.pipeline(pipeline.spec.cluster_ref.name, pipeline.name)
         on_change = self._notifier(pipeline.name)
-        return ProcessLaunch(
-            self, PipelineProcess(pipeline, document, folder, connection, self.view, on_change), is_suspended
-        )
+        process = PipelineProcess(pipeline, document, folder, connection, self.view, on_change)
+        for name in pipeline.sink_secrets:
+            if name not in secrets:
+                message = f"a sink needs Secret {name}, which is in none of the files"
+                raise Blocked(Stalled("CredentialsUnusable", message))
+            write_user_secret(process.secrets / name, secrets[name].values)
+        return ProcessLaunch(self, process, is_suspended)
 
     async def stop_driver(self, name: str) -> None:
         """Stops a driver, if there is one, and returns when it has exited."""

@@ -5,6 +5,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ottla_operator.certificates.internal_authority import authority_secret_name
@@ -12,9 +13,10 @@ from ottla_operator.local import internal_certificates, secrets
 from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
-from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, State, TopicRow
+from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, SchemaRow, State, TopicRow
 from ottla_operator.local.login_files import ensure_passwords, read_passwords
 from ottla_operator.local.pipelines import PipelineProcesses, ProcessConnection, ProcessLaunch
+from ottla_operator.local.registry_ports import has_registry_extra
 from ottla_operator.local.user_files import (
     delete_user_secret,
     read_user_records,
@@ -24,7 +26,7 @@ from ottla_operator.local.user_files import (
 )
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
-from ottla_operator.plan.broker_processes import plan_broker_processes, registry_url
+from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
 from ottla_operator.plan.inter_broker_login import LoginPasswords, authenticates_everyone
@@ -32,6 +34,7 @@ from ottla_operator.plan.listener_security import (
     describe_missing_open_listener,
     security_protocol,
 )
+from ottla_operator.plan.registry_access import RegistryAccess, registry_security
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, logs_in
 from ottla_operator.plan.topic_deletion import DeletionRecord
@@ -44,6 +47,7 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.schema_resource import stored_subject_name
 from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.user import User
 
@@ -83,7 +87,7 @@ class LocalPlatform:
         self._documents: dict[tuple[str, str], Document] = {}
         self._secrets: dict[str, ObservedSecret] = {}
         self._issued_secrets: dict[str, ObservedSecret] = {}
-        """Of the certificates that clusters' own authorities have issued."""
+        """Secrets with certificates that the Clusters' own authorities have issued."""
         self._deletion_records: dict[Key, dict[str, DeletionRecord]] = {}
         self._printed: dict[tuple[str, str], str] = {}
         self._waiting: dict[tuple[str, str], tuple[str, float]] = {}
@@ -109,7 +113,10 @@ class LocalPlatform:
         existing = {name: read_state(home / name)[0] for name in clusters}
         logins = {name: self._passwords(name, it) for name, it in clusters.items()}
         folders = {name: self.home.login(name).resolve() for name, it in logins.items() if it is not None}
-        plans = plan_broker_processes([*clusters.values()], home, existing, certificates, folders)
+        serves_registry = has_registry_extra()
+        plans = plan_broker_processes(
+            [*clusters.values()], home, existing, certificates, folders, serves_registry=serves_registry
+        )
         for name in clusters:
             document, own = self._documents["Cluster", name], [it for it in plans if it.cluster == name]
             if (brokers := self.clusters.get(name)) is not None:
@@ -145,6 +152,16 @@ class LocalPlatform:
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
         return {**self._secrets, **self._issued_secrets}
 
+    async def read_config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """`find_unsupported` refuses what would need one."""
+        return None
+
+    async def write_finalizers(self, resource: Json, finalizers: Sequence[str]) -> None:
+        metadata = resource["metadata"]
+        metadata["finalizers"] = [*finalizers]
+        if not finalizers and "deletionTimestamp" in metadata:
+            self.cache.forget(resource)
+
     # Reports.
 
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
@@ -177,6 +194,12 @@ class LocalPlatform:
                 cluster, topic = resource["spec"]["clusterRef"]["name"], stored_topic_name(resource)
                 row = self.view.topics.setdefault((cluster, topic), TopicRow(cluster, topic))
                 row.state, row.note = state, note
+            case "Schema":
+                cluster, subject = resource["spec"]["clusterRef"]["name"], stored_subject_name(resource)
+                schema = self.view.schemas.setdefault((cluster, subject), SchemaRow(cluster, subject))
+                schema.state, schema.note = state, note
+                schema.version, schema.id = status.get("version"), status.get("id")
+                schema.compatibility = status.get("compatibility", "")
             case "Mirror":
                 cluster = resource["spec"]["target"]["clusterRef"]["name"]
                 mirror = self.view.mirrors.setdefault((cluster, name), MirrorRow(cluster, name))
@@ -271,6 +294,33 @@ class LocalPlatform:
         """
         self._deletion_records[resource_key(cluster)] = dict(records)
 
+    async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
+        """Only finds the Pipeline: `lake_documents` has added it to the resources of the files."""
+        name, cluster = pipeline["metadata"]["name"], pipeline["spec"]["clusterRef"]["name"]
+        document = self._documents.get(("Pipeline", name))
+        if document is not None and document.file != self.home.lake_pipeline(cluster, name):
+            raise Blocked(Stalled("NameConflict", f"Pipeline {name} is described in {document.file}; rename it"))
+        return self.cache.pipelines.get(local_key(name))
+
+    async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
+        """Does nothing: `load` removes a Pipeline that no document describes any more."""
+
+    # Schemas.
+
+    async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
+        """The certificate's authority is checked and its names are not: one of a Secret need not
+        name 127.0.0.1.
+        """
+        processes = self.clusters[cluster.name]
+        authorities = processes.read_authorities() if cluster.registry_has_tls else ""
+        operator = replace(brokers.security, verifies_hostname=False)
+        security = registry_security(cluster, operator, authorities, server_name="", is_loopback=True)
+        if isinstance(security, str):
+            raise Blocked(Stalled("NoRegistryLogin", security))
+        if not processes.registry_addresses:
+            raise Blocked(Stalled("NoSchemaRegistry", f"Cluster {cluster.name} serves no schema registry"))
+        return RegistryAccess(processes.registry_addresses, security)
+
     # Users.
 
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
@@ -315,8 +365,10 @@ class LocalPlatform:
         transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
         protocol = f"SASL_{transport}" if logs_in(mirror) else transport
         if authenticates_everyone(source) and protocol not in map(security_protocol, source.listeners):
-            said = f"Cluster {source.name}, the source, has no listener with {protocol}: set source.tls and credentials"
-            raise Blocked(Reconciling("SourceNotFound", said))
+            message = (
+                f"Cluster {source.name}, the source, has no listener with {protocol}: set source.tls and credentials"
+            )
+            raise Blocked(Reconciling("SourceNotFound", message))
         plans = [it for it in self.clusters[source.name].plans if it.id <= source.spec.replicas]
         return ",".join(it.address_with(protocol) or it.address for it in plans)
 
@@ -324,15 +376,16 @@ class LocalPlatform:
 
     async def plan_launch(self, resource: Json, pipeline: Pipeline, cluster: Cluster) -> ProcessLaunch:
         document = self._documents["Pipeline", pipeline.name]
-        registry = registry_url(cluster, self.clusters[cluster.name].plans) if pipeline.uses_registry else ""
+        registry = self.clusters[cluster.name].registry_url(cluster) if pipeline.uses_registry else ""
         if (login := await pipeline_login(self, resource, pipeline, cluster)) is not None:
             folder = self.home.user(cluster.name, login.secret).resolve()
             connection = ProcessConnection(login.bootstrap, folder, login.digest, registry)
-            return self.pipelines.plan(pipeline, document, connection)
+            return self.pipelines.plan(pipeline, document, connection, self._secrets)
         if authenticates_everyone(cluster):
             raise Blocked(Stalled("NoPlaintextListener", describe_missing_open_listener(cluster)))
         bootstrap = ",".join(self.clusters[cluster.name].bootstrap_addresses)
-        return self.pipelines.plan(pipeline, document, ProcessConnection(bootstrap, registry=registry))
+        connection = ProcessConnection(bootstrap, registry=registry)
+        return self.pipelines.plan(pipeline, document, connection, self._secrets)
 
     async def forget_pipeline(self, key: Key) -> None:
         await self.pipelines.stop_driver(key.name)

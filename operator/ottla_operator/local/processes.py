@@ -173,6 +173,14 @@ def find_port_conflict(port: int) -> str | None:
     return None
 
 
+def find_free_port() -> int:
+    """A port that no process listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _listening_process(port: int) -> str:
     """` by pid 12 (java)`, where the system shows it: on Linux, of the user's own processes."""
     inodes = {

@@ -1,4 +1,4 @@
-"""Secrets of `ottla up`: those in the files beside the resources, as `kubectl apply` takes them."""
+"""Secrets of `ottla up`: manifests in the same files as the resources, as for `kubectl apply`."""
 
 import hashlib
 import json

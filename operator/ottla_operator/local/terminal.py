@@ -75,9 +75,12 @@ async def live_table(console: Console, view: LiveView) -> AsyncIterator[None]:
 def render(view: LiveView, height: int) -> RenderableType:
     """All tables, in at most `height` lines."""
     others = len(view.brokers) + 2 * len(view.pipelines) + 2 * len(view.mirrors) + len(view.loads) + len(view.moving)
+    others += 2 * len(view.schemas)
     tables = [_brokers(view)]
     if view.topics:
         tables.append(_topics(view, max(MIN_TOPIC_ROWS, height - RESERVED_LINES - others)))
+    if view.schemas:
+        tables.append(_schemas(view))
     if view.mirrors:
         tables.append(_mirrors(view))
     if view.pipelines:
@@ -147,6 +150,14 @@ def _pipelines(view: LiveView) -> Table:
         rate = _count(round(it.rows_per_second)) if it.rows_per_second else ""
         lag = _lag(it.lag_records, it.lag_seconds)
         table.add_row(it.name, _state(it.state), _count(it.rows_in), rate, _count(it.rows_out), lag, _note(it.note))
+    return table
+
+
+def _schemas(view: LiveView) -> Table:
+    table = _table("SCHEMA|STATE|>VERSION|>ID|COMPATIBILITY")
+    for it in view.schemas.values():
+        version, id_ = _count(it.version), "" if it.id is None else str(it.id)
+        table.add_row(it.subject, _state(it.state), version, id_, it.compatibility, _note(it.note))
     return table
 
 

@@ -47,7 +47,7 @@ class TopicMetrics:
     _previous_s: float = 0.0
 
     async def run(self) -> None:
-        """Measures for ever."""
+        """Measures until it is cancelled."""
         loop = asyncio.get_running_loop()
         began_s = sizes_at_s = loop.time()
         while True:
@@ -110,8 +110,8 @@ class TopicMetrics:
         starts: Mapping[TopicPartition, int],
         elapsed_s: float,
     ) -> dict[str, int]:
-        """Returns the sums of log ends, which grow by one with every record. A topic of which a
-        partition has no leader keeps what was counted before."""
+        """Returns each topic's sum of log ends, which grows by one with every record. The row of a
+        topic with a partition without a leader is not changed."""
         existing = {it.name for it in found}
         for cluster, name in [*self.view.topics]:
             if cluster == self.cluster and name not in existing and not self.is_managed(name):

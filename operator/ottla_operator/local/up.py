@@ -5,6 +5,7 @@ everything in order.
 import asyncio
 import contextlib
 import signal
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from ottla_operator.local import documents, load, secrets
 from ottla_operator.local.documents import Document, InvalidFiles
 from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
 from ottla_operator.local.home import Home
+from ottla_operator.local.lake_documents import write_lake_documents
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import Load
 from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key
@@ -22,11 +24,13 @@ from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.inter_broker_login import CLIENT_PROPERTIES
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
+from ottla_operator.resources.common import format_time
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.schema_resource import stored_subject_name
 from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.validation import validate_update
 
-RECONCILED_KINDS: Final = ("Cluster", "Topic", "AccessPolicy", "User", "Mirror", "Pipeline")
+RECONCILED_KINDS: Final = ("Cluster", "Topic", "Schema", "AccessPolicy", "User", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
 """Topics are created with the defaults of brokers that are all up and have their new settings; but
 brokers that cannot be must not hold up everything else for ever."""
@@ -119,7 +123,7 @@ class UpRunner:
         """
         await self._apply()
         reported: tuple[str, ...] = ()
-        async for names in watch_edits(self.inputs, self.home.path, stop):
+        async for names in watch_edits(self.inputs, self.home.path, stop, self._schema_files):
             try:
                 new = documents.read_files(self.inputs, held={it.file for it in self._documents})
                 self._validate_updates(new)
@@ -134,6 +138,9 @@ class UpRunner:
             ]:
                 self._documents = new
                 await self._apply()
+
+    def _schema_files(self) -> list[Path]:
+        return [it.schema_file for it in self._documents if it.schema_file is not None]
 
     def _print_invalid(self, invalid: InvalidFiles, reported: tuple[str, ...]) -> tuple[str, ...]:
         """Prints problems once: editors write a file several times."""
@@ -158,7 +165,8 @@ class UpRunner:
         """Hands the files' resources to the controller: Clusters first, and the others once brokers
         have settled.
         """
-        all_documents = [*self._documents, *documents.component_documents(self._documents)]
+        given = [*self._documents, *write_lake_documents(self._documents, self.home)]
+        all_documents = [*given, *documents.component_documents(given)]
         self.platform.load(all_documents)
         described = {(it.kind, it.name): it for it in all_documents if it.kind in RECONCILED_KINDS}
         for key in [it for it in self._resources if it not in described]:
@@ -193,6 +201,7 @@ class UpRunner:
                 "namespace": key.namespace,
                 "uid": metadata["uid"],
                 "generation": generation,
+                **({"finalizers": metadata["finalizers"]} if "finalizers" in metadata else {}),
             },
             "status": previous["status"] if previous else {},
         }
@@ -200,20 +209,32 @@ class UpRunner:
         self.controller.update(resource)
 
     def _remove(self, resource: Json) -> None:
-        """A resource is no longer in the files."""
-        self.controller.update(resource, is_deleted=True)
+        """A resource is no longer in the files. One with a finalizer stays until the reconciler
+        has removed it.
+        """
         name = resource["metadata"]["name"]
+        finalizers = (self._find_cached(resource["kind"], name) or resource)["metadata"].get("finalizers")
+        if finalizers:
+            resource["metadata"] |= {"finalizers": finalizers, "deletionTimestamp": format_time(time.time())}
+        self.controller.update(resource, is_deleted=not finalizers)
         match resource["kind"]:
             case "Cluster":
                 self._metrics.pop(name)[1].cancel()
             case "Topic":
                 self.view.topics.pop((resource["spec"]["clusterRef"]["name"], stored_topic_name(resource)), None)
                 if resource["spec"].get("deletionPolicy") != "Delete":
-                    said = (
+                    message = (
                         f"topic {stored_topic_name(resource)} is no longer described; it stays with its records "
                         "(deletionPolicy: Retain)"
                     )
-                    self.view.say(said, "info")
+                    self.view.say(message, "info")
+            case "Schema":
+                subject = stored_subject_name(resource)
+                self.view.schemas.pop((resource["spec"]["clusterRef"]["name"], subject), None)
+                if not finalizers:
+                    self.view.say(
+                        f"subject {subject} is no longer described; it stays (deletionPolicy: Retain)", "info"
+                    )
             case "User":
                 self.view.say(f"user {name} is no longer described: revoking its credential, rules and quotas", "info")
             case "Mirror":

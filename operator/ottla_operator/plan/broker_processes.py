@@ -26,18 +26,26 @@ from ottla_operator.plan.settings import (
     Settings,
     replication_defaults,
 )
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import DEFAULT_REGISTRY_PORT, Cluster
 
 FIRST_BROKER = 1
 HOST = "127.0.0.1"
 KEYSTORE = "keystore.pem"
+CONSOLE_ENABLE = "console.enable"
+CONSOLE_PORT_DISTANCE = 1000
+"""From a broker's first listener to its console."""
+KEYSTORE_LOCATION = "ssl.keystore.location"
+REGISTRY_LISTENER = "schema.registry.listener"
 INTER_BROKER = "inter_broker"  # no listener of a Cluster can have this name: theirs have no underscore
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcessPlan:
-    """One broker process. `settings`: everything it is started with. `ports`: on 127.0.0.1 by
-    listener. `inter_broker_listener`: by which brokers and `ottla up` itself reach it."""
+    """One broker process. `settings`: everything it is started with, except the addresses of the
+    console and of a registry whose port the spec does not name. `ports`: on 127.0.0.1 by listener.
+    `inter_broker_listener`: by which brokers and `ottla up` itself reach it. `console_port`,
+    `registry_port`: where it serves them if the port is free; None: it serves none, or the registry
+    where its settings say."""
 
     cluster: str
     id: int
@@ -45,6 +53,8 @@ class BrokerProcessPlan:
     settings: Settings
     ports: Mapping[str, int]
     inter_broker_listener: str
+    console_port: int | None = None
+    registry_port: int | None = None
 
     @property
     def label(self) -> str:
@@ -74,15 +84,20 @@ def plan_broker_processes(
     existing: Mapping[str, int] | None = None,
     certificates: Mapping[str, PurePath] | None = None,
     logins: Mapping[str, PurePath] | None = None,
+    *,
+    serves_registry: bool = False,
 ) -> tuple[BrokerProcessPlan, ...]:
     """Every broker of every cluster, in the order of clusters. `home`: holds one folder for each
     cluster. `existing`: cluster → how many brokers it still has, where that is more than its spec
     asks for. `certificates`: cluster → the folder of its listeners' certificates, where they have
-    TLS. `logins`: cluster → the folder of the inter-broker login, where brokers have one."""
+    TLS. `logins`: cluster → the folder of the inter-broker login, where brokers have one.
+    `serves_registry`: whether clusters whose spec does not say so serve a schema registry."""
     used_ports: set[int] = set()
     counts = {it.name: max(it.spec.replicas, (existing or {}).get(it.name, 0)) for it in clusters}
     plans = [
-        _plan_broker(cluster, id_, home / cluster.name, used_ports, _Files.of(cluster, certificates, logins))
+        _plan_broker(
+            cluster, id_, home / cluster.name, used_ports, _Files.of(cluster, certificates, logins), serves_registry
+        )
         for id_ in range(FIRST_BROKER, max(counts.values(), default=0) + 1)
         for cluster in clusters
         if id_ <= counts[cluster.name]
@@ -106,7 +121,8 @@ def with_founding(plan: BrokerProcessPlan) -> BrokerProcessPlan:
 
 
 def with_optional_login(plan: BrokerProcessPlan, cluster: Cluster) -> BrokerProcessPlan:
-    """The plan of a broker beside others that run without a login."""
+    """The plan of a broker that accepts other brokers with and without a login, while some of them
+    run without one."""
     optional = security_settings(cluster, InterBrokerLogin.OPTIONAL)
     return replace(plan, settings={**plan.settings, **optional, OPTIONAL_SETTING: "true"})
 
@@ -134,7 +150,9 @@ def _with_bootstrap_servers(plans: Sequence[BrokerProcessPlan]) -> list[BrokerPr
     return [replace(it, settings={**it.settings, BOOTSTRAP_SERVERS: servers}) for it in plans]
 
 
-def _plan_broker(cluster: Cluster, id_: int, home: PurePath, used_ports: set[int], files: _Files) -> BrokerProcessPlan:
+def _plan_broker(
+    cluster: Cluster, id_: int, home: PurePath, used_ports: set[int], files: _Files, serves_registry: bool
+) -> BrokerProcessPlan:
     ports = {it.name: _next_free(it.port, used_ports) for it in cluster.listeners}
     protocols, login = security_protocols(cluster), plan_login(cluster, ())
     between = next((it.name for it in cluster.listeners if is_open(it)), INTER_BROKER)
@@ -153,20 +171,35 @@ def _plan_broker(cluster: Cluster, id_: int, home: PurePath, used_ports: set[int
         **security_settings(cluster, login),
         **login_settings(login, between, f"${{directory:{files.login}:{LOGIN_MODULE}}}"),
     }
-    if cluster.schema_registry_port is not None:
-        settings["schema.registry.listener"] = f"{HOST}:{_next_free(cluster.schema_registry_port, used_ports)}"
+    wanted_registry, registry_port = cluster.spec.schema_registry, None
+    if wanted_registry is not None and cluster.schema_registry_port is not None:
+        port = _next_free(cluster.schema_registry_port, used_ports)
         settings["schema.registry.security.listener"] = cluster.schema_registry_listener
+        if wanted_registry.port is None:
+            registry_port = port
+        else:
+            settings[REGISTRY_LISTENER] = f"{HOST}:{port}"
     if files.certificates is not None:
-        settings["ssl.keystore.location"] = str(files.certificates / KEYSTORE)
+        settings[KEYSTORE_LOCATION] = str(files.certificates / KEYSTORE)
         if tls.requires_client_certificates(cluster):
             settings["ssl.truststore.location"] = str(files.certificates / tls.AUTHORITIES)
-    return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, between)
+    console_port = None
+    if serves_console(cluster, settings):
+        console_port = _next_free(ports[cluster.listeners[0].name] + CONSOLE_PORT_DISTANCE, used_ports)
+    if serves_registry and wanted_registry is None:
+        registry_port = _next_free(DEFAULT_REGISTRY_PORT, used_ports)
+    return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, between, console_port, registry_port)
 
 
-def registry_url(cluster: Cluster, plans: Sequence[BrokerProcessPlan]) -> str:
-    """URL of the schema registry of the first broker; empty without one."""
-    address = plans[0].settings.get("schema.registry.listener", "") if plans else ""
-    return f"{'https' if cluster.registry_has_tls else 'http'}://{address}" if address else ""
+def serves_console(cluster: Cluster, settings: Settings) -> bool:
+    """True unless `console.enable` is false, or clients log in by certificates only: users of the
+    console need passwords.
+    """
+    has_passwords = any(it.authentication == "SCRAM" for it in cluster.listeners)
+    is_open = "authorizer.class.name" not in settings and all(
+        it.authentication in (None, "None") for it in cluster.listeners
+    )
+    return (has_passwords or is_open) and settings.get(CONSOLE_ENABLE, "true") == "true"
 
 
 def _next_free(port: int, used_ports: set[int]) -> int:

@@ -59,7 +59,7 @@ def _scaling_events(observed: ClusterObservations, previous: Mapping[str, Json])
 
 
 def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
-    """The end of a reassignment; what starts one records it itself."""
+    """The event of a reassignment's end. Its start is recorded by the step that starts it."""
     before: Mapping[str, Json] = previous.get("reassignment") or {}
     if observed.moving_partitions == 0 and (total := max(int(before.get("total", 0)), observed.moves_started)):
         yield ClusterEvent("PartitionsMoved", f"{format_count(total, 'partition')} moved")
@@ -82,7 +82,7 @@ def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) 
 
 
 def _is_expected(id_: int, observed: ClusterObservations) -> bool:
-    """True of a broker that the operator itself has just restarted."""
+    """True for a broker that the operator itself has just restarted."""
     return observed.is_rolling and id_ not in observed.outdated
 
 

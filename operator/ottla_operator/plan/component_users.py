@@ -1,8 +1,8 @@
 """The User that a Pipeline or a Mirror connects as, where no listener of the Cluster is open. Pure.
 
 The operator creates it with a generated password, and with the rules for what the resource reads
-and writes. It belongs to the resource and is deleted with it. A Mirror's has a client certificate
-instead where the source's clients can log in by certificates alone.
+and writes. It belongs to the resource and is deleted with it. Where clients can log in by
+certificates alone, it has a client certificate instead of the password.
 """
 
 from collections.abc import Iterable
@@ -33,34 +33,31 @@ def mirror_user_name(mirror: Mirror) -> str:
 
 def needs_pipeline_user(pipeline: Pipeline, cluster: Cluster) -> bool:
     """True if the operator creates the pipeline's User. With `userRef` it uses that one."""
-    return pipeline.spec.user_ref is None and _needs_password(cluster)
+    return pipeline.spec.user_ref is None and bool(_authentication(cluster))
 
 
 def needs_mirror_user(mirror: Mirror, source: Cluster) -> bool:
     """True if the operator creates the User by which the target's brokers connect to the source."""
     spec = mirror.spec.source
-    return spec.tls is None and spec.credentials is None and bool(_mirror_authentication(source))
+    return spec.tls is None and spec.credentials is None and bool(_authentication(source))
 
 
-def _needs_password(cluster: Cluster) -> bool:
-    """True if clients can log in with a password, and cannot go without TLS and login."""
-    return not any(map(is_open, cluster.listeners)) and any(it.authentication == "SCRAM" for it in cluster.listeners)
-
-
-def _mirror_authentication(source: Cluster) -> str:
-    """The authentication of a mirror's User; empty if it needs none, or no certificate can be
-    issued for it.
+def _authentication(cluster: Cluster) -> str:
+    """The authentication of a User that the operator creates: a SCRAM mechanism, or TLS; empty if
+    clients can go without TLS and login, or no certificate can be issued for it.
     """
-    if _needs_password(source):
+    if any(map(is_open, cluster.listeners)):
+        return ""
+    accepted = {it.authentication for it in cluster.listeners}
+    if "SCRAM" in accepted:
         return MECHANISM
-    accepts_certificates = any(it.authentication == "TLS" for it in source.listeners)
-    is_needed = not any(map(is_open, source.listeners))
-    return CERTIFICATE if is_needed and accepts_certificates and has_authority(source) else ""
+    return CERTIFICATE if CERTIFICATE in accepted and has_authority(cluster) else ""
 
 
 def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
-    """It reads the sources, commits offsets to the pipeline's consumer group, and writes the sinks,
-    which its first record may create, in transactions.
+    """The User that the pipeline connects as. Its rules allow reading the sources, committing
+    offsets to the pipeline's consumer group, and writing the sinks in transactions, which may
+    create the sinks' topics.
     """
     rules = [
         *(_rule(["Read"], "Topic", it) for it in source_topics(pipeline)),
@@ -75,18 +72,20 @@ def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
             _rule(["Write"], "TransactionalId", pipeline.transaction_prefix, is_prefix=True),
             _rule(["Read"], "Group", pipeline.transaction_prefix, is_prefix=True),
         ]
-    return _user(pipeline_user_name(pipeline), pipeline.metadata.namespace, cluster, rules)
+    authentication = _authentication(cluster) or MECHANISM
+    return _user(pipeline_user_name(pipeline), pipeline.metadata.namespace, cluster, rules, authentication)
 
 
 def mirror_user(mirror: Mirror, source: Cluster) -> Json:
-    """It reads the topics that match, and describes the groups. Kafka's rules know names and
-    prefixes alone, so what a pattern has after its first `*` restricts nothing.
+    """The User that the mirror connects as. Its rules allow reading the topics that match, and
+    describing the groups. Kafka's rules have only names and prefixes, so the part of a pattern
+    after its first `*` restricts nothing.
     """
     rules = [
-        *_pattern_rules(mirror.spec.topics, "Topic", ["Read", "DescribeConfigs"]),
+        *_pattern_rules(mirror.topic_patterns, "Topic", ["Read", "DescribeConfigs"]),
         *_pattern_rules(mirror.spec.groups or (), "Group", ["Describe"]),
     ]
-    authentication = _mirror_authentication(source) or MECHANISM
+    authentication = _authentication(source) or MECHANISM
     return _user(mirror_user_name(mirror), mirror.metadata.namespace, source, rules, authentication)
 
 
@@ -109,7 +108,7 @@ def _rule(operations: list[str], type_: str, name: str, *, is_prefix: bool = Fal
     return {effect: operations, "resource": resource}
 
 
-def _user(name: str, namespace: str, cluster: Cluster, rules: list[Json], authentication: str = MECHANISM) -> Json:
+def _user(name: str, namespace: str, cluster: Cluster, rules: list[Json], authentication: str) -> Json:
     spec: Json = {"clusterRef": {"name": cluster.name}, "authentication": {"type": authentication}}
     if has_access_rules(cluster):
         spec["acls"] = rules

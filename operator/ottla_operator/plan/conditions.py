@@ -1,7 +1,7 @@
 """Conditions of a resource, as kstatus, `kubectl wait`, Flux and Argo CD read them.
 
 Invariants: Ready, Reconciling and Stalled are always present, and each carries the generation that
-was evaluated. Exactly one of them is True. Ready: the resource is as its spec says. Reconciling:
+was evaluated. Exactly one of them is True. Ready: the resource matches its spec. Reconciling:
 work is under way that needs no person. Stalled: a person has to change something. A condition's
 lastTransitionTime changes only with its status. `plan/reasons.py` lists every reason.
 """
@@ -20,7 +20,7 @@ MAX_MESSAGE_LENGTH: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The resource is as its spec says."""
+    """The resource matches its spec."""
 
     message: str
     reason: str = "Reconciled"
@@ -28,7 +28,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Reconciling:
-    """Work is under way, or something else has to happen first, without a person."""
+    """Work is in progress, or waits for a change that needs no person."""
 
     reason: str
     message: str

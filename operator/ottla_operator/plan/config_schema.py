@@ -60,7 +60,7 @@ def _property(setting: Setting[object]) -> Json | None:
 
 
 def _forms(word: str) -> list[Json]:
-    """A word as YAML may have it: text, boolean or number."""
+    """The schemas of a word in YAML, where it may be text, a boolean or a number."""
     if word in ("true", "false"):
         return [word == "true", word, word.capitalize(), word.upper()]
     return [int(word), word] if word.lstrip("-").isdigit() else [word]

@@ -1,5 +1,5 @@
-"""How a Cluster's listeners authenticate clients and what these may do, as brokers' settings in
-Kafka's names. Pure.
+"""The brokers' settings for authentication of clients at a Cluster's listeners and for
+authorization, by Kafka's names. Pure.
 
 Brokers reach each other on a listener of their own (`plan.inter_broker_login`). Where access rules
 apply, every listener of the spec has to authenticate its clients (a rule of ClusterSpec), and so
@@ -43,8 +43,8 @@ def is_open(listener: Listener) -> bool:
 def describe_missing_open_listener(cluster: Cluster) -> str:
     """Why a pipeline cannot connect."""
     return (
-        f"Cluster {cluster.name} has no listener for pipelines: add one with authentication: SCRAM, or one without "
-        "TLS and authentication"
+        f"Cluster {cluster.name} has no listener for pipelines: add one with authentication: SCRAM, one with "
+        "authentication: TLS and tls.issuer: Internal, or one without TLS and authentication"
     )
 
 

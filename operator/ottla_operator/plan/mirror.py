@@ -14,7 +14,7 @@ from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.source_credentials import HIDDEN_SETTINGS, VERSION_SETTING
 from ottla_operator.resources.common import parse_quantity
-from ottla_operator.resources.mirror import Mirror
+from ottla_operator.resources.mirror import SCHEMAS_TOPIC, Mirror
 from ottla_operator.resources.model import Json
 
 REPLICATE: Final = "Replicate"
@@ -28,10 +28,11 @@ JOINING: Final = "Joining"
 FAILING_OVER: Final = "FailingOver"
 UNREACHABLE: Final = "Unreachable"
 UNREPORTED: Final = "Unreported"
-"""Of a partition that no broker reports now. It only means that its lag is unknown."""
+"""State of a partition that no broker reports now. It only means that its lag is unknown."""
 REFUSED: Final = "Refused"
-"""Of a topic that nothing is copied into."""
+"""State of a topic that no records are copied into."""
 
+SCHEMAS_COPIED: Final = "SchemasCopied"
 UNKNOWN: Final = -1
 ROLE: Final = "role"
 OPTIONAL_SETTINGS: Final = (
@@ -90,12 +91,12 @@ class ObservedMirror:
 
 
 def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
-    """The brokers' settings of a mirror, but for credentials. `source`: bootstrap addresses."""
+    """The brokers' settings of a mirror, except credentials. `source`: bootstrap addresses."""
     spec, sync = mirror.spec, mirror.spec.sync
     groups = () if sync is not None and sync.groups is False else spec.groups or ()
     settings = {
         "bootstrap.servers": source,
-        "topics": ",".join(spec.topics),
+        "topics": ",".join(mirror.topic_patterns),
         "groups": ",".join(groups),
         ROLE: spec.role or REPLICATE,
         "on.source.truncation": spec.on_source_truncation or "Stop",
@@ -181,6 +182,20 @@ def evaluate_mirror(
     topics = format_count(len({it.topic for it in reported}), "topic")
     lag = format_count(_known_lag(reported), "record")
     return Ready(f"{topics} copied, {lag} behind{_refused(observed)}.", "Replicating")
+
+
+def schemas_condition(
+    mirror: Mirror, partitions: Sequence[ObservedMirrorPartition], observed: ObservedMirror
+) -> list[ExtraCondition]:
+    """The condition SchemasCopied of a mirror with `sync.schemas`."""
+    if mirror.spec.sync is None or not mirror.spec.sync.schemas:
+        return []
+    if (reason := observed.refused_topics.get(SCHEMAS_TOPIC)) is not None:
+        said = f"the target's registry has schemas of its own, whose ids may conflict: {reason}"
+        return [ExtraCondition(SCHEMAS_COPIED, False, "SchemasRefused", said)]
+    if not any(it.topic == SCHEMAS_TOPIC for it in partitions):
+        return [ExtraCondition(SCHEMAS_COPIED, False, "NoSchemas", "the source has no schemas yet")]
+    return [ExtraCondition(SCHEMAS_COPIED, True, "SchemasCopied", "Subjects, versions and ids are the source's.")]
 
 
 def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:

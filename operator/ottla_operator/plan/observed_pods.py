@@ -23,11 +23,11 @@ class BrokerPod:
     """A broker's pod.
 
     `settings`: name of the ConfigMap that it mounts. `login`, `tls`: of its inter-broker
-    listener. `passwords`: the digest of those of the login. `certificates`: name of the Secret of
-    its certificates. `restart_at`: the `spec.restartAt` that it was started after. `since`:
-    since when it has been ready, or not ready; of a terminating pod, when it should have gone.
-    `port`: where brokers and the operator reach it; the Cluster may say otherwise by now; 0 if the
-    pod names none. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
+    listener. `passwords`: digest of the inter-broker passwords. `certificates`: name of the Secret
+    with its certificates. `restart_at`: the `spec.restartAt` that it was started after. `since`:
+    time since which it has been ready, or not ready; for a terminating pod, its deletion timestamp.
+    `port`: the one that brokers and the operator connect to, which the Cluster's spec may have
+    changed since. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
     running; empty if nothing is known.
     """
 

@@ -10,12 +10,13 @@ may compare. A test checks that the operator uses no other.
 from typing import Final, NamedTuple
 
 CONDITION_TYPES: Final = (
-    ("Ready", "The resource is as its spec says."),
+    ("Ready", "The resource matches its spec."),
     ("Reconciling", "Work is under way that needs no person (kstatus)."),
     ("Stalled", "A person has to change something (kstatus)."),
     ("Available", "Of a Cluster: clients are served, whether or not work is under way."),
     ("TopicsReady", "Of a Pipeline: every topic that it reads exists and is ready."),
     ("InSync", "Of a Mirror: the copies have every record of the source."),
+    ("SchemasCopied", "Of a Mirror with `sync.schemas`: the target's registry has the source's schemas."),
     ("FailoverSafe", "Of a Mirror: a failover now would lose no record that the source has."),
 )
 NOTHING: Final = "Nothing."
@@ -33,7 +34,7 @@ class Reason(NamedTuple):
 ALL_KINDS: Final = "all"
 READY_REASONS: Final = (
     Reason("WaitingForOperator", ALL_KINDS, "No operator has reconciled the resource yet.", "Start an operator."),
-    Reason("Reconciled", ALL_KINDS, "The resource is as its spec says."),
+    Reason("Reconciled", ALL_KINDS, "The resource matches its spec."),
     Reason("Idle", ALL_KINDS, "No change is in progress (reason of Reconciling)."),
     Reason("Healthy", ALL_KINDS, "Nothing needs a person (reason of Stalled)."),
     Reason("Replicating", "Mirror", "Every topic is copied."),
@@ -54,9 +55,14 @@ RECONCILING_REASONS: Final = (
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
     Reason("Terminating", "Cluster", "An object of the same name is still being deleted."),
     Reason("BrokersUnreachable", "all", "The operator cannot reach the brokers.", "Check network policies."),
-    Reason("ClusterNotFound", "Topic, User, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."),
     Reason(
-        "ClusterNotReady", "Topic, User, Mirror, Pipeline", "No broker of the Cluster is ready.", "See the Cluster."
+        "ClusterNotFound", "Topic, Schema, User, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."
+    ),
+    Reason(
+        "ClusterNotReady",
+        "Topic, Schema, User, Mirror, Pipeline",
+        "No broker of the Cluster is ready.",
+        "See the Cluster.",
     ),
     Reason("CreatingTopic", "Topic", "The topic is being created."),
     Reason("ChangingTopic", "Topic", "The topic is being changed."),
@@ -66,13 +72,23 @@ RECONCILING_REASONS: Final = (
         "The operator could not record that the topic must be deleted with its Topic.",
         "Let the operator write the ConfigMap of the Cluster.",
     ),
+    Reason("RegisteringSchema", "Schema", "The schema is being registered."),
+    Reason(
+        "RegistryUnreachable", "Schema", "The Cluster's schema registry does not answer.", "Check network policies."
+    ),
+    Reason(
+        "SchemaSourceNotFound", "Schema", "The ConfigMap of `schemaFrom`, or its key, does not exist.", "Create it."
+    ),
+    Reason(
+        "WaitingForReference", "Schema", "A Schema that it refers to is not registered.", "See the Schema referred to."
+    ),
     Reason(
         "WaitingForAuthorization",
         "User",
         "Brokers have not been restarted with access rules yet.",
         "See `status.roll` of the Cluster.",
     ),
-    Reason("CredentialsUnusable", "Mirror, User", "A Secret is missing or unusable.", "Correct the Secret."),
+    Reason("CredentialsUnusable", "Mirror, User, Pipeline", "A Secret is missing or unusable.", "Correct the Secret."),
     Reason("WaitingForUser", "Mirror, Pipeline", "The User that it connects as is not ready yet.", "See the User."),
     Reason("SourceNotFound", "Mirror", "The source Cluster or its listener does not exist.", "Create it."),
     Reason("SourceUnreachable", "Mirror", "The source does not answer.", "Check address, network and TLS."),
@@ -95,9 +111,31 @@ STALLED_REASONS: Final = (
     Reason(
         "NameConflict", ALL_KINDS, "An object, topic or user of that name belongs to another resource.", "Rename one."
     ),
+    Reason(
+        "PipelineNotAllowed",
+        "Topic",
+        "The operator may not make the Pipeline of `spec.lake`.",
+        "Upgrade the roles of its chart.",
+    ),
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
     Reason(
         "RejectedByBrokers", "Topic, User, Mirror", "The brokers rejected a change.", "Correct what the message names."
+    ),
+    Reason(
+        "IncompatibleSchema",
+        "Schema",
+        "The registry refuses the schema: it is incompatible with earlier versions. The message names the rule, the "
+        "field, the version, and the running Pipelines that read the subject.",
+        "Change the schema, or the subject's compatibility.",
+    ),
+    Reason("InvalidSchema", "Schema", "The registry cannot parse the schema.", "Correct what the message names."),
+    Reason("RejectedByRegistry", "Schema", "The registry rejected a change.", "Correct what the message names."),
+    Reason("NoSchemaRegistry", "Schema", "The Cluster serves no schema registry.", "Set its `schemaRegistry`."),
+    Reason(
+        "NoRegistryLogin",
+        "Schema",
+        "The operator cannot log in at the listener that the registry follows.",
+        "Set `schemaRegistry.listener` of the Cluster, as the message says.",
     ),
     Reason("BrokerStartFailed", "Cluster", "A broker did not become ready in time.", "See the pod's log."),
     Reason(
@@ -161,7 +199,12 @@ STALLED_REASONS: Final = (
         "The User that it connects as needs a person.",
         "See the User.",
     ),
-    Reason("NoPlaintextListener", "Pipeline", "The Cluster has no listener for pipelines.", "Add one with SCRAM."),
+    Reason(
+        "NoPlaintextListener",
+        "Pipeline",
+        "The Cluster has no listener for pipelines.",
+        "Add one with SCRAM, or TLS with the internal issuer.",
+    ),
     Reason("SparkOperatorNotFound", "Pipeline", "SparkApplications are not known.", "Install the Spark operator."),
     Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
     Reason("InvalidPipeline", "Pipeline", "The runner refuses the pipeline.", "Correct what the message names."),
@@ -173,6 +216,14 @@ OTHER_REASONS: Final = (
     Reason("BrokersReady", "Cluster", "Available: brokers are ready."),
     Reason("NoBrokerReady", "Cluster", "Not Available: no broker is ready.", "See Ready."),
     Reason("TopicsReady", "Pipeline", "Every topic that is read is ready."),
+    Reason("SchemasCopied", "Mirror", "The target's registry has the source's schemas, with their ids."),
+    Reason("NoSchemas", "Mirror", "The source has no topic `_schemas` yet."),
+    Reason(
+        "SchemasRefused",
+        "Mirror",
+        "The topic `_schemas` of the target is not a copy of the source's: ids could conflict.",
+        "Delete it, if its schemas are not needed, or copy without `sync.schemas`.",
+    ),
     Reason("InSync", "Mirror", "No record is missing."),
     Reason("Lagging", "Mirror", "Records of the source are not copied yet."),
     Reason("RecordsMissing", "Mirror", "A failover now would lose records.", "Wait, or accept the loss."),
@@ -223,13 +274,20 @@ EVENT_REASONS: Final = (
     Reason("PartitionsAdded", "Topic", "Partitions were added."),
     Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
     Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
+    Reason(
+        "SchemaRegistered",
+        "Schema",
+        "A version was registered; the message says which running Pipelines read earlier ones.",
+    ),
+    Reason("CompatibilityChanged", "Schema", "The subject's compatibility level was set."),
+    Reason("SubjectDeleted", "Schema", "The subject was deleted softly with its Schema."),
     Reason("UserChanged", "User", "Credential, access rules or quotas were changed; the message says which."),
     Reason("CertificateIssued", "User", "The client certificate was issued or renewed; the message says why."),
     Reason(
         "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
     ),
     Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted Users were removed."),
-    Reason("StatusWriteFailed", "Topic, User", "The status could not be written.", "Check the message."),
+    Reason("StatusWriteFailed", "Topic, Schema, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),
 )

@@ -135,8 +135,8 @@ class ReplicaLayout:
         return len(self._held[broker].get(topic, ()))
 
     def movable_partitions(self, broker: int, other: int) -> Iterator[int]:
-        """Partitions on `broker`, first those of the topic of which it has most more than
-        `other`.
+        """Indexes of partitions on `broker`, ordered by topic: first the topic of which `broker`
+        exceeds `other` by most replicas. The first topic's partitions come twice.
         """
         held = self._held[broker]
 
@@ -186,8 +186,9 @@ def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
 
 
 def _least_needed(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
-    """The replica to remove: one that is on no target, does not lead, is out of sync, shares its
-    rack, is on a broker with many replicas; in this order."""
+    """The broker whose replica to remove. These are preferred, in this order: one that is no
+    target, does not lead, is out of sync, is not the preferred leader, has a rack with another
+    replica, has many replicas."""
     preferred = layout.replicas[index][0]
 
     def value(broker: int) -> tuple[bool, bool, bool, bool, bool, int, int]:
@@ -269,6 +270,7 @@ def _moves(layout: ReplicaLayout, changeable: Iterable[int]) -> tuple[Move, ...]
 
 
 def _available(layout: ReplicaLayout) -> str:
+    """The targets as the end of a sentence that begins with "there"."""
     brokers = sorted(layout.targets)
     if not brokers:
         return "is none"

@@ -1,8 +1,8 @@
 """Finds settings of a Cluster with which no broker can start, before one is started.
 
-The broker's own table (`ottla_broker.config`) says which names and values there are. Settings that
-the operator sets itself, from other fields of the spec, are refused too, because they would be
-overridden silently.
+The names and values are checked by the broker's own table of settings (`ottla_broker.config`).
+Settings that the operator sets itself, from other fields of the spec, are refused too, because they
+would be overridden silently.
 """
 
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ def _find_problems(cluster: Cluster, name: str, text: str) -> Iterator[str]:
 
 
 def _find_conflicts(cluster: Cluster) -> tuple[str, ...]:
-    """Problems of the settings together, each of which is allowed."""
+    """Problems of combinations of settings that are valid one by one."""
     protocols = dict.fromkeys((it.name.upper() for it in cluster.listeners), "PLAINTEXT")
     settings = {
         **{name: text for name, text in cluster.config.items() if not has_reference(text)},

@@ -60,14 +60,14 @@ class RecordSpread:
 
 @dataclass(frozen=True, slots=True)
 class WaitToScale:
-    """Scaling waits for something that happens by itself."""
+    """Scaling waits for a change that needs no person."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingBlocked:
-    """Scaling is blocked until a person changes something."""
+    """Scaling is blocked until a person changes the Cluster or its topics."""
 
     reason: str
 

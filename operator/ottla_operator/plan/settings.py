@@ -15,8 +15,8 @@ MAX_DEFAULT_REPLICAS: Final = 3
 BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
 CLUSTER_FOUND: Final = "cluster.found"
 JOINING_SETTINGS: Final = frozenset({BOOTSTRAP_SERVERS, CLUSTER_FOUND})
-"""Only a broker that starts without knowing its cluster reads them: a change of them restarts
-nobody.
+"""Only a broker that starts without knowing its cluster reads them, so their change restarts no
+broker.
 """
 OFFSETS_REPLICATION_FACTOR: Final = "offsets.topic.replication.factor"
 TRANSACTION_STATE_REPLICATION_FACTOR: Final = "transaction.state.log.replication.factor"
@@ -38,9 +38,8 @@ def replication_defaults(brokers: int) -> dict[str, str]:
 
 
 def broker_count_for_defaults(brokers: int, spread_over: Iterable[int]) -> int:
-    """The number of brokers that `replication_defaults` follow from. While partitions are spread
-    over brokers that are being removed, these count: defaults for fewer brokers hold once the
-    others are gone, and never if they cannot go.
+    """The number of brokers for `replication_defaults`. It includes brokers that are being removed
+    until their partitions have moved, so that defaults for fewer brokers apply only after that.
     """
     return max(brokers, *spread_over, 0)
 

@@ -32,7 +32,7 @@ _CLIENT_CERTIFICATE: Final = "TLS"
 
 
 class SecretUnusable(Exception):
-    """A Secret does not exist or lacks something. The message contains nothing of its values."""
+    """A Secret does not exist, or lacks a key or a valid value. The message contains no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def secret_values(secret: Json) -> dict[str, str]:
 
 
 def secret_contents(secret: Json) -> dict[str, str | bytes]:
-    """All values of a Secret, those that are no text as bytes. Raises SecretUnusable."""
+    """All values of a Secret: text, or bytes where a value is not text. Raises SecretUnusable."""
     name = secret["metadata"]["name"]
     try:
         found = {key: base64.b64decode(value, validate=True) for key, value in (secret.get("data") or {}).items()}
@@ -111,8 +111,8 @@ def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -
 
 
 def user_settings(values: Mapping[str, str], version: str) -> dict[str, str]:
-    """Those of a User of the source. `values`: by the keys of its Secret. `version`: changes with
-    them.
+    """The settings by which brokers connect as a User of the source. `values`: data of its Secret,
+    by key. `version`: changes with the values.
     """
     if "user.key" in values:
         login = {"ssl.keystore.certificate.chain": values["user.crt"], "ssl.keystore.key": values["user.key"]}

@@ -2,8 +2,8 @@
 
 Invariants: a topic is deleted with its records only if its resource's last deletionPolicy was
 Delete and a watch has shown it, or if no watch has shown the resource's deletion and the resource
-that was created in its place says Delete of the same topic as well. Whenever that is uncertain,
-records stay. A resource is known by its uid.
+that was created in its place has deletionPolicy Delete for the same topic. Whenever that is
+uncertain, records stay. A resource is known by its uid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,9 +47,9 @@ def topic_list(records: Iterable[DeletionRecord]) -> str:
 def update_records(
     records: Mapping[str, DeletionRecord], resources: Iterable[TopicResource], deleted: Mapping[str, bool]
 ) -> dict[str, DeletionRecord]:
-    """Returns the records without those of resources that say Retain now, or said so last.
-    `deleted`: uids of resources whose deletion a watch has shown → whether their last policy was
-    Delete.
+    """Returns the records without those of resources whose current or last deletionPolicy is
+    Retain. `deleted`: uids of resources whose deletion a watch has shown → whether their last
+    policy was Delete.
     """
     policies = {it.uid: it.deletes_topic for it in resources}
     return {

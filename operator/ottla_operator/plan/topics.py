@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias
 
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.owners import oldest_owners
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
 from ottla_operator.resources.validation import find_spec_problems
@@ -119,12 +120,12 @@ def plan_topic_changes(topic: Topic, observed: ObservedTopic | None) -> tuple[Pl
 
 
 def _config_change(name: str, desired: Mapping[str, str], observed: Mapping[str, str]) -> AlterTopicConfig | None:
-    to_set = {key: value for key, value in desired.items() if not _is_same(value, observed.get(key))}
+    to_set = {key: value for key, value in desired.items() if not is_same_value(value, observed.get(key))}
     to_unset = tuple(sorted(set(observed) - set(desired)))
     return AlterTopicConfig(name, to_set, to_unset) if to_set or to_unset else None
 
 
-def _is_same(desired: str, observed: str | None) -> bool:
+def is_same_value(desired: str, observed: str | None) -> bool:
     """Brokers may return a value in another form: 1.0E-1 for 0.1, `delete,compact` without the
     blank.
     """
@@ -175,11 +176,7 @@ def topic_owners(resources: Iterable[TopicResource]) -> dict[str, TopicResource]
     """Topic name → the resource that owns it, the oldest of several. Invalid resources own no
     topic.
     """
-    owners: dict[str, TopicResource] = {}
-    for it in sorted(resources, key=lambda it: it.rank):
-        if it.topic:
-            owners.setdefault(it.topic.topic_name, it)
-    return owners
+    return oldest_owners(resources, lambda it: it.topic.topic_name if it.topic else None)
 
 
 def evaluate_topic(

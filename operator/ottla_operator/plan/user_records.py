@@ -1,11 +1,12 @@
-"""Which users lose their credentials, because their resources are gone. Pure.
+"""Plans which users lose their credentials, rules and quotas because their resources were deleted.
+Pure.
 
-A finalizer would keep a User, and so its namespace, from being deleted while no operator runs.
-Instead, the operator records a user before it gives it anything. A record whose resource no longer
-exists is revoked, also by an operator that did not run when the resource was deleted.
+A finalizer would block the deletion of a User, and so of its namespace, while no operator runs.
+Instead, the operator stores a record of each user before it creates the user on the brokers. When a
+record's resource no longer exists, the user is revoked, also if no operator ran at the deletion.
 
 Invariants: a user is revoked only if its resource surely does not exist, or is being deleted. A
-user name that another resource owns now is left to that one. A resource is known by its uid.
+user name that another resource owns now is not revoked. A resource is identified by its uid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,15 +39,15 @@ def parse_records(type_: type[R], stored: Json) -> dict[str, R]:
 
 
 def record_of(resource: UserResource) -> UserRecord | None:
-    """None for an invalid resource: nothing is done for it."""
+    """None for an invalid resource, for which no user is created."""
     user = resource.user
     return None if user is None else UserRecord(resource.name, resource.user_name, user.secret_name)
 
 
 def renamed_records(records: Mapping[str, UserRecord], current: Mapping[str, UserRecord]) -> dict[str, UserRecord]:
-    """Records of names that users had before, each under a key that is no resource's: so they are
-    revoked. A user with TLS has another name when its Cluster maps subjects otherwise, or its type
-    was another one.
+    """Records of the former names of users, each with a key that is no resource's uid, so that they
+    are revoked. The name of a user with TLS changes with its Cluster's mapping of certificate
+    subjects, and with the user's authentication type.
     """
     return {
         f"{uid}/{record.user}": record
@@ -78,8 +79,8 @@ def plan_revocations(
     deleted: Iterable[str],
     uids: Mapping[str, str | None],
 ) -> dict[str, UserRecord]:
-    """The records of users whose resources are gone. `uids`: names of `find_unknown` → the uid of
-    the resource that has the name; None if there is none.
+    """The records of users whose resources no longer exist. `uids`: names of `find_unknown` → the
+    uid of the resource that has the name; None if there is none.
     """
     known = {it.uid for it in resources}
     gone = set(deleted)

@@ -1,8 +1,9 @@
 """What a client needs to connect as a user, as the keys of a Secret. Pure.
 
 Invariant: `sasl.jaas.config` holds the password that was last set on the brokers, because a Secret
-is written only after that. A Secret whose `password` differs from it was edited, or its User has
-another source of the password by now: then the password has to be set again.
+is written only after that. If a Secret's `password` differs from the one in `sasl.jaas.config`, the
+Secret was edited, or its User has got another source of the password: the password has to be set
+again.
 """
 
 import re
@@ -20,7 +21,7 @@ from ottla_operator.resources.cluster import Cluster, Listener
 from ottla_operator.resources.user import User
 
 Contents: TypeAlias = Mapping[str, str | bytes]
-"""Of a Secret: text, and bytes for what is no text."""
+"""Data of a Secret by key: text, or bytes where the value is not text."""
 CERTIFICATE: Final = "user.crt"
 KEY: Final = "user.key"
 KEYSTORE: Final = "user.p12"
@@ -102,7 +103,8 @@ def certificate_secret(user: str, certificate: str, key: str, access: ClientAcce
 def _secret(
     data: dict[str, str], java: dict[str, str], librdkafka: dict[str, str], access: ClientAccess
 ) -> dict[str, str]:
-    """Adds where and how to connect, and the login in the forms of clients."""
+    """The Secret's data: `data`, address and protocol, and the properties of Java's clients and of
+    librdkafka. `java`, `librdkafka`: the properties of the login."""
     connection = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
     data, java, librdkafka = connection | data, connection | java, connection | librdkafka
     if access.authorities:

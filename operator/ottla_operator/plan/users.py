@@ -16,6 +16,7 @@ from ottla_operator.certificates.client_certificate import NoPrincipal, principa
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.acl_patterns import describe_entry
 from ottla_operator.plan.inter_broker_login import RESERVED_USERS
+from ottla_operator.plan.owners import oldest_owners
 from ottla_operator.plan.user_rules import desired_entries, unusable_policies
 from ottla_operator.resources.access_policy import AccessPolicy
 from ottla_operator.resources.cluster import Cluster
@@ -30,7 +31,7 @@ MAX_LISTED: Final = 10
 class DesiredUser:
     """What a User resource asks for. `mechanism`: None for a user without a password.
     `is_password_set`: whether the brokers have this password. `acls`, `quotas`: None if they are
-    not managed.
+    not managed. `keeps_denials`: the user's DENY entries stay although `acls` lacks them.
     """
 
     name: str
@@ -182,8 +183,8 @@ class UserResource:
         except NoPrincipal as reason:
             return cls(body, None, str(reason), "")
         if name in RESERVED_USERS:
-            said = f"user name {name} is that of the brokers or of the operator; allowed: any other"
-            return cls(body, None, said, "")
+            message = f"user name {name} is that of the brokers or of the operator; allowed: any other"
+            return cls(body, None, message, "")
         return cls(body, user, "", name)
 
     @property
@@ -202,8 +203,4 @@ class UserResource:
 
 def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
     """User name → the resource that owns it, of several the oldest. Invalid ones own nothing."""
-    owners: dict[str, UserResource] = {}
-    for it in sorted(resources, key=lambda it: it.rank):
-        if it.user:
-            owners.setdefault(it.user_name, it)
-    return owners
+    return oldest_owners(resources, lambda it: it.user_name if it.user else None)

@@ -38,8 +38,8 @@ from ottla_operator.plan.refused_settings import describe_refused_settings, find
 from ottla_operator.reconcile.connection import try_connect
 from ottla_operator.reconcile.platform import Blocked, BrokerSet, Platform, PlatformError
 from ottla_operator.reconcile.quorum_loss import explain_missing_controller
-from ottla_operator.reconcile.rolling_restart import AppliedConfig, Restarted, apply_config, restart_next_broker
-from ottla_operator.reconcile.scaling import Scaled, is_scaled, scale_step, unregister_removed_brokers
+from ottla_operator.reconcile.rolling_restart import AppliedConfig, RestartStep, apply_config, restart_next_broker
+from ottla_operator.reconcile.scaling import ScalingStep, is_scaled, scale_step, unregister_removed_brokers
 from ottla_operator.reconcile.validation import ValidationCache, error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
@@ -186,9 +186,9 @@ class ClusterReconciler:
         brokers: BrokerSet,
         described: ClusterDescription | None,
         config: AppliedConfig,
-    ) -> Restarted:
+    ) -> RestartStep:
         if brokers.certificate_error:  # a broker that is restarted without certificates does not come back
-            return Restarted()
+            return RestartStep()
         max_unavailable = (cluster.spec.roll and cluster.spec.roll.max_unavailable) or 1
         return await restart_next_broker(
             client, brokers, _registered(described), _controller(described), config.outdated, max_unavailable
@@ -200,9 +200,9 @@ class ClusterReconciler:
         cluster: Cluster,
         brokers: BrokerSet,
         described: ClusterDescription | None,
-        restarted: Restarted,
-    ) -> Scaled:
-        scaled = Scaled(brokers.count, brokers.state)
+        restarted: RestartStep,
+    ) -> ScalingStep:
+        scaled = ScalingStep(brokers.count, brokers.state)
         if client is None:
             return scaled
         registered = _registered(described)
@@ -271,7 +271,7 @@ def _elects_preferred_leaders(cluster: Cluster) -> bool:
     return cluster.config.get(AUTO_LEADER_REBALANCE_ENABLE.name, "true").lower() != "false"
 
 
-def _scales_from(scaled: Scaled, brokers: BrokerSet, resource: Json) -> int | None:
+def _scales_from(scaled: ScalingStep, brokers: BrokerSet, resource: Json) -> int | None:
     """Number of brokers before the scaling in progress; None if there is none. A new Cluster does
     not scale.
     """
@@ -307,7 +307,7 @@ def _config_events(config: AppliedConfig) -> list[tuple[str, str]]:
     return [("ConfigChanged", f"{key}={value}, without a restart") for key, value in config.applied.items()]
 
 
-def _restart_events(restarted: Restarted) -> list[tuple[str, str]]:
+def _restart_events(restarted: RestartStep) -> list[tuple[str, str]]:
     if restarted.broker is None:
         return []
     return [("RestartingBroker", f"restarting broker {restarted.broker} ({restarted.reason})")]

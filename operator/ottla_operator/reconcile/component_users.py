@@ -3,7 +3,7 @@ one that the spec names.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,36 +82,34 @@ async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, sourc
     if not needs_mirror_user(mirror, source):
         await platform.forget_component_user(resource, Key(mirror.metadata.namespace, source.name), name)
         return None
-    user = mirror_user(mirror, source)
-    found = await platform.ensure_component_user(resource, user)
-    has_certificate = user["spec"]["authentication"]["type"] == CERTIFICATE
-    return await _login_of(platform, source, name, found, CERTIFICATE_KEYS if has_certificate else PASSWORD_KEYS)
+    found = await platform.ensure_component_user(resource, mirror_user(mirror, source))
+    return await _login_of(platform, source, name, found)
 
 
-async def _login_of(
-    platform: Platform, cluster: Cluster, name: str, body: Json | None, needed: Sequence[str] = PASSWORD_KEYS
-) -> ComponentLogin:
-    """`needed`: keys that the User's Secret must have beside its bootstrap addresses."""
+async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json | None) -> ComponentLogin:
+    """The login in the Secret of a User. Raises Blocked until it is complete."""
     if body is None:
-        said = f"User {name} of Cluster {cluster.name} does not exist yet"
-        raise Blocked(Reconciling("WaitingForUser", said), RETRY_S)
+        message = f"User {name} of Cluster {cluster.name} does not exist yet"
+        raise Blocked(Reconciling("WaitingForUser", message), RETRY_S)
     ready = find_condition(body, READY)
     if kstatus(body) == "Failed":
         raise Blocked(Stalled("UserNotReady", f"User {name} is not ready: {ready.get('message')}"), RETRY_S)
     if kstatus(body) != "Current" or ready.get("status") != "True":
-        said = f"User {name} is not ready: {ready.get('message') or 'it is not reconciled yet'}"
-        raise Blocked(Reconciling("WaitingForUser", said), RETRY_S)
+        message = f"User {name} is not ready: {ready.get('message') or 'it is not reconciled yet'}"
+        raise Blocked(Reconciling("WaitingForUser", message), RETRY_S)
     user = User.parse_stored(body)
     try:
         found = await platform.read_user_secret(cluster, user)
     except SecretUnusable as error:
         raise Blocked(Reconciling("CredentialsUnusable", str(error))) from error
     values = {key: it for key, it in found.items() if isinstance(it, str)}
+    has_certificate = user.spec.authentication.type == CERTIFICATE
+    needed = CERTIFICATE_KEYS if has_certificate else PASSWORD_KEYS
     if missing := [it for it in (BOOTSTRAP, *needed) if not values.get(it)]:
-        if needed is CERTIFICATE_KEYS:  # it has a password still, or is not written yet
+        if has_certificate:  # the Secret has a password still, or is not written yet
             raise Blocked(Reconciling("WaitingForUser", f"User {name} has no certificate yet"), RETRY_S)
-        said = f"the Secret of User {name} has no {', '.join(missing)}: its authentication has to be SCRAM"
-        raise Blocked(Stalled("UserNotReady", said), RETRY_S)
+        message = f"the Secret of User {name} has no {', '.join(missing)}: its authentication has to be SCRAM or TLS"
+        raise Blocked(Stalled("UserNotReady", message), RETRY_S)
     return ComponentLogin(user.secret_name, values, _digest(values, str(body["metadata"]["uid"])))
 
 

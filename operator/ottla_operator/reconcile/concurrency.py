@@ -1,4 +1,4 @@
-"""Many requests at once, but not too many."""
+"""Concurrent requests, bounded in number."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,8 +11,8 @@ R = TypeVar("R")
 
 
 async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[R]]) -> list[R]:
-    """The results in order; at most MAX_CONCURRENT run at a time. The first exception cancels the
-    rest and is raised."""
+    """Calls `do` for each item, at most MAX_CONCURRENT at a time. Returns the results in the order
+    of the items. The first exception cancels the other calls and is raised."""
     limit = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def one(item: T) -> R:

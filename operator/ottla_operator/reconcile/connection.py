@@ -33,12 +33,18 @@ async def try_connect(access: BrokerAccess, timeout_s: float) -> AsyncIterator[C
         yield connection
 
 
-@asynccontextmanager
-async def connect_to_cluster(platform: Platform, cluster: Cluster, timeout_s: float) -> AsyncIterator[KafkaClient]:
-    """Raises Blocked while no broker is ready, and when none answers, inside the block as well."""
+async def access_ready_brokers(platform: Platform, cluster: Cluster) -> BrokerAccess:
+    """Raises Blocked while no broker is ready."""
     access = await platform.broker_access(cluster)
     if not access.addresses:
         raise Blocked(Reconciling("ClusterNotReady", f"no broker of Cluster {cluster.name} is ready"))
+    return access
+
+
+@asynccontextmanager
+async def connect_to_cluster(platform: Platform, cluster: Cluster, timeout_s: float) -> AsyncIterator[KafkaClient]:
+    """Raises Blocked while no broker is ready, and when none answers, inside the block as well."""
+    access = await access_ready_brokers(platform, cluster)
     try:
         async with connect(",".join(access.addresses), timeout_s, access.security) as client:
             yield client

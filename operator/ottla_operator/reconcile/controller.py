@@ -15,6 +15,7 @@ from ottla_operator.reconcile.loops import ReconcileLoops
 from ottla_operator.reconcile.mirrors import MirrorReconciler
 from ottla_operator.reconcile.pipelines import PipelineReconciler
 from ottla_operator.reconcile.platform import Platform, PlatformError
+from ottla_operator.reconcile.schemas import SchemaReconciler
 from ottla_operator.reconcile.topics import TopicReconciler
 from ottla_operator.reconcile.users import UserReconciler
 from ottla_operator.reconcile.watch_cache import GROUPED_KINDS, Key, WatchCache
@@ -53,6 +54,7 @@ class Controller:
         self.cache = WatchCache() if cache is None else cache
         self.clusters = ClusterReconciler(platform, self.cache, self._wake_dependents_of_reachable_cluster)
         self.topics = TopicReconciler(platform, self.cache)
+        self.schemas = SchemaReconciler(platform, self.cache)
         self.users = UserReconciler(platform, self.cache)
         self.policies = AccessPolicyReconciler(platform, self.cache)
         self.mirrors = MirrorReconciler(platform, self.cache, mirror_resync_s)
@@ -61,6 +63,7 @@ class Controller:
         reconcilers: dict[str, Reconciler] = {
             "Cluster": self.clusters,
             "Topic": self.topics,
+            "Schema": self.schemas,
             "User": self.users,
             "AccessPolicy": self.policies,
             "Mirror": self.mirrors,
@@ -73,13 +76,13 @@ class Controller:
             for kind, it in reconcilers.items()
         }
         self._reachable: set[Key] = set()
-        """Clusters whose Topics and Users were woken since their brokers became reachable."""
+        """Clusters whose Topics, Schemas and Users were woken since brokers became reachable."""
 
     def start(self) -> None:
         """Starts the loops and reconciles everything in the cache."""
         for loops in self._loops.values():
             loops.start()
-        for key in {*self.cache.clusters, *self.cache.topics, *self.cache.users}:
+        for key in {*self.cache.clusters, *self.cache.topics, *self.cache.schemas, *self.cache.users}:
             self.wake("Cluster", key)
         for key in self.cache.pipelines:
             self.wake("Pipeline", key)

@@ -53,7 +53,7 @@ class ReconcileLoops(Generic[K]):
             loop.task = asyncio.create_task(self._run(key, loop))
 
     def start(self) -> None:
-        """Accepts wakes from now on. Whoever starts the loops wakes every key."""
+        """Accepts wakes from now on. The caller wakes every key."""
         self._is_running = True
 
     async def stop(self) -> None:

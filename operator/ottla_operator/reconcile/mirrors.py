@@ -17,12 +17,12 @@ from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import (
     STALLED,
     Conditions,
+    ExtraCondition,
     Readiness,
     Reconciling,
     Stalled,
     find_condition,
 )
-from ottla_operator.plan.mirror import ObservedMirrorPartition
 from ottla_operator.plan.source_credentials import (
     SecretUnusable,
     credential_settings,
@@ -120,7 +120,8 @@ class MirrorReconciler:
         partitions = await mirrors.describe_mirrored_partitions(client, mirror.name)
         readiness = plan.evaluate_mirror(desired, partitions, observed)
         fields = plan.mirror_status_fields(desired, partitions, observed)
-        return await self._report(resource, readiness, partitions, fields)
+        extra = [*plan.mirror_conditions(partitions), *plan.schemas_condition(mirror, partitions, observed)]
+        return await self._report(resource, readiness, extra, fields)
 
     async def _find_cluster(self, key: Key, name: str, reason: str, role: str = "") -> Json:
         found = await self.platform.find_cluster(Key(key.namespace, name))
@@ -147,15 +148,14 @@ class MirrorReconciler:
         self,
         resource: Json,
         readiness: Readiness,
-        partitions: Sequence[ObservedMirrorPartition] = (),
+        extra: Sequence[ExtraCondition] = (),
         fields: dict[str, Json] | None = None,
         shortest_s: float = RETRY_S,
     ) -> float:
-        """`fields`: None keeps what is known of the copies while no broker can be asked. Returns
-        the requeue delay in seconds."""
+        """Writes the status. `fields`: None keeps the present fields, while no broker can describe
+        the copies. Returns the requeue delay in seconds."""
         status = resource.get("status") or {}
         reported = find_condition(resource, STALLED).get("message")
-        extra = plan.mirror_conditions(partitions) if fields is not None else []
         conditions = Conditions(readiness, resource["metadata"]["generation"], extra)
         kept = {key: status.get(key) for key in KEPT_FIELDS}
         await self.platform.write_status(resource, conditions, kept if fields is None else fields)

@@ -12,6 +12,7 @@ from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled
 from ottla_operator.plan.pipeline.status import PipelineRun
+from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.plan.topic_deletion import DeletionRecord
@@ -54,8 +55,8 @@ class Blocked(Exception):
         """Raises the error again if it is not a rejection."""
         if not error.is_rejection:
             raise error
-        said = f"the API server rejects a change: {error}"
-        return cls(Stalled("RejectedByApiServer", said), keeps_state=True)
+        message = f"the API server rejects a change: {error}"
+        return cls(Stalled("RejectedByApiServer", message), keeps_state=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,10 @@ class BrokerSet(Protocol):
     `brokers`: existing brokers. `count`: number of brokers that must exist now, including those
     being removed. `desired`: settings of each broker of the spec. `access`: how to reach ready
     brokers, for the reconciler's own requests; `replica_addresses`: addresses of all running
-    brokers. `certificate_error`: why no broker may be restarted. `certificate`: certificate of the
-    listeners with TLS. `creation_error`: why a missing broker cannot be created; empty if none is
-    missing, or nothing is known.
+    brokers. `bootstrap`: listener → host:port,… for clients; `selector`: label selector of the
+    brokers' pods, both for the Cluster's status. `certificate_error`: why no broker may be
+    restarted. `certificate`: certificate of the listeners with TLS. `creation_error`: why a missing
+    broker cannot be created; empty if none is missing, or nothing is known.
     """
 
     @property
@@ -179,6 +181,14 @@ class Platform(Protocol):
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
         """The Secrets that exist, by name. Raises SecretUnusable where one may not be read."""
 
+    async def read_config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """The data of the ConfigMap; None if it does not exist."""
+
+    async def write_finalizers(self, resource: Json, finalizers: Sequence[str]) -> None:
+        """Replaces the resource's finalizers. A resource that is being deleted goes with the last
+        one.
+        """
+
     # Reports.
 
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
@@ -220,6 +230,21 @@ class Platform(Protocol):
         """
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None: ...
+
+    async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
+        """Creates or updates the Pipeline of a Topic's lake. Returns it as it was observed last;
+        None if it is still to be observed. Raises Blocked if the name is taken.
+        """
+
+    async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
+        """Deletes that Pipeline, if there is one: the Topic has no lake any more."""
+
+    # Schemas.
+
+    async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
+        """How to reach the schema registries of the brokers that are ready. `brokers`: how to reach
+        themselves. Raises Blocked.
+        """
 
     # Users.
 

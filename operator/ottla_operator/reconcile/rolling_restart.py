@@ -35,7 +35,7 @@ class AppliedConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Restarted:
+class RestartStep:
     """`broker`: the broker that was restarted in this step, for `reason`; None if none may be
     restarted, because of `blocked_by` or because others must be ready first (`waits_for_brokers`).
     """
@@ -90,7 +90,7 @@ async def restart_next_broker(
     controller: int | None,
     outdated: Mapping[int, str],
     max_unavailable: int,
-) -> Restarted:
+) -> RestartStep:
     """Restarts one outdated broker if the roll's plan allows it. `registered`: brokers that the
     controller has registered and not fenced.
     """
@@ -107,10 +107,10 @@ async def restart_next_broker(
     match step or await _step_by_partitions(client, states, controller, max_unavailable):
         case RestartBroker(broker, reason):
             await brokers.restart(broker)
-            return Restarted(broker, reason, waits_for_brokers=True)
+            return RestartStep(broker, reason, waits_for_brokers=True)
         case RollBlocked(down, blocked_by):
-            return Restarted(blocked_by=blocked_by, waits_for_brokers=bool(down))
-    return Restarted()
+            return RestartStep(blocked_by=blocked_by, waits_for_brokers=bool(down))
+    return RestartStep()
 
 
 async def _step_by_partitions(

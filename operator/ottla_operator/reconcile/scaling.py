@@ -45,7 +45,7 @@ have it.
 
 
 @dataclass(slots=True)
-class Scaled:
+class ScalingStep:
     """`count`: number of brokers that must exist now. `in_progress`: the step in progress, as text.
     `blocked`: why scaling cannot continue. `events`: reasons and messages. `moves_started`: number
     of partitions that began to move."""
@@ -64,10 +64,10 @@ def is_scaled(cluster: Cluster, brokers: BrokerSet) -> bool:
     return brokers.count == cluster.spec.replicas and state.spread_over == desired and not state.throttled_topics
 
 
-async def scale_step(client: KafkaClient, cluster: Cluster, brokers: BrokerSet) -> Scaled:
+async def scale_step(client: KafkaClient, cluster: Cluster, brokers: BrokerSet) -> ScalingStep:
     """Does the next step towards the number of brokers that the spec asks for."""
     inputs = await read_reassignment_inputs(client)
-    scaled = Scaled(brokers.count, brokers.state)
+    scaled = ScalingStep(brokers.count, brokers.state)
     rebalance = cluster.spec.rebalance
     settings = next(iter(brokers.desired.values()))
     match next_scale_step(
@@ -113,7 +113,7 @@ async def _move(
     inputs: ReassignmentInputs,
     moves: tuple[Move, ...],
     reason: str,
-    scaled: Scaled,
+    scaled: ScalingStep,
 ) -> None:
     """Starts the moves. With a throttle they start at the next reconciliation, after the throttled
     topics were recorded: so the throttle is removed even if this process is killed.
@@ -133,7 +133,7 @@ async def _move(
     scaled.events.append(("MovingPartitions", scaled.in_progress))
 
 
-async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scaled: Scaled) -> None:
+async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scaled: ScalingStep) -> None:
     if not (throttled := scaled.state.throttled_topics):
         return
     topics = {it.topic for it in inputs.partitions} if ALL_TOPICS in throttled else throttled
@@ -142,7 +142,7 @@ async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scal
 
 
 async def _set_min_isr_of_transactions(
-    client: KafkaClient, cluster: Cluster, inputs: ReassignmentInputs, brokers: int, scaled: Scaled
+    client: KafkaClient, cluster: Cluster, inputs: ReassignmentInputs, brokers: int, scaled: ScalingStep
 ) -> None:
     """The topic has its own min.insync.replicas since its creation, by the number of brokers at
     that time. `__consumer_offsets` has none and follows the brokers' default.
@@ -158,7 +158,7 @@ async def _set_min_isr_of_transactions(
     scaled.events.append(("MinInSyncReplicasChanged", message))
 
 
-async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, scaled: Scaled) -> None:
+async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, scaled: ScalingStep) -> None:
     """Unregisters brokers that were removed: they do not exist and are fenced. One that holds
     replicas, of topics that were created while it was stopping, is brought back until they are
     moved off it."""

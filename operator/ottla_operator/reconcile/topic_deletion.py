@@ -1,12 +1,12 @@
-"""Deletes topics with their resources, where deletionPolicy says so, without a finalizer.
+"""Deletes a topic when its Topic is deleted with deletionPolicy Delete, without a finalizer.
 
-A finalizer would keep a Topic, and so its namespace, from being deleted while no operator runs.
+With a finalizer, a Topic, and so its namespace, could not be deleted while no operator runs.
 Instead, a topic whose deletionPolicy is Delete is recorded while its resource exists, and again
 once a watch has shown the resource's deletion together with its last deletionPolicy; then the topic
 is deleted, and its record after it. A resource is known by its uid: one that is created again under
-the same name is another.
+the same name has another uid.
 
-Invariant: a record that is lost, or cannot be read, deletes no records of a topic.
+Invariant: no topic is deleted because its deletion record is lost or cannot be read.
 """
 
 from collections.abc import Iterable, Sequence

@@ -11,6 +11,7 @@ from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import STALLED, Conditions, Readiness, Reconciling, Stalled, find_condition
 from ottla_operator.plan.topic_deletion import DeletionRecord
+from ottla_operator.plan.topic_lake import lake_pipeline, lake_pipeline_name, lake_status
 from ottla_operator.plan.topics import (
     ObservedTopic,
     TopicResource,
@@ -75,7 +76,7 @@ class TopicReconciler:
     platform: Platform
     cache: WatchCache
     _resources: dict[tuple[str, int], TopicResource] = field(default_factory=dict)
-    """By uid and generation: a spec is validated once."""
+    """Parsed resources by uid and generation, so that each spec is validated once."""
     _backoffs: dict[Key, RequeueBackoff] = field(default_factory=dict)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -169,6 +170,15 @@ class TopicReconciler:
             return TopicResult(resource, observed, _readiness_of(error, topic, brokers))
         return TopicResult(resource, observed, evaluate_topic(resource, observed, changes, {}))
 
+    async def _reconcile_lake(self, resource: TopicResource) -> Json | None:
+        """Status of the lake, whose Pipeline exists from now on. Raises Blocked."""
+        if resource.topic is None:
+            return (resource.body.get("status") or {}).get("lake")
+        if (pipeline := lake_pipeline(resource.topic)) is None:
+            await self.platform.forget_topic_pipeline(resource.body, lake_pipeline_name(resource.name))
+            return None
+        return lake_status(resource.topic, await self.platform.ensure_topic_pipeline(resource.body, pipeline))
+
     def _resource(self, body: Json) -> TopicResource:
         version = (body["metadata"]["uid"], body["metadata"]["generation"])
         if version not in self._resources:
@@ -200,6 +210,11 @@ class TopicReconciler:
                 "partitions": observed.partitions,
                 "replicas": observed.replicas,
             }
+        try:
+            fields["lake"] = await self._reconcile_lake(resource)
+        except Blocked as blocked:
+            if not isinstance(readiness, Stalled):
+                readiness = blocked.readiness
         reported = find_condition(resource.body, STALLED).get("message")
         conditions = Conditions(readiness, resource.body["metadata"]["generation"])
         try:

@@ -1,5 +1,5 @@
-"""Users on the brokers: observed for the plan in `plan/users.py`, and changed as it says, all of
-them together.
+"""Observes the users on the brokers, and applies the changes that `plan/users.py` plans: those of
+all users in common requests.
 """
 
 import datetime
@@ -36,8 +36,8 @@ class ObservedUsers:
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """`password`: to be set, if `changes` says so. `previous_until`: until when credentials of
-    other mechanisms remain; None if there are none, or `changes` removes them.
+    """`password`: the one to set if `changes.set_password` is not None. `previous_until`: until
+    when credentials of other mechanisms remain; None if there are none, or `changes` removes them.
     """
 
     user: str
@@ -73,12 +73,12 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
 
 
 async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange]) -> dict[str, KafkaError]:
-    """Returns the error of each user that was refused something.
+    """Applies the changes. Returns the errors by user; users without one have no entry.
 
-    Credentials of users who get no other are removed first, passwords are set last: a user never
-    has a password without the rules that deny it something. A password replaces another in one
-    step, and rules are added before those that they replace are removed. Raises KafkaError if
-    nothing could be changed.
+    Credentials of users who get no other are removed first, and passwords are set last, so that a
+    user never has a password before its DENY rules. A password replaces another in one step, and
+    rules are added before those that they replace are removed. Raises KafkaError if no request
+    succeeded.
     """
     asked = [it for it in changes if it.changes]
     errors: dict[str, KafkaError] = {}

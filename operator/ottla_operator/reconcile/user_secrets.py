@@ -97,23 +97,23 @@ class UserSecrets:
     ) -> ClientCredentials:
         authentication, mechanism = user.spec.authentication, mechanism_of(user)
         if mechanism is None and not has_authority(cluster):
-            said = (
+            message = (
                 f"Cluster {cluster.name} has no certificate authority of its own: set its tls.issuer to Internal, or "
             )
-            said += "authentication.type to External for a client whose certificate others have issued"
-            raise Blocked(Stalled("AuthorityNotFound", said))
+            message += "authentication.type to External for a client whose certificate others have issued"
+            raise Blocked(Stalled("AuthorityNotFound", message))
         if (listener := find_listener(cluster, user)) is None:
             needed = "SCRAM" if mechanism else authentication.type
-            said = f"Cluster {cluster.name} has no listener with authentication {needed}"
-            raise Blocked(Stalled("ListenerNotFound", said))
+            message = f"Cluster {cluster.name} has no listener with authentication {needed}"
+            raise Blocked(Stalled("ListenerNotFound", message))
         source = authentication.password_from
         names = {*([source.name] if source else []), *filter(None, [tls_secret_name(cluster)])}
         names |= set() if mechanism else {authority_secret_name(cluster)}
         secrets = await self.platform.read_secrets(cluster.metadata.namespace, sorted(names))
         access = client_access(listener, bootstrap, secrets.get(tls_secret_name(cluster)))
         if access is None:
-            said = f"the address of listener {listener.name} of Cluster {cluster.name} is not known yet"
-            raise Blocked(Reconciling("ClusterNotReady", said))
+            message = f"the address of listener {listener.name} of Cluster {cluster.name} is not known yet"
+            raise Blocked(Reconciling("ClusterNotReady", message))
         existing = await self.platform.read_user_secret(cluster, user)
         if mechanism is None:
             return _certificate_credentials(resource, user, cluster, access, existing, secrets)
@@ -151,8 +151,8 @@ def _certificate_credentials(
     """What the Secret of a user with TLS has to hold. Raises Blocked, SecretUnusable."""
     found = maintain_client_certificate(user, cluster, existing, secrets, time.time())
     if found is None:
-        said = f"Cluster {cluster.name} has not made its certificate authority yet"
-        raise Blocked(Reconciling("ClusterNotReady", said))
+        message = f"Cluster {cluster.name} has not made its certificate authority yet"
+        raise Blocked(Reconciling("ClusterNotReady", message))
     password = str(existing.get(STORE_PASSWORD) or generate_password())
     keystore, truststore = make_stores(found, existing, password)
     access = replace(access, authorities=found.authorities)

@@ -148,7 +148,7 @@ class UserReconciler:
         owners: Mapping[str, UserResource],
         observed: ObservedUsers,
     ) -> None:
-        """Raises KafkaError if brokers refuse to take something away; it is tried again."""
+        """Raises KafkaError if brokers refuse a removal, which the next reconcile repeats."""
         gone = {it.user: it for it in revoked.values() if it.user not in owners}
         changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(gone)]
         for error in (await apply_user_changes(client, changes)).values():
@@ -158,8 +158,8 @@ class UserReconciler:
             if record.secret not in in_use:
                 await self.platform.forget_user(cluster, record)
         if gone:
-            said = f"revoked, because their Users are deleted: {list_names(gone)}"
-            await self.platform.record_event(cluster, "UserRevoked", said)
+            message = f"revoked, because their Users are deleted: {list_names(gone)}"
+            await self.platform.record_event(cluster, "UserRevoked", message)
 
     async def _bring_to_specs(
         self,
@@ -175,8 +175,8 @@ class UserReconciler:
                 return Stalled("InvalidSpec", it.invalid_reason)
             owner = owners[it.user_name]
             if owner is not it:
-                said = f"user name {it.user_name} belongs to the older User {owner.name}"
-                return Stalled("NameConflict", said)
+                message = f"user name {it.user_name} belongs to the older User {owner.name}"
+                return Stalled("NameConflict", message)
             try:
                 return await self.secrets.prepare(it, parsed, cluster)
             except Blocked as blocked:
@@ -207,8 +207,8 @@ class UserReconciler:
                 return
             await self._record_changes(it, change.changes, is_password_known=credentials.is_password_set)
             if credentials.issued:
-                said = f"client certificate issued, valid until {credentials.expiry}: {credentials.issued}"
-                await self.platform.record_event(it.body, "CertificateIssued", said)
+                message = f"client certificate issued, valid until {credentials.expiry}: {credentials.issued}"
+                await self.platform.record_event(it.body, "CertificateIssued", message)
             status = StatusFields(credentials.secret_name, change.previous_until, credentials.certificate)
             await self._report(it, _evaluate(it, parsed, observed, policies), status)
 
@@ -224,12 +224,12 @@ class UserReconciler:
         status = resource.body.get("status") or {}
         is_same_spec = status.get("observedGeneration") == resource.body["metadata"]["generation"]
         is_expected = not is_password_known or "previousCredentialUntil" in status
-        said = describe_changes(changes)
+        message = describe_changes(changes)
         if is_same_spec and not is_expected and find_condition(resource.body, READY).get("status") == "True":
-            said = f"changed by others on the brokers, and set back: {said}"
-            await self.platform.record_event(resource.body, "DriftCorrected", said, warning=True)
+            message = f"changed by others on the brokers, and set back: {message}"
+            await self.platform.record_event(resource.body, "DriftCorrected", message, warning=True)
         else:
-            await self.platform.record_event(resource.body, "UserChanged", said)
+            await self.platform.record_event(resource.body, "UserChanged", message)
 
     def _forget_unused(self, used: int) -> None:
         if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
@@ -272,8 +272,8 @@ class UserReconciler:
         except PlatformError as error:
             if error.is_unavailable:
                 raise
-            said = f"cannot write the status: {error}"
-            await self.platform.record_event(resource.body, "StatusWriteFailed", said, warning=True, lasts=True)
+            message = f"cannot write the status: {error}"
+            await self.platform.record_event(resource.body, "StatusWriteFailed", message, warning=True, lasts=True)
             return
         if isinstance(readiness, Stalled) and reported != readiness.message:
             await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
@@ -336,15 +336,15 @@ def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers,
     assert resource.user is not None
     spec, name = resource.user.spec, resource.user_name
     if has_rules(resource.user) and not has_access_rules(cluster):
-        said = (
+        message = (
             f"access rules have no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
         )
-        return Stalled("AuthorizationDisabled", said)
+        return Stalled("AuthorizationDisabled", message)
     if has_rules(resource.user) and not observed.has_acls:
         return Reconciling("WaitingForAuthorization", "waiting for brokers to be restarted with access rules")
     if unusable := unusable_policies(resource.user, policies):
-        said = "; ".join(f"AccessPolicy {name} {why}" for name, why in unusable.items())
-        return Stalled("AccessPolicyUnusable", f"spec.aclsFrom: {said}; nothing is allowed by it")
+        message = "; ".join(f"AccessPolicy {name} {why}" for name, why in unusable.items())
+        return Stalled("AccessPolicyUnusable", f"spec.aclsFrom: {message}; nothing is allowed by it")
     if spec.quotas and not observed.has_quotas:
         return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
     type_ = spec.authentication.type

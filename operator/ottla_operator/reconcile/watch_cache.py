@@ -8,7 +8,7 @@ from ottla_operator.resources.model import Json
 
 MAX_DELETED_TOPICS: Final = 10_000  # of one Cluster: a standby operator sees Topics go and never reconciles
 
-GROUPED_KINDS: Final = ("Topic", "User")
+GROUPED_KINDS: Final = ("Topic", "Schema", "User")
 """Kinds whose resources are reconciled together, all of one Cluster."""
 
 K = TypeVar("K")
@@ -26,14 +26,15 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class WatchCache:
-    """`topics`, `users`: by their Cluster's key and their own name. `deleted_topics`: by their
-    Cluster's key, the uids of Topics whose deletion a watch has shown, and whether their last
+    """`topics`, `schemas`, `users`: by their Cluster's key and their own name. `deleted_topics`: by
+    their Cluster's key, the uids of Topics whose deletion a watch has shown, and whether their last
     deletionPolicy was Delete; entries stay until the TopicReconciler has recorded them.
     """
 
     clusters: dict[Key, Json] = field(default_factory=dict)
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
     deleted_topics: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    schemas: dict[Key, dict[str, Json]] = field(default_factory=dict)
     users: dict[Key, dict[str, Json]] = field(default_factory=dict)
     pipelines: dict[Key, Json] = field(default_factory=dict)
     mirrors: dict[Key, Json] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class WatchCache:
         by_key = (self.clusters, self.pipelines, self.mirrors, self.policies)
         grouped = [
             it
-            for by_cluster in (self.topics, self.users)
+            for by_cluster in (self.topics, self.schemas, self.users)
             for of_cluster in by_cluster.values()
             for it in of_cluster.values()
         ]
@@ -54,6 +55,7 @@ class WatchCache:
         return {
             "Cluster": len(self.clusters),
             "Topic": sum(map(len, self.topics.values())),
+            "Schema": sum(map(len, self.schemas.values())),
             "User": sum(map(len, self.users.values())),
             "Pipeline": len(self.pipelines),
             "Mirror": len(self.mirrors),
@@ -90,7 +92,7 @@ class WatchCache:
                 "AccessPolicy": self.policies,
             }[kind]
             return _replace(by_key, key, resource, is_deleted)
-        by_cluster = {"Topic": self.topics, "User": self.users}[kind]
+        by_cluster = {"Topic": self.topics, "Schema": self.schemas, "User": self.users}[kind]
         of_cluster = by_cluster.setdefault(key, {})
         changed = _replace(of_cluster, resource["metadata"]["name"], resource, is_deleted)
         if not of_cluster:
@@ -107,7 +109,7 @@ def resource_key(resource: Json) -> Key:
 
 
 def reconcile_key(resource: Json) -> Key:
-    """The key of a resource's reconcile: a Topic or User with all others of its Cluster."""
+    """The key of a resource's reconcile: a Topic, Schema or User with all others of its Cluster."""
     if resource["kind"] not in GROUPED_KINDS:
         return resource_key(resource)
     cluster = ((resource["spec"] or {}).get("clusterRef") or {}).get("name")
@@ -131,13 +133,21 @@ def _without_version(resource: Json) -> Json:
 
 
 def reduce_resource(body: Mapping[str, Json]) -> Json:
-    """A resource without fields that no reconciler reads, such as managedFields."""
+    """A resource without fields that no reconciler reads, such as managedFields. Owners are read of
+    Pipelines alone: a Topic can own one.
+    """
     metadata = body["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+    lists = [
+        key
+        for key in ("finalizers", *(("ownerReferences",) if body["kind"] == "Pipeline" else ()))
+        if metadata.get(key)
+    ]
     return {
         "apiVersion": body["apiVersion"],
         "kind": body["kind"],
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {key: metadata[key] for key in kept if key in metadata}
+        | {key: _plain(metadata[key]) for key in lists},
         "spec": _plain(body.get("spec")),
         "status": _plain(body.get("status")) or {},
     }

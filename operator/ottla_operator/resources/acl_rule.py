@@ -1,4 +1,4 @@
-"""An access rule, as Users and AccessPolicies have it."""
+"""An access rule in the specs of Users and AccessPolicies."""
 
 from typing import Annotated, ClassVar, Literal
 

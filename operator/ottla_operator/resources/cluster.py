@@ -186,6 +186,8 @@ class Authorization(Model, frozen=True):
 class SchemaRegistry(Model, frozen=True):
     """The schema registry, which every broker serves with the TLS and logins of one listener."""
 
+    enabled: Annotated[bool | None, doc("Whether brokers serve it. Defaults to true.")] = None
+
     port: Annotated[
         Annotated[int, Meta(ge=1, le=65535)] | None, doc("Port of the REST interface. Defaults to 8081.")
     ] = None
@@ -259,7 +261,10 @@ class ClusterSpec(Model, frozen=True):
 
     schema_registry: Annotated[
         SchemaRegistry | None,
-        doc("Serves a schema registry at every broker; {} for the defaults. Not set: there is none."),
+        doc(
+            "Serves a schema registry at every broker; {} for the defaults. Defaults to none on Kubernetes, and to {} "
+            "with `ottla up`, if the extra ottla[registry] is installed."
+        ),
     ] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
@@ -381,7 +386,7 @@ class Cluster(Resource, frozen=True):
     def schema_registry_port(self) -> int | None:
         """None without a registry."""
         wanted = self.spec.schema_registry
-        return None if wanted is None else wanted.port or DEFAULT_REGISTRY_PORT
+        return None if wanted is None or wanted.enabled is False else wanted.port or DEFAULT_REGISTRY_PORT
 
     @property
     def schema_registry_listener(self) -> str:

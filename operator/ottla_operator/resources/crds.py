@@ -10,6 +10,8 @@ from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
 from ottla_operator.resources.model import Model
 from ottla_operator.resources.pipeline import Pipeline, PipelineSpec, PipelineStatus
 from ottla_operator.resources.schema import Schema, structural_schema
+from ottla_operator.resources.schema_resource import Schema as SchemaResource
+from ottla_operator.resources.schema_resource import SchemaSpec, SchemaStatus
 from ottla_operator.resources.topic import Topic, TopicSpec, TopicStatus
 from ottla_operator.resources.user import User, UserSpec, UserStatus
 
@@ -78,6 +80,20 @@ KINDS: Final = (
             Column("Cluster", ".spec.clusterRef.name"),
             Column("Partitions", ".status.partitions", "integer"),
             Column("Replicas", ".status.replicas", "integer"),
+        ),
+    ),
+    Kind(
+        SchemaResource,
+        SchemaSpec,
+        SchemaStatus,
+        "schemas",
+        ("oks",),
+        (
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Subject", ".status.subject"),
+            Column("Version", ".status.version", "integer"),
+            Column("Id", ".status.id", "integer"),
+            Column("Compatibility", ".status.compatibility", wide=True),
         ),
     ),
     Kind(

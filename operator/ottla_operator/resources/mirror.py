@@ -1,6 +1,6 @@
 """Mirror: topics of one cluster that the brokers of another copy."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
@@ -55,6 +55,10 @@ class MirrorTarget(Model, frozen=True):
     cluster_ref: Annotated[ObjectRef, doc("Cluster whose brokers fetch the records.")]
 
 
+SCHEMAS_TOPIC: Final = "_schemas"
+"""Topic of a schema registry."""
+
+
 class Sync(Model, frozen=True):
     """What is copied besides records."""
 
@@ -65,6 +69,14 @@ class Sync(Model, frozen=True):
         doc(
             "Whether access rules for the names of mirrored topics are copied, without what allows to write, as by "
             "MirrorMaker 2. The mirror's user at the source needs Describe on the cluster. Defaults to false."
+        ),
+    ] = None
+    schemas: Annotated[
+        bool | None,
+        doc(
+            "Whether the schemas of the source's registry are copied with their subjects, versions and ids, by "
+            "mirroring its topic _schemas. The target's registry cannot register others until a failover, and "
+            "must not have any. Needs naming Identity and offsets Identical. Defaults to whether topics match _schemas."
         ),
     ] = None
 
@@ -143,6 +155,16 @@ class MirrorSpec(Model, frozen=True):
             lambda spec: (spec.get("naming") == "Prefix") == ("prefix" in spec),
             "prefix",
         ),
+        Rule(
+            "!has(self.sync) || !has(self.sync.schemas) || !self.sync.schemas || "
+            "((!has(self.naming) || self.naming == 'Identity') && (!has(self.offsets) || self.offsets == 'Identical'))",
+            "sync.schemas needs naming: Identity and offsets: Identical",
+            lambda spec: (
+                not spec.get("sync", {}).get("schemas")
+                or (spec.get("naming", "Identity"), spec.get("offsets", "Identical")) == ("Identity", "Identical")
+            ),
+            "sync",
+        ),
         Transition(
             "self.target.clusterRef.name == oldSelf.target.clusterRef.name",
             "target is immutable; create a new Mirror instead",
@@ -199,3 +221,11 @@ class Mirror(Resource, frozen=True):
     kind: Literal["Mirror"]
     spec: MirrorSpec
     status: MirrorStatus | None = None
+
+    @property
+    def topic_patterns(self) -> tuple[str, ...]:
+        """Patterns of the topics that are copied, that of the schemas among them."""
+        schemas = self.spec.sync.schemas if self.spec.sync is not None else None
+        if schemas is None:
+            return tuple(self.spec.topics)
+        return (*self.spec.topics, SCHEMAS_TOPIC if schemas else f"!{SCHEMAS_TOPIC}")

@@ -47,7 +47,16 @@ class Source(Model, frozen=True):
 
     topic: Annotated[TopicName, doc("Name of the topic on the brokers.")]
     format: Annotated[Format, doc("Decoding of record values into columns.")]
-    key: Annotated[Column | None, doc("Column that receives the record key as text.")] = None
+    key: Annotated[Column | None, doc("Column that receives the record key: as text, or as keyFormat decodes it.")] = (
+        None
+    )
+    key_format: Annotated[
+        Format | None,
+        doc(
+            "Decoding of record keys into the column that key names: a struct of the schema's columns; of a schema "
+            "without columns, its type; with raw, bytes. Defaults to text."
+        ),
+    ] = None
     watermark: Annotated[Watermark | None, doc("Event time and allowed lateness. Required by windows.")] = None
     starting_offsets: Annotated[
         Literal["earliest", "latest"],
@@ -78,6 +87,12 @@ class Source(Model, frozen=True):
             "a watermark is only for streams; a table has no late records",
             lambda value: "watermark" not in value or value.get("mode", "stream") == "stream",
             "watermark",
+        ),
+        Rule(
+            "!has(self.keyFormat) || has(self.key)",
+            "keyFormat needs key: the column that receives the key",
+            lambda value: "keyFormat" not in value or "key" in value,
+            "keyFormat",
         ),
     )
 
@@ -378,8 +393,15 @@ class Pipeline(Resource, frozen=True):
     @property
     def uses_registry(self) -> bool:
         """Whether the pipeline reads or writes records in the schema registry's framing."""
-        formats = [*(it.format for it in self.spec.sources.values()), *(it.format for it in self.spec.sinks)]
-        return any(it is not None and it.type == "avro" for it in formats)
+        sources, sinks = self.spec.sources.values(), self.spec.sinks
+        of_sources = [it for source in sources for it in (source.format, source.key_format)]
+        of_sinks = [it for sink in sinks for it in (sink.format, sink.key_format)]
+        return any(it is not None and it.is_framed for it in (*of_sources, *of_sinks))
+
+    @property
+    def sink_secrets(self) -> tuple[str, ...]:
+        """Names of the Secrets that the sinks need."""
+        return tuple(sorted({name for sink in self.spec.sinks for name in sink.secrets}))
 
     @property
     def transaction_prefix(self) -> str:

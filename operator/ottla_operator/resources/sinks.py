@@ -4,9 +4,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
-from ottla_operator.resources.common import Column, Identifier, ObjectRef, TopicName
+from ottla_operator.resources.common import Column, Identifier, TopicName
 from ottla_operator.resources.formats import SinkFormat
 from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one
+from ottla_operator.resources.table_sinks import Delta, Iceberg, Jdbc
 
 
 class Parquet(Model, frozen=True):
@@ -25,29 +26,6 @@ class Parquet(Model, frozen=True):
     ] = ()
 
 
-class Iceberg(Model, frozen=True):
-    """Iceberg table."""
-
-    table: Annotated[
-        str,
-        Meta(min_length=1, max_length=255, description="catalog.database.table. spark.conf configures the catalog."),
-    ]
-
-
-class Delta(Model, frozen=True):
-    """Delta table."""
-
-    path: Annotated[str, Meta(min_length=1, max_length=1024, description="Path or URL of the table.")]
-
-
-class Jdbc(Model, frozen=True):
-    """Table of a database."""
-
-    url: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^jdbc:", description="JDBC URL.")]
-    table: Annotated[str, Meta(min_length=1, max_length=255, description="Table that rows are appended to.")]
-    secret_ref: Annotated[ObjectRef | None, doc("Secret with user and password.")] = None
-
-
 class Console(Model, frozen=True):
     """Standard output of the pipeline, for debugging."""
 
@@ -56,7 +34,15 @@ class Console(Model, frozen=True):
     ] = 20
 
 
-SINK_TARGETS: Final = ("topic", "parquet", "iceberg", "delta", "jdbc", "console")
+TABLE_SINKS: Final = ("iceberg", "delta", "jdbc")
+"""Sinks that replace rows by their key in `update` mode."""
+KEYED_SINKS: Final = ("topic", *TABLE_SINKS)
+SINK_TARGETS: Final = ("topic", "parquet", *TABLE_SINKS, "console")
+
+
+def _any_of(fields: tuple[str, ...]) -> str:
+    """CEL: at least one of the fields is set."""
+    return " || ".join(f"has(self.{name})" for name in fields)
 
 
 class Sink(Model, frozen=True):
@@ -85,14 +71,21 @@ class Sink(Model, frozen=True):
         ),
     ] = "exactlyOnce"
     parquet: Annotated[Parquet | None, doc("Folder of Parquet files that rows are written to.")] = None
-    iceberg: Annotated[Iceberg | None, doc("Iceberg table that rows are written to. Not implemented yet.")] = None
-    delta: Annotated[Delta | None, doc("Delta table that rows are written to. Not implemented yet.")] = None
-    jdbc: Annotated[Jdbc | None, doc("Database table that rows are written to. Not implemented yet.")] = None
+    iceberg: Annotated[Iceberg | None, doc("Iceberg table that rows are written to.")] = None
+    delta: Annotated[Delta | None, doc("Delta table that rows are written to.")] = None
+    jdbc: Annotated[Jdbc | None, doc("Database table that rows are written to.")] = None
     console: Annotated[Console | None, doc("Prints rows to standard output.")] = None
     key: Annotated[
         Annotated[tuple[Column, ...], Meta(min_length=1, max_length=16)],
-        doc("Columns whose values, joined by |, are the record key. Only for topic."),
+        doc(
+            "Columns that identify a row. topic: the record key: their values joined by |, or as keyFormat encodes "
+            "them. iceberg, delta, jdbc: columns by which outputMode update replaces rows."
+        ),
     ] = ()
+    key_format: Annotated[
+        SinkFormat | None,
+        doc("Encoding of the key's columns as a record with these columns. Only for topic. Defaults to text."),
+    ] = None
     output_mode: Annotated[
         Literal["append", "update", "complete"],
         doc(
@@ -104,10 +97,24 @@ class Sink(Model, frozen=True):
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         exactly_one(*SINK_TARGETS, message=f"a sink has exactly one target: {', '.join(SINK_TARGETS)}"),
         Rule(
-            "!has(self.key) || has(self.topic)",
-            "key is only for topic; other sinks have columns",
-            lambda value: "key" not in value or "topic" in value,
+            f"!has(self.key) || {_any_of(KEYED_SINKS)}",
+            f"key is only for {', '.join(KEYED_SINKS)}",
+            lambda value: "key" not in value or any(name in value for name in KEYED_SINKS),
             "key",
+        ),
+        Rule(
+            f"!has(self.outputMode) || self.outputMode != 'update' || has(self.key) || !({_any_of(TABLE_SINKS)})",
+            f"outputMode update of {', '.join(TABLE_SINKS)} needs key, the columns by which rows are replaced",
+            lambda value: (
+                value.get("outputMode") != "update" or "key" in value or not any(it in value for it in TABLE_SINKS)
+            ),
+            "key",
+        ),
+        Rule(
+            "!has(self.keyFormat) || (has(self.key) && has(self.topic))",
+            "keyFormat is only for topic, and needs key: the columns of the record key",
+            lambda value: "keyFormat" not in value or {"key", "topic"} <= value.keys(),
+            "keyFormat",
         ),
         Rule(
             "!has(self.format) || has(self.topic)",
@@ -126,6 +133,14 @@ class Sink(Model, frozen=True):
     @property
     def is_transactional(self) -> bool:
         return self.topic is not None and self.delivery == "exactlyOnce"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the Secrets that the sink needs."""
+        reference = self.jdbc.secret_ref if self.jdbc is not None else None
+        if self.iceberg is not None and self.iceberg.catalog is not None:
+            reference = self.iceberg.catalog.secret_ref
+        return () if reference is None else (reference.name,)
 
     @property
     def query_name(self) -> str:

@@ -14,6 +14,7 @@ from ottla_operator.resources.common import (
     format_setting,
     tenant_prefix,
 )
+from ottla_operator.resources.lake import Lake
 from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, immutable
 
 
@@ -64,6 +65,13 @@ class TopicSpec(Model, frozen=True):
             "A setting that is removed here reverts to the cluster's default."
         ),
     ] = None
+    lake: Annotated[
+        Lake | None,
+        doc(
+            "Table that the records are appended to, with the columns record_timestamp, record_partition and "
+            "record_offset. The operator makes a Pipeline for it, and deletes that with this resource or field."
+        ),
+    ] = None
     deletion_policy: Annotated[
         Literal["Retain", "Delete"] | None,
         doc(
@@ -109,6 +117,18 @@ class TopicSpec(Model, frozen=True):
     )
 
 
+class LakeStatus(Model, frozen=True):
+    """Observed state of the Pipeline that fills the lake's table."""
+
+    pipeline: Annotated[str | None, doc("Name of the Pipeline.")] = None
+    state: Annotated[str | None, doc("State of the Pipeline.")] = None
+    lag_records: Annotated[int | None, doc("Number of records that are not in the table yet.")] = None
+    lag_seconds: Annotated[float | None, doc("Age of the oldest record that is not in the table yet.")] = None
+    message: Annotated[
+        Annotated[str, Meta(max_length=4096)] | None, doc("Why the Pipeline is not ready; see its conditions.")
+    ] = None
+
+
 class TopicStatus(Status, frozen=True):
     """Observed state of the topic."""
 
@@ -119,6 +139,7 @@ class TopicStatus(Status, frozen=True):
     ] = None
     partitions: Annotated[int | None, doc("Number of partitions.")] = None
     replicas: Annotated[int | None, doc("Replication factor; the smallest where partitions differ.")] = None
+    lake: Annotated[LakeStatus | None, doc("State of the lake.")] = None
 
 
 class Topic(Resource, frozen=True):

@@ -100,8 +100,8 @@ def claimed_storage(stateful_set: Json) -> str:
 
 def _stateful_set(cluster: Cluster, template: Json, brokers: int, annotations: Mapping[str, str]) -> Json:
     """Pods start in parallel, only the operator restarts them, and each has a volume claim.
-    `brokers`: pods that there are to be now; while brokers are removed, more than the Cluster asks
-    for."""
+    `brokers`: number of pods; more than the Cluster's `replicas` while brokers are being removed.
+    """
     storage = cluster.spec.storage
     assert storage is not None
     retention = "Delete" if storage.delete_claim else "Retain"

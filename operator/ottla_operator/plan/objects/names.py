@@ -73,10 +73,15 @@ def user_labels(user: Json) -> dict[str, str]:
     """Labels of the objects that the operator creates for a User, and of the Users that it creates.
     `user`: the resource.
     """
+    return resource_labels(user, "user")
+
+
+def resource_labels(resource: Json, component: str) -> dict[str, str]:
+    """Labels of a resource of a Cluster that the operator creates."""
     return {
         "app.kubernetes.io/name": "ottla",
-        INSTANCE: user["spec"]["clusterRef"]["name"],
-        "app.kubernetes.io/component": "user",
+        INSTANCE: resource["spec"]["clusterRef"]["name"],
+        "app.kubernetes.io/component": component,
         "app.kubernetes.io/managed-by": FIELD_MANAGER,
     }
 

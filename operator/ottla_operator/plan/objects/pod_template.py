@@ -21,7 +21,8 @@ def apply_pod_template(
     pod: Json, template: PodTemplate | None, container_names: Mapping[str, str] | None = None
 ) -> Json:
     """`pod`: metadata and spec. `container_names`: name of a container in the template → the
-    operator's. The operator's labels win: its selectors need them."""
+    operator's. The operator's labels override the template's, because selectors need
+    them."""
     if template is None:
         return pod
     spec = strategic_merge(pod["spec"], _with_container_names(template.spec or {}, container_names or {}))
@@ -42,7 +43,7 @@ def _with_container_names(spec: Json, container_names: Mapping[str, str]) -> Jso
 
 def strategic_merge(ours: Json, theirs: Json, field: str = "") -> Json:
     """Merges a resource's podTemplate into the operator's: objects field by field, lists of named
-    things by their names; other lists are replaced, and null removes a field."""
+    items by their names; other lists are replaced, and null removes a field."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         merged = {key: strategic_merge(ours.get(key), it, key) for key, it in theirs.items() if it is not None}
         return {**{key: it for key, it in ours.items() if key not in theirs}, **merged}

@@ -175,6 +175,8 @@ def certificate_names(
     each other. `node_ips`: of the nodes that brokers run on.
     """
     ids, found = list(brokers), {f"*.{names.headless_service(cluster)}"}
+    if cluster.schema_registry_port is not None and cluster.registry_has_tls:
+        found.add(names.registry_service(cluster))
     hosts: set[str] = set()
     for it in cluster.listeners:
         if not it.tls:

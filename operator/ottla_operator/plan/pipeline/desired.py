@@ -3,7 +3,7 @@ cannot run.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,6 +14,7 @@ from ottla_operator.plan.pipeline.pods import BrokerConnection, PipelineImage
 from ottla_operator.plan.pipeline.spark_application import spark_application
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.sinks import Sink
 
 Launcher = Literal["SparkOperator", "Driver"]
 READ_WRITE_MANY: Final = "ReadWriteMany"
@@ -127,9 +128,22 @@ def _unsupported_files(pipeline: Pipeline) -> str:
                 "(spec.spark.image) and use its absolute path, such as /app/late.py:late"
             )
     for index, sink in enumerate(pipeline.spec.sinks):
-        if sink.parquet is not None and "://" not in sink.parquet.path:
-            return f"spec.sinks[{index}].parquet.path: {sink.parquet.path!r} is lost with the pod: use a URL"
+        for field, path in _sink_paths(sink):
+            return f"spec.sinks[{index}].{field}: {path!r} is lost with the pod: use a URL"
     return ""
+
+
+def _sink_paths(sink: Sink) -> Iterator[tuple[str, str]]:
+    """Fields that are paths of the pod's file system, with their values."""
+    if sink.parquet is not None and "://" not in sink.parquet.path:
+        yield "parquet.path", sink.parquet.path
+    if sink.delta is not None and "://" not in sink.delta.path:
+        yield "delta.path", sink.delta.path
+    if sink.iceberg is not None and (catalog := sink.iceberg.catalog) is not None:
+        if catalog.type != "rest" and catalog.warehouse is not None and "://" not in catalog.warehouse:
+            yield "iceberg.catalog.warehouse", catalog.warehouse
+        if catalog.uri is not None and catalog.uri.startswith("jdbc:sqlite:"):
+            yield "iceberg.catalog.uri", catalog.uri
 
 
 def _access(pipeline: Pipeline) -> tuple[Json, Json, Json]:

@@ -75,7 +75,7 @@ def application(pipeline: Pipeline) -> str:
 
 
 def network_policy(pipeline: Pipeline) -> str:
-    """A Cluster of the same name has one, too."""
+    """Name of the NetworkPolicy, which differs from that of a Cluster with the same name."""
     return f"{pipeline.name}-pipeline"
 
 

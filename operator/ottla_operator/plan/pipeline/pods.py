@@ -23,6 +23,7 @@ SETTINGS_PATH: Final = "/etc/ottla"
 PIPELINE_FILE, EXECUTOR_FILE = "pipeline.json", "executor.json"
 CHECKPOINT_PATH: Final = "/checkpoint"
 LOGIN_PATH: Final = "/etc/ottla-login"
+SECRETS_PATH: Final = "/etc/ottla-secrets"
 HTTP_PORT: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
 CONTAINER_IN_TEMPLATES: Final = "spark"
@@ -71,6 +72,7 @@ def runner_arguments(pipeline: Pipeline, connection: BrokerConnection, master: s
         *("--bootstrap", connection.bootstrap),
         *(("--login", LOGIN_PATH) if connection.secret else ()),
         *(("--registry", connection.registry) if connection.registry else ()),
+        *(("--secrets", SECRETS_PATH) if pipeline.sink_secrets else ()),
         *("--checkpoint", checkpoint_path(pipeline)),
         *("--master", master),
         *("--log", "/dev/stderr"),
@@ -95,17 +97,32 @@ def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
         "volumeMounts": [
             {"name": "pipeline", "mountPath": SETTINGS_PATH, "readOnly": True},
             *([{"name": "login", "mountPath": LOGIN_PATH, "readOnly": True}] if connection.secret else []),
+            *(
+                {"name": volume, "mountPath": f"{SECRETS_PATH}/{secret}", "readOnly": True}
+                for volume, secret in _sink_secrets(pipeline)
+            ),
             *_mounts(pipeline),
         ],
     }
 
 
 def driver_volumes(pipeline: Pipeline, config_map: str, connection: BrokerConnection) -> list[Json]:
-    """The volumes of the driver's pod, with its login: executors get that from the connector."""
+    """The volumes of the driver's pod, with its login and the sinks' Secrets: executors get these
+    with their tasks.
+    """
     items = [{"key": it, "path": it} for it in connection.keys]
     login = {"name": "login", "secret": {"secretName": connection.secret, "defaultMode": 0o440, "items": items}}
     logins = [login] if connection.secret else []
-    return [{"name": "pipeline", "configMap": {"name": config_map}}, *logins, *_volumes(pipeline)]
+    secrets = [
+        {"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}}
+        for volume, secret in _sink_secrets(pipeline)
+    ]
+    return [{"name": "pipeline", "configMap": {"name": config_map}}, *logins, *secrets, *_volumes(pipeline)]
+
+
+def _sink_secrets(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Names of volume and Secret. A Secret's name can be longer than a volume's."""
+    return [(f"sink-secret-{index}", name) for index, name in enumerate(pipeline.sink_secrets)]
 
 
 def executor_template(pipeline: Pipeline, defaults: PodDefaults, *, beside_driver: bool) -> Json:

@@ -1,9 +1,9 @@
 """The SparkApplication of Kubeflow's Spark operator (sparkoperator.k8s.io/v1beta2, as of its
 version 2.5).
 
-- What Spark's settings cannot say is in pod templates, which the Spark operator passes to
-  spark-submit unchanged. Its other fields for volumes and security contexts need its webhook, and
-  are ignored where there is a template.
+- Properties of pods without a Spark setting are in pod templates, which the Spark operator passes
+  to spark-submit unchanged. Its other fields for volumes and security contexts need its webhook,
+  and are ignored where there is a template.
 - Any change of the spec except `suspend` restarts the application, so the spec may depend only on
   the Pipeline, its Cluster and the operator's image.
 - Never `deps.packages`: they would be downloaded at every start.
@@ -71,8 +71,8 @@ def _conf(pipeline: Pipeline) -> dict[str, str]:
 
 
 def _restart(pipeline: Pipeline) -> Json:
-    """A stream runs for ever, also after an orderly exit; with availableNow the driver is done once
-    it has exited.
+    """The restart policy. A driver of a stream is restarted after every exit; a driver with
+    availableNow only after a failure.
     """
     ends = pipeline.spec.trigger is not None and bool(pipeline.spec.trigger.available_now)
     again = {"onFailureRetryInterval": RETRY_INTERVAL_S, "onSubmissionFailureRetryInterval": RETRY_INTERVAL_S}

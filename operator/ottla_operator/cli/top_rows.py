@@ -1,0 +1,226 @@
+"""The rows of `ottla top`: what a cluster has, and how fast it changes, from two samples. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla_operator.kafka.cluster import OFFLINE, find_partition_problems
+from ottla_operator.kafka.cluster_sample import ClusterSample
+from ottla_operator.kafka.offsets import TopicPartition
+from ottla_operator.kafka.topics import TopicDescription
+
+Row = Mapping[str, Any]
+"""Column → value; None: unknown."""
+
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "brokers": ("broker", "address", "state", "leads", "replicas", "outOfSync", "bytes"),
+    "topics": ("topic", "partitions", "replicas", "records", "recordsPerSecond", "bytes", "bytesPerSecond", "problem"),
+    "groups": ("group", "kind", "state", "topics", "lag", "consumedPerSecond"),
+    "topic": ("partition", "leader", "replicas", "isr", "start", "end", "recordsPerSecond", "bytes"),
+    "group": ("topic", "partition", "committed", "end", "lag", "consumedPerSecond"),
+}
+"""View → its columns. `topic` and `group` show the partitions of one."""
+IDS: Final = ("broker", "partition", "leader")
+"""Columns whose numbers are ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Changes per second between two samples; none if `previous` is None."""
+
+    previous: ClusterSample | None
+    now: ClusterSample
+
+    @property
+    def elapsed_s(self) -> float:
+        return 0.0 if self.previous is None else self.now.at_s - self.previous.at_s
+
+    def all_records(self) -> float:
+        return sum(map(self.records, self.now.ends))
+
+    def records(self, partition: TopicPartition) -> float:
+        return self._rate(self.previous.ends if self.previous else {}, self.now.ends, partition)
+
+    def consumed(self, group: str, partition: TopicPartition) -> float:
+        before = self.previous.committed.get(group, {}) if self.previous else {}
+        return self._rate(before, self.now.committed.get(group, {}), partition)
+
+    def bytes_by_topic(self) -> Mapping[str, float]:
+        """Growth of the leaders' logs. A log that shrank, because segments were deleted, counts as
+        0."""
+        if self.previous is None or self.elapsed_s <= 0:
+            return {}
+        before, grown = _leader_sizes(self.previous), Counter[str]()
+        for it, size in _leader_sizes(self.now).items():
+            grown[it[0]] += max(0, size - before.get(it, size))
+        return {topic: size / self.elapsed_s for topic, size in grown.items()}
+
+    def _rate(
+        self, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], it: TopicPartition
+    ) -> float:
+        """0 for a partition that was created again, or whose offsets were reset."""
+        if it not in before or it not in after or self.elapsed_s <= 0:
+            return 0.0
+        return max(0, after[it] - before[it]) / self.elapsed_s
+
+
+def health(sample: ClusterSample) -> tuple[bool, str]:
+    """Whether the cluster is healthy, and a sentence about it."""
+    partitions = sum(len(it.partitions) for it in sample.topics)
+    problems = Counter(it.kind for it in find_partition_problems(sample.topics))
+    down = [str(it.id) for it in sample.cluster.brokers if it.is_fenced]
+    found = []
+    if sample.cluster.controller < 0:
+        found.append("no controller")
+    if down:
+        found.append(f"broker {', '.join(down)} is down" if len(down) == 1 else f"brokers {', '.join(down)} are down")
+    found += [f"{count} of {partitions} partitions {kind}" for kind, count in sorted(problems.items())]
+    return not found, "; ".join(found) or f"healthy: {partitions} partitions in sync"
+
+
+def broker_rows(sample: ClusterSample) -> list[Row]:
+    partitions = [it for topic in sample.topics for it in topic.partitions]
+    leads = Counter(it.leader for it in partitions)
+    replicas = Counter(broker for it in partitions for broker in it.replicas)
+    out_of_sync = Counter(broker for it in partitions for broker in it.replicas if broker not in it.isr)
+    return [
+        {
+            "broker": it.id,
+            "address": f"{it.host}:{it.port}",
+            "state": "down" if it.is_fenced else "controller" if it.id == sample.cluster.controller else "running",
+            "leads": leads[it.id],
+            "replicas": replicas[it.id],
+            "outOfSync": out_of_sync[it.id],
+            "bytes": sum(sample.sizes[it.id].values()) if it.id in sample.sizes else None,
+        }
+        for it in sample.cluster.brokers
+    ]
+
+
+def topic_rows(rates: Rates) -> list[Row]:
+    sample = rates.now
+    sizes, byte_rates = _topic_sizes(sample), rates.bytes_by_topic()
+    problems: dict[str, Counter[str]] = {}
+    for it in find_partition_problems(sample.topics):
+        problems.setdefault(it.topic, Counter())[it.kind] += 1
+    return [
+        {
+            **_records(rates, topic),
+            "bytes": sizes.get(topic.name),
+            "bytesPerSecond": byte_rates.get(topic.name, 0.0),
+            "problem": _describe_problems(problems.get(topic.name, Counter())),
+        }
+        for topic in sample.topics
+    ]
+
+
+def _records(rates: Rates, topic: TopicDescription) -> Row:
+    sample, partitions = rates.now, [(topic.name, it.index) for it in topic.partitions]
+    is_known = all(it in sample.ends and it in sample.starts for it in partitions)
+    return {
+        "topic": topic.name,
+        "partitions": len(partitions),
+        "replicas": topic.replication_factor,
+        "records": sum(sample.ends[it] - sample.starts[it] for it in partitions) if is_known else None,
+        "recordsPerSecond": sum(map(rates.records, partitions)),
+    }
+
+
+def _describe_problems(problems: Counter[str]) -> str:
+    """The number of partitions of each kind, offline ones first."""
+    return ", ".join(f"{problems[kind]} {kind}" for kind in sorted(problems, key=lambda kind: kind != OFFLINE))
+
+
+def group_rows(rates: Rates) -> list[Row]:
+    sample = rates.now
+    rows: list[Row] = []
+    for it in sample.groups:
+        committed = sample.committed.get(it.id, {})
+        rows.append(
+            {
+                "group": it.id,
+                "kind": it.kind,
+                "state": it.state,
+                "topics": len({topic for topic, _ in committed}),
+                "lag": sum(_lag(sample, partition, offset) or 0 for partition, offset in committed.items()),
+                "consumedPerSecond": sum(rates.consumed(it.id, partition) for partition in committed),
+            }
+        )
+    return rows
+
+
+def partition_rows(rates: Rates, name: str) -> list[Row]:
+    """The partitions of a topic; none if it does not exist."""
+    sample = rates.now
+    topic = next((it for it in sample.topics if it.name == name), None)
+    sizes = _leader_sizes(sample)
+    return [
+        {
+            "partition": it.index,
+            "leader": it.leader if it.leader >= 0 else None,
+            "replicas": list(it.replicas),
+            "isr": list(it.isr),
+            "start": sample.starts.get((name, it.index)),
+            "end": sample.ends.get((name, it.index)),
+            "recordsPerSecond": rates.records((name, it.index)),
+            "bytes": sizes.get((name, it.index)),
+        }
+        for it in (topic.partitions if topic else ())
+    ]
+
+
+def committed_rows(rates: Rates, group: str) -> list[Row]:
+    """The partitions that a group has committed offsets of."""
+    sample = rates.now
+    return [
+        {
+            "topic": partition[0],
+            "partition": partition[1],
+            "committed": offset,
+            "end": sample.ends.get(partition),
+            "lag": _lag(sample, partition, offset),
+            "consumedPerSecond": rates.consumed(group, partition),
+        }
+        for partition, offset in sorted(sample.committed.get(group, {}).items())
+    ]
+
+
+def sort_rows(rows: Sequence[Row], column: str) -> list[Row]:
+    """Text from A to Z, ids from the smallest, other numbers from the largest; what is unknown
+    comes last.
+    """
+
+    def key(row: Row) -> tuple[bool, Any]:
+        match row.get(column):
+            case None:
+                return True, 0
+            case int() | float() as number:
+                return False, number if column in IDS else -number
+            case other:
+                return False, other
+
+    return sorted(rows, key=key)
+
+
+def _lag(sample: ClusterSample, partition: TopicPartition, committed: int) -> int | None:
+    return max(0, sample.ends[partition] - committed) if partition in sample.ends else None
+
+
+def _leader_sizes(sample: ClusterSample) -> dict[TopicPartition, int]:
+    """Bytes of each partition's leader."""
+    found: dict[TopicPartition, int] = {}
+    for topic in sample.topics:
+        for it in topic.partitions:
+            partition = (topic.name, it.index)
+            if partition in sample.sizes.get(it.leader, {}):
+                found[partition] = sample.sizes[it.leader][partition]
+    return found
+
+
+def _topic_sizes(sample: ClusterSample) -> dict[str, int]:
+    """Bytes of each topic over its leaders."""
+    found: Counter[str] = Counter()
+    for (topic, _), size in _leader_sizes(sample).items():
+        found[topic] += size
+    return dict(found)

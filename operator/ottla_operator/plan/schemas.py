@@ -1,0 +1,224 @@
+"""Plans the changes that bring a subject of the schema registry to the spec of its Schema resource,
+and evaluates the resource's conditions. Pure.
+
+Invariants: after the changes are applied, planning again yields nothing. The level is set before
+the schema is registered, so the schema is checked against it. No version is ever deleted to
+satisfy a spec, and a level that the spec leaves out is not changed.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple, TypeAlias
+
+from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.owners import oldest_owners
+from ottla_operator.plan.schema_readers import SubjectReader, describe_readers
+from ottla_operator.resources.model import Json
+from ottla_operator.resources.schema_resource import Schema
+from ottla_operator.resources.validation import find_spec_problems
+
+FINALIZER: Final = "ottla.dev/subject"
+"""Finalizer of resources with deletionPolicy Delete."""
+INCOMPATIBLE, UNPROCESSABLE = 409, 422
+NOT_PERMITTED: Final = 42205
+"""Error code of the registry: the subject's mode does not allow the change."""
+TRANSIENT_STATUS: Final = frozenset({404, 408, 429})
+"""HTTP status of refusals that pass, beside those of servers: 404 is a subject that others have
+deleted meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredSchema:
+    """`references`: as the registry's REST interface takes them."""
+
+    subject: str
+    type: str
+    text: str
+    references: tuple[Mapping[str, str | int], ...] = ()
+
+    def to_request(self) -> dict[str, Json]:
+        return {"schema": self.text, "schemaType": self.type, "references": [dict(it) for it in self.references]}
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSubject:
+    """`version`, `id`: of the desired schema; None if the subject does not have it. `latest`: its
+    latest version. `level`: compatibility level that applies.
+    """
+
+    level: str
+    version: int | None = None
+    id: int | None = None
+    latest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetCompatibility:
+    event: ClassVar[str] = "CompatibilityChanged"
+
+    subject: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterSchema:
+    event: ClassVar[str] = "SchemaRegistered"
+
+    schema: DesiredSchema
+
+
+SchemaChange: TypeAlias = SetCompatibility | RegisterSchema
+
+
+def plan_schema_changes(
+    desired: DesiredSchema, level: str | None, observed: ObservedSubject
+) -> tuple[SchemaChange, ...]:
+    """The changes that bring the subject to the spec, in this order; empty if none is needed.
+    `level`: that of the spec.
+    """
+    found: list[SchemaChange] = []
+    if level is not None and level != observed.level:
+        found.append(SetCompatibility(desired.subject, level))
+    if observed.version is None:
+        found.append(RegisterSchema(desired))
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class SchemaResource:
+    """A Schema resource. `body`: the cached object. `schema`: None if the spec is invalid, for
+    `invalid_reason`.
+    """
+
+    body: Json
+    schema: Schema | None
+    invalid_reason: str = ""
+
+    @classmethod
+    def parse(cls, body: Json) -> "SchemaResource":
+        if problems := find_spec_problems(body):
+            return cls(body, None, problems)
+        return cls(body, Schema.parse_stored(body))
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def is_terminating(self) -> bool:
+        return "deletionTimestamp" in self.body["metadata"]
+
+    @property
+    def has_finalizer(self) -> bool:
+        return FINALIZER in self.body["metadata"].get("finalizers", ())
+
+    @property
+    def needs_finalizer(self) -> bool:
+        """True if the subject is deleted with the resource, whether or not the rest of the spec is
+        valid.
+        """
+        return (self.body["spec"] or {}).get("deletionPolicy") == "Delete"
+
+    @property
+    def referenced(self) -> frozenset[str]:
+        """Names of Schemas that it refers to."""
+        references = self.schema.spec.references or () if self.schema is not None else ()
+        return frozenset(it.schema_ref.name for it in references if it.schema_ref is not None)
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """The older resource comes first."""
+        return self.body["metadata"].get("creationTimestamp", ""), self.name
+
+
+def subject_owners(resources: Iterable[SchemaResource]) -> dict[str, SchemaResource]:
+    """Subject → the resource that owns it, the oldest of several. Invalid resources own none."""
+    return oldest_owners(resources, lambda it: it.schema.subject if it.schema is not None else None)
+
+
+def order_by_references(resources: Iterable[SchemaResource]) -> tuple[list[SchemaResource], frozenset[str]]:
+    """The resources, each after those that it refers to; and the names of those for which there is
+    no order, which are last.
+    """
+    waiting = {it.name: it for it in resources}
+    ordered: list[SchemaResource] = []
+    while ready := [it for it in waiting.values() if not it.referenced & waiting.keys()]:
+        ordered += ready
+        for it in ready:
+            del waiting[it.name]
+    return [*ordered, *waiting.values()], frozenset(waiting)
+
+
+class RegisteredVersion(NamedTuple):
+    subject: str
+    version: int
+
+
+def find_obstacle(
+    resource: SchemaResource,
+    owners: Mapping[str, SchemaResource],
+    cyclic: Collection[str],
+    registered: Mapping[str, RegisteredVersion],
+) -> Readiness | None:
+    """Why the resource cannot be registered; None if it can. `cyclic`: names of Schemas that refer
+    to each other. `registered`: versions by the name of their Schema.
+    """
+    if resource.schema is None:
+        return Stalled("InvalidSpec", resource.invalid_reason)
+    subject = resource.schema.subject
+    if (owner := owners.get(subject)) is not None and owner is not resource:
+        return Stalled("NameConflict", f"subject {subject} belongs to the older Schema {owner.name}")
+    if resource.name in cyclic:
+        said = f"spec.references: these Schemas refer to each other: {', '.join(sorted(cyclic))}"
+        return Stalled("InvalidSpec", said)
+    if missing := sorted(resource.referenced - registered.keys()):
+        said = f"it refers to Schemas that are not registered: {', '.join(missing)}"
+        return Reconciling("WaitingForReference", said)
+    return None
+
+
+def desired_schema(schema: Schema, text: str, registered: Mapping[str, RegisteredVersion]) -> DesiredSchema:
+    """`registered`: versions of the Schemas that it refers to, by name."""
+    references: list[Mapping[str, str | int]] = []
+    for it in schema.spec.references or ():
+        found = registered[it.schema_ref.name] if it.schema_ref is not None else None
+        subject, version = found if found is not None else (it.subject or "", it.version or 0)
+        references.append({"name": it.name, "subject": subject, "version": version})
+    return DesiredSchema(schema.subject, schema.spec.type, text, tuple(references))
+
+
+def evaluate_schema(subject: str, observed: ObservedSubject, remaining: Sequence[SchemaChange]) -> Readiness:
+    """`remaining`: planned changes that are not applied yet."""
+    if remaining or observed.version is None:
+        return Reconciling("RegisteringSchema", f"registering the schema of {subject}")
+    said = f"subject {subject} has it as version {observed.version} with id {observed.id}."
+    if observed.latest != observed.version:
+        said += f" The latest version is {observed.latest}: an earlier schema does not become a new version."
+    return Ready(said)
+
+
+def evaluate_refusal(code: int, message: str, subject: str, readers: Sequence[SubjectReader]) -> Readiness:
+    """`code`, `message`: the registry's error. `readers`: Pipelines that run and read the
+    subject.
+    """
+    status = int(str(code)[:3])
+    if status == INCOMPATIBLE:
+        said = f"running Pipelines read {subject}: {describe_readers(readers)}. " if readers else ""
+        return Stalled("IncompatibleSchema", f"{said}{message}")
+    if status == UNPROCESSABLE and code != NOT_PERMITTED:
+        return Stalled("InvalidSchema", message)
+    if status >= 500 or status in TRANSIENT_STATUS:
+        return Reconciling("RetryingAfterError", f"the schema registry: {message}")
+    return Stalled("RejectedByRegistry", message)
+
+
+def describe_change(change: SchemaChange, observed: ObservedSubject, readers: Sequence[SubjectReader]) -> str:
+    """Text of the change's event. `observed`: after the change."""
+    match change:
+        case SetCompatibility():
+            return f"subject {change.subject}: compatibility {change.level}"
+        case RegisterSchema():
+            said = f"subject {change.schema.subject}: version {observed.version} has id {observed.id}"
+            if not readers or observed.version == 1:
+                return said
+            return f"{said}; running Pipelines read earlier versions until they restart: {describe_readers(readers)}"
