@@ -12,7 +12,7 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat load-programs control-plane kube-programs clean
+.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat chromium postgresql load-programs control-plane kube-programs clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -51,7 +51,7 @@ WAITING := tests/clients tests/spark tests/e2e
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
 STREAMS ?= 2
 
-test: check docs kcat control-plane ## run the checks and every suite but the one of `make kube`
+test: check docs kcat chromium postgresql control-plane ## run the checks and every suite but the one of `make kube`
 	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; exit $$((waited | computed))
@@ -59,16 +59,17 @@ test: check docs kcat control-plane ## run the checks and every suite but the on
 unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit
 
-sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, of its metadata alone, of transactions and of two clusters
+sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, of its metadata alone, of transactions, of share groups and of two clusters
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --metadata --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --transactions --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.sim --shares --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --mirrors --seeds $(SEEDS) --first $(FIRST)
 
-clients: $(VENV)/.installed-test kcat ## test with real clients; AGAINST=kafka runs the same tests against Apache Kafka
+clients: $(VENV)/.installed-test kcat chromium ## test with real clients; AGAINST=kafka runs the same tests against Apache Kafka
 	$(BIN)/pytest tests/clients --against $(AGAINST)
 
-spark: $(VENV)/.installed-test ## test pipelines on a real Spark
+spark: $(VENV)/.installed-test postgresql ## test pipelines on a real Spark
 	$(BIN)/pytest tests/spark
 
 e2e: $(VENV)/.installed-test control-plane ## test whole clusters, `ottla up` and mirrors as processes
@@ -110,6 +111,12 @@ kind: ## install the operator in a kind cluster named KIND; needs docker, kind a
 
 kcat: ## install kcat, where `make` runs as root
 	@command -v kcat >/dev/null || .ci/debian kcat
+
+chromium: ## install the browser that tests of the console drive, where `make` runs as root
+	@command -v chromium >/dev/null || .ci/debian chromium fonts-dejavu-core
+
+postgresql: ## install PostgreSQL, where `make` runs as root
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || .ci/debian postgresql
 
 load-programs: ## install what the load programs of the benchmarks are compiled with, where `make` runs as root
 	@echo '#include <librdkafka/rdkafka.h>' | cc -x c -shared -o /dev/null - -lrdkafka -lmimalloc 2>/dev/null \

@@ -20,8 +20,8 @@ def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: s
         if seen:
             return seen
         if time.monotonic() >= deadline:
-            said = message() if callable(message) else message
-            raise AssertionError(f"not within {within_s} s: {said or 'the condition'}; last seen: {seen!r}")
+            text = message() if callable(message) else message
+            raise AssertionError(f"not within {within_s} s: {text or 'the condition'}; last seen: {seen!r}")
         time.sleep(0.02)
 
 

@@ -134,7 +134,7 @@ def group_probes(of: Names) -> Iterator[Probe]:
 
 
 def transaction_probes(of: Names) -> Iterator[Probe]:
-    """Requests about a transactional id that nobody uses."""
+    """Requests about a transactional id without a producer."""
     name = of.transactional_id
     producer = {"transactional_id": name, "producer_id": 7, "producer_epoch": 0}
     yield "find_coordinator", "a transaction", {"key": name, "key_type": 1, "coordinator_keys": [name]}
@@ -153,7 +153,9 @@ def transaction_probes(of: Names) -> Iterator[Probe]:
 
 
 def share_group_probes(of: Names) -> Iterator[Probe]:
-    """Of a group that is no share group, and of share-partitions that nobody has initialized."""
+    """Requests about a group that is not a share group, and about share-partitions that were not
+    initialized.
+    """
     member = {"group_id": of.group, "member_id": "A" * 22, "share_session_epoch": 3}
     yield "share_group_heartbeat", "an unknown member leaves", {**member, "member_epoch": -1}
     joins = {"group_id": f"{of.group}.share", "member_id": "a", "member_epoch": 0}
@@ -249,7 +251,7 @@ def cluster_probes(of: Names) -> Iterator[Probe]:
 
 
 def broker_probes(of: Names) -> Iterator[Probe]:
-    """Requests of a broker that is none. Only whether they are refused is compared."""
+    """Requests between brokers, sent by a client. Only whether they are refused is compared."""
     cluster = {"cluster_id": NO_CLUSTER, "topics": METADATA_PARTITION}
     for api in ("vote", "begin_quorum_epoch", "end_quorum_epoch"):
         yield api, "of another cluster", cluster
@@ -266,7 +268,7 @@ def broker_probes(of: Names) -> Iterator[Probe]:
 
 
 def topic_probes(of: Names) -> Iterator[Probe]:
-    """They change the topics, and come last."""
+    """Requests that change topics; sent last."""
     new = {"num_partitions": 1, "replication_factor": 1}
     created = [{"name": f"{of.user}.new", **new}, {"name": of.topic, **new}]
     yield "create_topics", "validated", {"topics": created, "timeout": 5000, "validate_only": True}

@@ -153,7 +153,7 @@ class RequestGenerator:
 
 
 def shorten_fetch_wait(body: bytearray) -> None:
-    """Set a Fetch request's max_wait to 20 ms: a correct broker would wait as long as it says."""
+    """Set a Fetch request's max_wait to 20 ms, because a broker may wait for records that long."""
     key, version = int.from_bytes(body[:2]), int.from_bytes(body[2:4])
     if key == FETCH:
         at = 10 + max(0, int.from_bytes(body[8:10], signed=True))
@@ -166,8 +166,8 @@ def shorten_fetch_wait(body: bytearray) -> None:
 
 
 def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
-    """The position behind the tagged fields at `at`, which a mutation may have made up (KIP-482);
-    at most the end.
+    """The position after the tagged fields at `at` (KIP-482), at most the end of the body: a
+    mutation may have changed their lengths.
     """
 
     def read_varint() -> int:

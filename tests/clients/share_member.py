@@ -1,4 +1,4 @@
-"""A member of a share group that sends its requests itself, so that a test sees each answer."""
+"""A member of a share group that sends its requests itself, so that a test sees each response."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredRecord:
     partition: int
     offset: int
     value: bytes
@@ -42,7 +42,7 @@ class ShareMember:
     topic_id: UUID | None = None
 
     async def send(self, node: int, api: str, version: int, **fields: Any) -> Any:
-        """The response. OSError when the broker is gone."""
+        """The response. Raises OSError when the broker has stopped."""
         channel = self.channels.get(node)
         if channel is None or not channel.is_open:
             channel = self.channels[node] = await open_channel(*self.addresses[node], "share-member")
@@ -107,7 +107,7 @@ class ShareMember:
         max_records: int = 500,
         max_wait: int = 500,
         acknowledged: Sequence[tuple[int, int, int, int]] = (),
-    ) -> tuple[list[Delivered], dict[int, ErrorCode]]:
+    ) -> tuple[list[DeliveredRecord], dict[int, ErrorCode]]:
         """Records of the assigned partitions that the broker leads, and errors by partition, of
         acknowledgements (partition, first, last, type) too."""
         epoch = self.session_epochs.get(node, 0)
@@ -145,7 +145,7 @@ class ShareMember:
             data = one.records or b""
             for position, header in iter_batches(data):
                 delivered += [
-                    Delivered(at, record.offset, record.value or b"", counts[record.offset])
+                    DeliveredRecord(at, record.offset, record.value or b"", counts[record.offset])
                     for record in decode_batch(data, header, position)
                     if record.offset in counts
                 ]

@@ -23,7 +23,7 @@ LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @dataclass(frozen=True)
-class Secured:
+class SaslBroker:
     """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with
     SCRAM.
     """
@@ -32,7 +32,7 @@ class Secured:
     sasl: str
 
     def ottla(
-        self, *arguments: str, config: Path | None = None, said: str | None = None, **variables: str
+        self, *arguments: str, config: Path | None = None, stdin_text: str | None = None, **variables: str
     ) -> "subprocess.CompletedProcess[str]":
         """Run `ottla` as super user or, with a file of client properties `config`, on the listener
         with SCRAM.
@@ -41,7 +41,7 @@ class Secured:
         how = ["--bootstrap", bootstrap, *(["--command-config", str(config)] if config else [])]
         return subprocess.run(
             [*COMMAND, *arguments, *how],
-            input=said,
+            input=stdin_text,
             capture_output=True,
             text=True,
             timeout=60,
@@ -60,7 +60,7 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(new_broker: NewBroker) -> Iterator[Secured]:
+def secured(new_broker: NewBroker) -> Iterator[SaslBroker]:
     with new_broker(start=False) as broker:
         if broker.kind == "kafka":
             pytest.skip("Apache Kafka needs another set of listeners; the commands send the APIs of test_sasl.py")
@@ -73,7 +73,7 @@ def secured(new_broker: NewBroker) -> Iterator[Secured]:
             "super.users": "User:ANONYMOUS",
         }
         broker.start()
-        yield Secured(broker, f"127.0.0.1:{port}")
+        yield SaslBroker(broker, f"127.0.0.1:{port}")
 
 
 def produce(settings: dict[str, Any], topic: str) -> ck.KafkaError | None:
@@ -86,7 +86,7 @@ def produce(settings: dict[str, Any], topic: str) -> ck.KafkaError | None:
     return error
 
 
-def test_user_with_a_rule_may_do_what_the_rule_says_and_nothing_else(secured: Secured, name: str) -> None:
+def test_user_with_a_rule_may_do_what_the_rule_says_and_nothing_else(secured: SaslBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, f"{name}.orders", 1)
     rd.create_topic(secured.broker.bootstrap, f"{name}.other", 1)
     done = secured.ottla("users", "create", "ann", "--password-env", "PW", PW="s,e=cret")
@@ -99,7 +99,7 @@ def test_user_with_a_rule_may_do_what_the_rule_says_and_nothing_else(secured: Se
     assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_explain_names_the_rule_that_decides(secured: Secured, name: str) -> None:
+def test_explain_names_the_rule_that_decides(secured: SaslBroker, name: str) -> None:
     secured.ottla("acls", "add", "-p", "bea", "--allow", "read", "--topic", f"{name}*", "--host", "10.0.0.1")
     secured.ottla("acls", "add", "-p", "bea", "--deny", "all", "--topic", f"{name}.secret")
 
@@ -121,7 +121,7 @@ def test_explain_names_the_rule_that_decides(secured: Secured, name: str) -> Non
     assert (done.returncode, "is one of super.users" in done.stdout) == (0, True)
 
 
-def test_removed_rules_are_named_and_gone(secured: Secured, name: str) -> None:
+def test_removed_rules_are_named_and_gone(secured: SaslBroker, name: str) -> None:
     for topic in (f"{name}.a", f"{name}.b"):
         secured.ottla("acls", "add", "-p", "cleo", "--allow", "read,write", "--topic", topic)
     done = secured.ottla("acls", "remove", "-p", "cleo", "--topic", f"{name}.a", "--yes")
@@ -134,10 +134,10 @@ def test_removed_rules_are_named_and_gone(secured: Secured, name: str) -> None:
     assert secured.ottla("acls", "list", "--topic", f"{name}.b", "--matching").stdout.count("User:cleo") == 2
 
 
-def test_password_changes_and_the_user_is_deleted(secured: Secured, tmp_path: Path) -> None:
+def test_password_changes_and_the_user_is_deleted(secured: SaslBroker, tmp_path: Path) -> None:
     both = [part for it in MECHANISMS for part in ("--mechanism", it)]
-    secured.ottla("users", "create", "dan", *both, "--password-file", "-", said="first\n")
-    again = secured.ottla("users", "create", "dan", "--password-file", "-", said="other\n")
+    secured.ottla("users", "create", "dan", *both, "--password-file", "-", stdin_text="first\n")
+    again = secured.ottla("users", "create", "dan", "--password-file", "-", stdin_text="other\n")
     assert (again.returncode, "change it with `ottla users alter`" in again.stderr) == (1, True)
     (tmp_path / "password").write_text("second\n")
     changed = secured.ottla("users", "alter", "dan", "--password-file", str(tmp_path / "password"))
@@ -165,8 +165,8 @@ def test_password_changes_and_the_user_is_deleted(secured: Secured, tmp_path: Pa
     assert secured.ottla("users", "delete", "dan", "--yes").returncode == 3
 
 
-def test_bad_input_is_an_error_of_usage(secured: Secured) -> None:
-    for arguments, said in (
+def test_bad_input_is_an_error_of_usage(secured: SaslBroker) -> None:
+    for arguments, expected in (
         (("acls", "add", "-p", "x", "--allow", "fly", "--topic", "t"), "allowed: All, Read, Write"),
         (("acls", "add", "-p", "x", "--allow", "read"), "name what the rule is about"),
         (("acls", "add", "-p", "x", "--topic", "t"), "give --allow or --deny"),
@@ -175,9 +175,9 @@ def test_bad_input_is_an_error_of_usage(secured: Secured) -> None:
         (("users", "create", "x", "--password-env", "NOT_SET"), "environment variable NOT_SET has no password"),
         (("users", "create", "x", "--mechanism", "PLAIN", "--password-env", "PATH"), "allowed: SCRAM-SHA-256"),
     ):
-        done = secured.ottla(*arguments, said="")
+        done = secured.ottla(*arguments, stdin_text="")
         flat = " ".join(done.stderr.replace("│", " ").split())
-        assert (done.returncode, said in flat) == (2, True), (arguments, done.stderr)
+        assert (done.returncode, expected in flat) == (2, True), (arguments, done.stderr)
 
 
 def test_commands_say_that_brokers_have_no_authorizer(broker: BrokerProcess) -> None:
@@ -195,7 +195,7 @@ def test_commands_say_that_brokers_have_no_authorizer(broker: BrokerProcess) -> 
     assert (explained.returncode, "every request is allowed" in explained.stdout) == (0, True)
 
 
-def test_quotas_are_set_listed_and_removed(secured: Secured) -> None:
+def test_quotas_are_set_listed_and_removed(secured: SaslBroker) -> None:
     def listed(*named: str) -> dict[str, float]:
         rows = json.loads(secured.ottla("quotas", "list", *named, "-o", "json").stdout)
         return {f"{it['entity']}: {it['quota']}": it["value"] for it in rows}

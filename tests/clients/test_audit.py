@@ -48,7 +48,7 @@ BOB: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditedBroker:
     """`broker.bootstrap` is a listener whose clients are super users; on `sasl` bob logs in."""
 
     broker: BrokerProcess
@@ -68,7 +68,7 @@ class Audited:
 
 
 @pytest.fixture(scope="module")
-def audited(broker_kind: str, new_broker: NewBroker) -> Iterator[Audited]:
+def audited(broker_kind: str, new_broker: NewBroker) -> Iterator[AuditedBroker]:
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka has no audit log")
     with new_broker(start=False) as broker:
@@ -87,10 +87,10 @@ def audited(broker_kind: str, new_broker: NewBroker) -> Iterator[Audited]:
         }
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "the-admin"})
-        yield Audited(broker, f"127.0.0.1:{login}", admin, file)
+        yield AuditedBroker(broker, f"127.0.0.1:{login}", admin, file)
 
 
-def test_refused_write_is_one_line_with_who_from_where_and_what(audited: Audited, name: str) -> None:
+def test_refused_write_is_one_line_with_who_from_where_and_what(audited: AuditedBroker, name: str) -> None:
     rd.create_topic(audited.broker.bootstrap, name)
     allow(audited, name, AclOperation.DESCRIBE)
     with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -109,7 +109,7 @@ def test_refused_write_is_one_line_with_who_from_where_and_what(audited: Audited
     }
 
 
-def test_topic_that_may_not_be_described_is_a_refusal_only_where_it_is_named(audited: Audited, name: str) -> None:
+def test_topic_that_may_not_be_described_is_a_refusal_only_where_it_is_named(audited: AuditedBroker, name: str) -> None:
     rd.create_topic(audited.broker.bootstrap, name)
     bob = AdminClient({"bootstrap.servers": audited.sasl, "client.id": name} | rd.to_librdkafka_names(BOB))
     assert name not in bob.list_topics(timeout=WITHIN_S).topics
@@ -118,13 +118,13 @@ def test_topic_that_may_not_be_described_is_a_refusal_only_where_it_is_named(aud
     assert audited.wait_for(clientId=name, request="Metadata")["operation"] == "DESCRIBE"
 
 
-def allow(audited: Audited, topic: str, operation: AclOperation) -> None:
+def allow(audited: AuditedBroker, topic: str, operation: AclOperation) -> None:
     literal, allowed = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     entry = AclBinding(ResourceType.TOPIC, topic, literal, "User:bob", "*", operation, allowed)
     audited.admin.create_acls([entry])[entry].result(WITHIN_S)
 
 
-def test_changes_are_lines_too(audited: Audited, name: str) -> None:
+def test_changes_are_lines_too(audited: AuditedBroker, name: str) -> None:
     def done(request: str, operation: str, kind: str, what: str) -> dict[str, Any]:
         resource = {"type": kind, "name": what}
         return audited.wait_for(request=request, operation=operation, resource=resource, result="done")
@@ -154,14 +154,14 @@ def test_changes_are_lines_too(audited: Audited, name: str) -> None:
     assert "secret" not in audited.file.read_text()
 
 
-def test_change_that_failed_says_why(audited: Audited, name: str) -> None:
+def test_change_that_failed_says_why(audited: AuditedBroker, name: str) -> None:
     rd.create_topic(audited.broker.bootstrap, name)
     with pytest.raises(ck.KafkaException, match="already exists"):
         rd.create_topic(audited.broker.bootstrap, name)
     audited.wait_for(request="CreateTopics", resource={"type": "TOPIC", "name": name}, result="TOPIC_ALREADY_EXISTS")
 
 
-def test_failed_login_is_a_line_with_the_user_that_the_client_named(audited: Audited, name: str) -> None:
+def test_failed_login_is_a_line_with_the_user_that_the_client_named(audited: AuditedBroker, name: str) -> None:
     wrong = {**BOB, "sasl_username": name[:40], "sasl_password": "a guess", "message_timeout_ms": 1500}
     with pytest.raises(ck.KafkaException, match="_MSG_TIMED_OUT"):
         rd.produce(audited.sasl, name, rd.numbered_messages(0, 1), **wrong)
@@ -171,7 +171,7 @@ def test_failed_login_is_a_line_with_the_user_that_the_client_named(audited: Aud
     assert "a guess" not in audited.file.read_text()
 
 
-def test_changes_of_delegation_tokens_are_lines_with_the_tokens_id(audited: Audited) -> None:
+def test_changes_of_delegation_tokens_are_lines_with_the_tokens_id(audited: AuditedBroker) -> None:
     async def send() -> tuple[str, bytes]:
         host, _, port = audited.sasl.partition(":")
         login = ClientSecurity("SASL_PLAINTEXT").with_login("PLAIN", "bob", "bobs")
@@ -200,7 +200,7 @@ def token(name: str) -> dict[str, str]:
     return {"type": "DELEGATION_TOKEN", "name": name}
 
 
-def test_topic_has_the_same_lines_and_none_about_itself(audited: Audited, name: str) -> None:
+def test_topic_has_the_same_lines_and_none_about_itself(audited: AuditedBroker, name: str) -> None:
     rd.create_topic(audited.broker.bootstrap, name)
     audited.wait_for(request="CreateTopics", resource={"type": "TOPIC", "name": name})
 
@@ -211,7 +211,7 @@ def test_topic_has_the_same_lines_and_none_about_itself(audited: Audited, name: 
     assert not [line for line in lines_of_topic() if line["resource"]["name"] == TOPIC]
 
 
-def test_no_line_is_lost_when_the_broker_stops(audited: Audited, name: str) -> None:
+def test_no_line_is_lost_when_the_broker_stops(audited: AuditedBroker, name: str) -> None:
     topics = [f"{name}.{number}" for number in range(50)]
     for topic in topics:
         rd.create_topic(audited.broker.bootstrap, topic)

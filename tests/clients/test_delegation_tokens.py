@@ -26,7 +26,7 @@ MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 @dataclass(frozen=True)
-class Secured:
+class SaslBroker:
     """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `login` one with
     SASL. `folder` has a client.properties for each user.
     """
@@ -43,7 +43,7 @@ class Token:
 
 
 @pytest.fixture(scope="module")
-def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
     folder = tmp_path_factory.mktemp("tokens")
     with new_broker(start=False) as broker:
         ports = {"PLAINTEXT": broker.port, "LOGIN": free_port()}
@@ -78,7 +78,7 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
         for name, password in USERS.items():
             module = f"{MODULES}.plain.PlainLoginModule"
             write_properties(folder / f"{name}.properties", "PLAIN", module, name, password)
-        yield Secured(broker, f"127.0.0.1:{ports['LOGIN']}", folder)
+        yield SaslBroker(broker, f"127.0.0.1:{ports['LOGIN']}", folder)
 
 
 def write_properties(file: Path, mechanism: str, module: str, name: str, password: str, more: str = "") -> Path:
@@ -89,25 +89,25 @@ def write_properties(file: Path, mechanism: str, module: str, name: str, passwor
     return file
 
 
-def run_tool(secured: Secured, user: str, *arguments: str, properties: Path | None = None) -> str:
+def run_tool(secured: SaslBroker, user: str, *arguments: str, properties: Path | None = None) -> str:
     config = properties or secured.folder / f"{user}.properties"
     return run_java_tool(TOOL, "--bootstrap-server", secured.login, "--command-config", str(config), *arguments)
 
 
-def create_token(secured: Secured, user: str, *arguments: str) -> Token:
-    said = run_tool(secured, user, "--create", "--max-life-time-period", "-1", *arguments)
+def create_token(secured: SaslBroker, user: str, *arguments: str) -> Token:
+    output = run_tool(secured, user, "--create", "--max-life-time-period", "-1", *arguments)
     # A row of the table: id, HMAC, owner, …
-    found = re.search(r"^([A-Za-z0-9_-]{22})\s+([A-Za-z0-9+/]{86}==)\s", said, re.MULTILINE)
-    assert found is not None, said
+    found = re.search(r"^([A-Za-z0-9_-]{22})\s+([A-Za-z0-9+/]{86}==)\s", output, re.MULTILINE)
+    assert found is not None, output
     return Token(found[1], found[2])
 
 
-def described(secured: Secured, user: str, owner: str) -> set[str]:
+def described(secured: SaslBroker, user: str, owner: str) -> set[str]:
     """Ids of the tokens of an owner or renewer that the user may see. Without an owner the tool
     asks for none.
     """
-    said = run_tool(secured, user, "--describe", "--owner-principal", f"User:{owner}")
-    return set(re.findall(r"^([A-Za-z0-9_-]{22})\s", said, re.MULTILINE))
+    output = run_tool(secured, user, "--describe", "--owner-principal", f"User:{owner}")
+    return set(re.findall(r"^([A-Za-z0-9_-]{22})\s", output, re.MULTILINE))
 
 
 def token_login(token: Token, mechanism: str) -> dict[str, Any]:
@@ -122,13 +122,13 @@ def token_login(token: Token, mechanism: str) -> dict[str, Any]:
     }
 
 
-def scram_properties(secured: Secured, token: Token, mechanism: str) -> Path:
+def scram_properties(secured: SaslBroker, token: Token, mechanism: str) -> Path:
     module = f"{MODULES}.scram.ScramLoginModule"
     file = secured.folder / f"{token.id}-{mechanism}.properties"
     return write_properties(file, mechanism, module, token.id, token.hmac, ' tokenauth="true"')
 
 
-def allow(secured: Secured, user: str, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+def allow(secured: SaslBroker, user: str, kind: ResourceType, name: str, *operations: AclOperation) -> None:
     admin = rd.admin_client(secured.broker.bootstrap)
     bindings = [
         AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
@@ -138,13 +138,13 @@ def allow(secured: Secured, user: str, kind: ResourceType, name: str, *operation
         done.result(WITHIN_S)
 
 
-def list_topics(secured: Secured, properties: Path) -> list[str]:
+def list_topics(secured: SaslBroker, properties: Path) -> list[str]:
     at = ("--bootstrap-server", secured.login, "--command-config", str(properties))
     return run_java_tool("org.apache.kafka.tools.TopicCommand", *at, "--list").split()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_client_with_a_token_may_do_what_its_owner_may(secured: Secured, name: str, mechanism: str) -> None:
+def test_client_with_a_token_may_do_what_its_owner_may(secured: SaslBroker, name: str, mechanism: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     allow(secured, "alice", ResourceType.TOPIC, name, AclOperation.DESCRIBE)
     token = create_token(secured, "alice")
@@ -156,7 +156,7 @@ def test_client_with_a_token_may_do_what_its_owner_may(secured: Secured, name: s
         run_tool(secured, "", "--describe", properties=properties)
 
 
-def test_tokens_are_renewed_and_expired_by_owners_and_renewers(secured: Secured) -> None:
+def test_tokens_are_renewed_and_expired_by_owners_and_renewers(secured: SaslBroker) -> None:
     token = create_token(secured, "alice", "--renewer-principal", "User:bob")
     renewed = run_tool(secured, "bob", "--renew", "--hmac", token.hmac, "--renew-time-period", "1000000")
     assert "Completed renew operation" in renewed
@@ -173,7 +173,7 @@ def test_tokens_are_renewed_and_expired_by_owners_and_renewers(secured: Secured)
         list_topics(secured, scram_properties(secured, token, "SCRAM-SHA-256"))
 
 
-def test_tokens_of_others_need_access_rules(secured: Secured) -> None:
+def test_tokens_of_others_need_access_rules(secured: SaslBroker) -> None:
     token = create_token(secured, "alice")
     assert token.id in described(secured, "alice", "alice")
     assert described(secured, "carol", "alice") == set()
@@ -185,7 +185,7 @@ def test_tokens_of_others_need_access_rules(secured: Secured) -> None:
     assert described(secured, "carol", "bob") == set()
 
 
-def test_expired_token_is_not_accepted_and_removed(secured: Secured) -> None:
+def test_expired_token_is_not_accepted_and_removed(secured: SaslBroker) -> None:
     token = create_token(secured, "bob")
     properties = scram_properties(secured, token, "SCRAM-SHA-512")
     list_topics(secured, properties)
@@ -196,7 +196,7 @@ def test_expired_token_is_not_accepted_and_removed(secured: Secured) -> None:
         list_topics(secured, properties)
 
 
-def test_clients_without_a_login_have_no_tokens(secured: Secured, tmp_path: Path) -> None:
+def test_clients_without_a_login_have_no_tokens(secured: SaslBroker, tmp_path: Path) -> None:
     plaintext = tmp_path / "plaintext.properties"
     plaintext.write_text("security.protocol=PLAINTEXT\n")
     at = ("--bootstrap-server", secured.broker.bootstrap, "--command-config", str(plaintext))
@@ -204,7 +204,7 @@ def test_clients_without_a_login_have_no_tokens(secured: Secured, tmp_path: Path
         run_java_tool(TOOL, *at, "--create", "--max-life-time-period", "-1")
 
 
-def test_token_is_no_user(secured: Secured, name: str) -> None:
+def test_token_is_no_user(secured: SaslBroker, name: str) -> None:
     """Without the extension `tokenauth` the id is the name of a user, who does not exist."""
     token = create_token(secured, "alice")
     how = token_login(token, "SCRAM-SHA-256")
@@ -212,7 +212,7 @@ def test_token_is_no_user(secured: Secured, name: str) -> None:
         rd.produce(secured.login, name, messages()[:1], message_timeout_ms=3000, **how)
 
 
-def test_tokens_survive_a_restart(secured: Secured, name: str) -> None:
+def test_tokens_survive_a_restart(secured: SaslBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     allow(secured, "alice", ResourceType.TOPIC, name, AclOperation.DESCRIBE)
     token = create_token(secured, "alice")

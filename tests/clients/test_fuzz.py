@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from ottla_broker.connection import ConnectionLimits
+from ottla_broker.connection_limits import ConnectionLimits
 from tests.brokers import run_ottla_broker
 from tests.clients.fuzz import fuzz
 from tests.clients.request_recorder import record_requests, run_typical_session
@@ -31,7 +31,7 @@ def resident_kib(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
-def test_rule_18_of_a_server_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_18_holds_for_a_server_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All memory that is accounted to connections is released."""
 
     async def run() -> None:
@@ -61,7 +61,7 @@ def test_rule_18_of_a_server_in_this_process(tmp_path: Path, capsys: pytest.Capt
         runner.run(run())
 
 
-def test_rule_18_of_a_broker_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_18_holds_for_a_broker_process(capsys: pytest.CaptureFixture[str]) -> None:
     relay = free_port()
     advertised = f"PLAINTEXT://127.0.0.1:{relay}"
     with run_ottla_broker(auto_create_topics_enable="false", advertised_listeners=advertised) as broker:

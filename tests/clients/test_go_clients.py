@@ -1,9 +1,10 @@
 """franz-go and Sarama, the latter also with its default version: every codec, a growing group, an
-administrator; transactions of franz-go.
+administrator; transactions of franz-go, and its client of schema registries (`sr`).
 
 The programs (`tests/clients/go`) act and print results; the assertions are here.
 """
 
+import base64
 import json
 import os
 import subprocess
@@ -13,10 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import TopicPartition
 
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.go_programs import ProgramUnavailable, build_program, cache_folder
 from tests.jars import skip_or_fail_in_ci
+from tests.ports import free_port
 
 SOURCE = Path(__file__).parent / "go"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -110,3 +112,19 @@ def test_admin_client_changes_and_deletes_a_topic(client: Client, broker: Broker
         {"partitions": 5, "retention.ms": DAY_MS, "segment.ms": DAY_MS, "written": 1, "left": 0, "brokers": 1}
     ]
     assert name not in rd.admin_client(broker.bootstrap).list_topics(timeout=10).topics
+
+
+def test_franz_go_registers_looks_up_encodes_and_deletes_schemas() -> None:
+    port = free_port()
+    with run_ottla_broker(schema_registry_listener=f"127.0.0.1:{port}"):
+        results = Client("registry").run("exchange", f"http://127.0.0.1:{port}")
+    assert results == [
+        {"subject": "address", "level": "FULL"},
+        {"subject": "address", "id": 1, "version": 1},
+        {"subject": "orders-value", "id": 2, "version": 1},
+        {"frame": base64.b64encode(b"\0" + (2).to_bytes(4, "big")).decode(), "city": "Newark"},
+        {"found": 2, "references": 1, "used by": 2},
+        {"refused": 40901},
+        {"compatible": False, "messages": 0},
+        {"deleted": [1], "subjects": ["address"]},
+    ]

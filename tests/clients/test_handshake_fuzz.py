@@ -1,4 +1,4 @@
-"""Logins that are malformed, or nearly right, get nobody in and do the broker no harm.
+"""Malformed and almost correct logins are refused, and do not harm the broker.
 
 `OTTLA_FUZZ_SECONDS` and `OTTLA_FUZZ_SEED` as in `test_fuzz.py`.
 """

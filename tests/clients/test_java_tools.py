@@ -37,7 +37,7 @@ def tool(broker: BrokerProcess, classpath: str) -> Tool:
     return run
 
 
-def test_topics_and_their_configs(tool: Tool, name: str) -> None:
+def test_topics_and_their_configs_are_created_altered_described_and_deleted(tool: Tool, name: str) -> None:
     assert "Created topic" in tool(
         "TopicCommand", "--create", "--topic", name, "--partitions", "3", "--config", "retention.ms=777000"
     )
@@ -91,7 +91,7 @@ def test_client_quotas_are_set_and_removed(tool: Tool, name: str) -> None:
     configure(*default_address, "--alter", "--delete-config", "connection_creation_rate")
 
 
-def test_console_clients_offsets_and_deleted_records(
+def test_console_clients_transfer_records_and_tools_show_offsets_and_delete_records(
     tool: Tool, broker: BrokerProcess, name: str, tmp_path: Path
 ) -> None:
     rd.create_topic(broker.bootstrap, name, 2)
@@ -192,7 +192,7 @@ def test_groups_are_described_reset_and_deleted(tool: Tool, broker: BrokerProces
     assert "was successful" in tool("consumer.group.ConsumerGroupCommand", "--delete", "--group", name)
 
 
-def test_broker_log_dirs_versions_and_quorum(tool: Tool, broker: BrokerProcess, name: str) -> None:
+def test_log_dirs_versions_and_quorum_of_a_broker_are_described(tool: Tool, broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 10))
     printed = tool("LogDirsCommand", "--describe", "--topic-list", name)

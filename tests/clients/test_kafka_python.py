@@ -162,7 +162,7 @@ def changed_configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 
 
 def test_group_copies_a_topic_in_transactions(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
-    """An aborted copy is read by nobody, and the group reads its records again."""
+    """Consumers do not read an aborted copy, and the group reads its source records again."""
     target = f"{name}-copy"
     admin.create_topics([NewTopic(name, 1, 1), NewTopic(target, 1, 1)])
     produce(broker, name, messages())

@@ -200,16 +200,16 @@ def test_kafkas_tools_consume_and_describe_consumer_groups(quick: BrokerProcess,
     )
     command += ["--topic", name, "--group", name, "--from-beginning", "--max-messages", "3"]
     command += ["--consumer-property", "group.protocol=consumer", "--timeout-ms", "30000"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert said.stdout.splitlines() == [(it.value or b"").decode() for it in rd.numbered_messages(0, 3)], said
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert completed.stdout.splitlines() == [(it.value or b"").decode() for it in rd.numbered_messages(0, 3)], completed
     member = Member(quick.bootstrap, name, name)
     with members(member):
         poll_until_shares_are([2], member)
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         command = java_command(classpath, tool, "--bootstrap-server", quick.bootstrap, "--describe")
         command += ["--group", name, "--state", "--verbose"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        assert "Stable" in said.stdout and "uniform" in said.stdout, said
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        assert "Stable" in completed.stdout and "uniform" in completed.stdout, completed
 
 
 def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProcess, name: str) -> None:
@@ -257,8 +257,8 @@ def test_clients_get_an_error_where_the_protocol_is_disabled(new_broker: NewBrok
             classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
         )
         command += ["--topic", "topic", "--consumer-property", "group.protocol=consumer", "--timeout-ms", "20000"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert "UnsupportedVersionException" in said.stdout + said.stderr, said
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert "UnsupportedVersionException" in completed.stdout + completed.stderr, completed
         assert rd.values_of(rd.consume(broker.bootstrap, "topic")) == [it.value for it in rd.numbered_messages(0, 3)]
 
 

@@ -36,7 +36,7 @@ WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
-class Secured:
+class OAuthBroker:
     """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `login` one with
     OAUTHBEARER.
     """
@@ -52,7 +52,7 @@ def new_key(key_id: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OAuthBroker]:
     with (
         run_oidc_server(tmp_path_factory.mktemp("oidc"), [new_key("first")]) as oidc,
         new_broker(start=False) as broker,
@@ -73,10 +73,10 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
             "super.users": "User:ANONYMOUS",
         }
         broker.start()
-        yield Secured(broker, login, oidc)
+        yield OAuthBroker(broker, login, oidc)
 
 
-def oidc_settings(secured: Secured, client: str = "alice") -> dict[str, Any]:
+def oidc_settings(secured: OAuthBroker, client: str = "alice") -> dict[str, Any]:
     """Settings of librdkafka, which fetches tokens itself."""
     return {
         "security_protocol": "SASL_PLAINTEXT",
@@ -89,7 +89,7 @@ def oidc_settings(secured: Secured, client: str = "alice") -> dict[str, Any]:
     }
 
 
-def allow_alice(secured: Secured, topic: str) -> None:
+def allow_alice(secured: OAuthBroker, topic: str) -> None:
     rd.create_topic(secured.broker.bootstrap, topic, 1)
     admin = rd.admin_client(secured.broker.bootstrap)
     allowed = (
@@ -105,7 +105,7 @@ def allow_alice(secured: Secured, topic: str) -> None:
         done.result(WITHIN_S)
 
 
-def test_librdkafka_logs_in_with_tokens_that_it_fetches(secured: Secured, name: str) -> None:
+def test_librdkafka_logs_in_with_tokens_that_it_fetches(secured: OAuthBroker, name: str) -> None:
     allow_alice(secured, name)
     how = oidc_settings(secured)
     assert rd.produce(secured.login, name, messages(), **how) == list(range(50))
@@ -114,7 +114,7 @@ def test_librdkafka_logs_in_with_tokens_that_it_fetches(secured: Secured, name: 
         rd.produce(secured.login, name, rd.numbered_messages(0, 1), **oidc_settings(secured, "bob"))
 
 
-def test_librdkafka_logs_in_with_a_token_of_its_application(secured: Secured, name: str) -> None:
+def test_librdkafka_logs_in_with_a_token_of_its_application(secured: OAuthBroker, name: str) -> None:
     allow_alice(secured, name)
 
     def give_token(_: str) -> tuple[str, float]:
@@ -129,7 +129,7 @@ def test_librdkafka_logs_in_with_a_token_of_its_application(secured: Secured, na
     assert rd.produce(secured.login, name, messages(), **how) == list(range(50))
 
 
-def test_kafka_python_logs_in_with_a_token(secured: Secured, name: str) -> None:
+def test_kafka_python_logs_in_with_a_token(secured: OAuthBroker, name: str) -> None:
     allow_alice(secured, name)
 
     class Tokens(TokenProvider):  # type: ignore[misc]
@@ -146,7 +146,7 @@ def test_kafka_python_logs_in_with_a_token(secured: Secured, name: str) -> None:
         assert producer.send(name, b"one").get(WITHIN_S).offset == 0
 
 
-def test_aiokafka_logs_in_with_a_token(secured: Secured, name: str) -> None:
+def test_aiokafka_logs_in_with_a_token(secured: OAuthBroker, name: str) -> None:
     allow_alice(secured, name)
 
     class Tokens(AioTokenProvider):  # type: ignore[misc]
@@ -170,7 +170,7 @@ def test_aiokafka_logs_in_with_a_token(secured: Secured, name: str) -> None:
 
 
 def test_java_tool_reads_a_token_from_a_file(
-    secured: Secured, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    secured: OAuthBroker, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a pod does with its service account's token, which is mounted as a file."""
     allow_alice(secured, name)
@@ -189,7 +189,7 @@ def test_java_tool_reads_a_token_from_a_file(
     assert name in listed.split()
 
 
-def test_invalid_tokens_are_rejected_and_the_log_says_why(secured: Secured) -> None:
+def test_invalid_tokens_are_rejected_and_the_log_says_why(secured: OAuthBroker) -> None:
     errors: list[str] = []
 
     def give_token(_: str) -> tuple[str, float]:
@@ -216,7 +216,7 @@ def test_invalid_tokens_are_rejected_and_the_log_says_why(secured: Secured) -> N
     assert "Traceback" not in secured.broker.log_tail()
 
 
-def test_new_keys_of_the_issuer_are_found_and_an_outage_is_survived(secured: Secured, name: str) -> None:
+def test_new_keys_of_the_issuer_are_found_and_an_outage_is_survived(secured: OAuthBroker, name: str) -> None:
     allow_alice(secured, name)
     how = oidc_settings(secured)
     kept = json.loads(secured.oidc.keys_file.read_text())["keys"]

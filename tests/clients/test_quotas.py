@@ -31,7 +31,7 @@ PAYLOAD = 120_000  # three seconds' worth, of which the first is the burst
 
 
 @dataclass(frozen=True)
-class Limited:
+class QuotaBroker:
     broker: BrokerProcess
     metrics_url: str
 
@@ -66,12 +66,12 @@ class Limited:
 
 
 @pytest.fixture(scope="module")
-def limited(broker_kind: str, new_broker: NewBroker) -> Iterator[Limited]:
+def limited(broker_kind: str, new_broker: NewBroker) -> Iterator[QuotaBroker]:
     if broker_kind == "kafka":
         pytest.skip("the metrics are Ottla's")
     port = free_port()
     with new_broker(quota_window_num=2, controller_quota_window_num=1, http_listener=f"127.0.0.1:{port}") as broker:
-        yield Limited(broker, f"http://127.0.0.1:{port}/metrics")
+        yield QuotaBroker(broker, f"http://127.0.0.1:{port}/metrics")
 
 
 def incompressible(size: int, count: int) -> list[bytes]:
@@ -79,7 +79,7 @@ def incompressible(size: int, count: int) -> list[bytes]:
     return [random.randbytes(size) for _ in range(count)]
 
 
-def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: Limited, name: str) -> None:
+def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: QuotaBroker, name: str) -> None:
     at = limited.broker.bootstrap
     rd.create_topic(at, name)
     limited.set_quota(("client-id", name), producer_byte_rate=RATE, consumer_byte_rate=RATE)
@@ -103,7 +103,9 @@ def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: 
         assert rd.values_of(rd.consume(at, name, len(values), client_id=name)) == values
 
 
-def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_id(limited: Limited, name: str) -> None:
+def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_id(
+    limited: QuotaBroker, name: str
+) -> None:
     at = limited.broker.bootstrap
     rd.create_topic(at, name)
     both = (("user", "ANONYMOUS"), ("client-id", name))
@@ -125,7 +127,7 @@ def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_i
     assert read == values
 
 
-def test_others_are_not_throttled_and_a_removed_quota_ends(limited: Limited, name: str) -> None:
+def test_others_are_not_throttled_and_a_removed_quota_ends(limited: QuotaBroker, name: str) -> None:
     at = limited.broker.bootstrap
     rd.create_topic(at, name)
     limited.set_quota(("client-id", name), producer_byte_rate=1.0)
@@ -137,7 +139,7 @@ def test_others_are_not_throttled_and_a_removed_quota_ends(limited: Limited, nam
     assert limited.throttle_seconds("producer_byte_rate", "", name) == 0
 
 
-def test_java_tools_get_an_error_when_they_change_too_many_partitions(limited: Limited, name: str) -> None:
+def test_java_tools_get_an_error_when_they_change_too_many_partitions(limited: QuotaBroker, name: str) -> None:
     tool, at = "org.apache.kafka.tools.TopicCommand", ("--bootstrap-server", limited.broker.bootstrap)
     limited.set_quota(("user", "ANONYMOUS"), controller_mutation_rate=0.001)
     try:
@@ -149,7 +151,7 @@ def test_java_tools_get_an_error_when_they_change_too_many_partitions(limited: L
     assert f"{name}.2" not in run_java_tool(tool, *at, "--list").split()
 
 
-def test_address_that_connects_too_often_is_refused_until_it_waits(limited: Limited) -> None:
+def test_address_that_connects_too_often_is_refused_until_it_waits(limited: QuotaBroker) -> None:
     limited.set_quota(("ip", "127.0.0.1"), connection_creation_rate=5.0)
     try:
         for _ in range(20):
@@ -164,7 +166,7 @@ def test_address_that_connects_too_often_is_refused_until_it_waits(limited: Limi
         eventually(lambda: is_quota_removed(limited), within_s=WITHIN_S, message="a connection that removes the quota")
 
 
-def is_quota_removed(limited: Limited) -> bool:
+def is_quota_removed(limited: QuotaBroker) -> bool:
     try:
         limited.set_quota(("ip", "127.0.0.1"), connection_creation_rate=None)
     except ConnectionError:

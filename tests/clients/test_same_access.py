@@ -1,5 +1,5 @@
-"""Every API refuses its clients what Apache Kafka refuses them, with the same answer: users with no
-right, and users with each single right, send the same requests to both.
+"""Every API refuses the requests that Apache Kafka refuses, with the same response: users without
+rights, and users with each single right, send the same requests to both brokers.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def user_of(kind: ResourceType, operation: Operation) -> str:
 
 NOBODY: Final = "nobody"
 USERS: Final = [NOBODY, *(user_of(kind, operation) for kind, operation in RIGHTS)]
-"""One without rights, and one with each right."""
+"""A user without rights, and one user for each right."""
 
 
 class KnownDifference(NamedTuple):
@@ -72,8 +72,8 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request: who sent what, in which version."""
+class SentRequest:
+    """A request: its user, API, case and version."""
 
     user: str
     api: str
@@ -101,7 +101,7 @@ def test_every_api_refuses_what_apache_kafka_refuses() -> None:
     assert undeclared(ours) == [], "rights that matter, and that no Api(…, rights=…) declares"
 
 
-def differences(theirs: dict[Asked, Json], ours: dict[Asked, Json]) -> list[str]:
+def differences(theirs: dict[SentRequest, Json], ours: dict[SentRequest, Json]) -> list[str]:
     lines = [
         f"{asked}: {path} Kafka {wanted!r}, we {got!r}"
         for asked in ours
@@ -110,7 +110,7 @@ def differences(theirs: dict[Asked, Json], ours: dict[Asked, Json]) -> list[str]
     return [line for line in lines if not any(re.match(known.where, line) for known in KNOWN_DIFFERENCES)]
 
 
-def undeclared(answers: dict[Asked, Json]) -> list[str]:
+def undeclared(answers: dict[SentRequest, Json]) -> list[str]:
     """Rights that change an answer: operation, resource and API."""
     found = {}
     for kind, operation in RIGHTS:
@@ -133,7 +133,7 @@ def neutral(answer: Json, user: str = NOBODY) -> str:
     return re.sub(rf"\b{user}\b", "USER", repr(answer))
 
 
-async def ask_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[Asked, Json]]:
+async def ask_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[SentRequest, Json]]:
     served = [await prepare(side) for side in (kafka, ottla)]
     sides = [(side, ids) for side, (ids, _) in zip((kafka, ottla), served, strict=True)]
     spoken = served[0][1]
@@ -223,13 +223,13 @@ async def exchange(channel: Channel, api: str, version: int, fields: dict[str, A
 
 async def ask_all(
     side: SecuredBroker, ids: dict[str, UUID], spoken: dict[int, tuple[int, int]]
-) -> list[tuple[Asked, Json]]:
+) -> list[tuple[SentRequest, Json]]:
     return [answer for user in USERS for answer in await ask_as(side, Names.of_user(user, ids[user]), spoken)]
 
 
-async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, int]]) -> list[tuple[Asked, Json]]:
+async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, int]]) -> list[tuple[SentRequest, Json]]:
     channels: dict[bool, Channel] = {}
-    answers: list[tuple[Asked, Json]] = []
+    answers: list[tuple[SentRequest, Json]] = []
     normalizer = ResponseNormalizer("", {of.topic_id: "<topic>"})
     for api, case, fields in probes(of):
         if api in NOT_IN_KAFKA:
@@ -244,7 +244,7 @@ async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, in
                 normal: Json = CLOSED
             else:
                 normal = is_refused(answer) if between_brokers else normalizer.normalize(answer)
-            answers.append((Asked(of.user, api, case, version), normal))
+            answers.append((SentRequest(of.user, api, case, version), normal))
     for channel in channels.values():
         channel.close()
     return answers

@@ -3,7 +3,7 @@
 `tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1: by API and case,
 for each range of versions (`"0-3"`). `pytest tests/clients/test_same_answers.py --against kafka
 --record-responses` writes it; without the option, `--against kafka` checks that it is still true.
-`KNOWN_DIFFERENCES` are those on purpose.
+`KNOWN_DIFFERENCES` has the intended differences.
 """
 
 import asyncio

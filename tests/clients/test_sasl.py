@@ -46,7 +46,7 @@ MECHANISMS = ("PLAIN", *SCRAM)
 
 
 @dataclass(frozen=True)
-class Secured:
+class SaslBroker:
     """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with
     SASL.
     """
@@ -56,8 +56,22 @@ class Secured:
     admin: AdminClient
 
 
+def login_settings(open_port: int, login_port: int) -> dict[str, str]:
+    """Settings of a broker with access rules and two listeners: an open one, and LOGIN with PLAIN,
+    by which bob logs in, and SCRAM-SHA-512.
+    """
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{open_port},LOGIN://127.0.0.1:{login_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.login.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_bob="bobs";',
+        "listener.name.login.scram-sha-512.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }
+
+
 @pytest.fixture(scope="module")
-def secured(new_broker: NewBroker) -> Iterator[Secured]:
+def secured(new_broker: NewBroker) -> Iterator[SaslBroker]:
     with new_broker(start=False) as broker:
         ports = {"PLAINTEXT": broker.port, "LOGIN": free_port()}
         protocols = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT"}
@@ -79,13 +93,13 @@ def secured(new_broker: NewBroker) -> Iterator[Secured]:
         }
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        secured = Secured(broker, f"127.0.0.1:{ports['LOGIN']}", admin)
+        secured = SaslBroker(broker, f"127.0.0.1:{ports['LOGIN']}", admin)
         for mechanism in SCRAM.values():
             set_password(secured, "alice", PASSWORD, mechanism)
         yield secured
 
 
-def set_password(secured: Secured, user: str, password: str, mechanism: ScramMechanism) -> None:
+def set_password(secured: SaslBroker, user: str, password: str, mechanism: ScramMechanism) -> None:
     change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
     for done in secured.admin.alter_user_scram_credentials([change]).values():
         done.result(WITHIN_S)
@@ -116,12 +130,12 @@ def acl(
     return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, permission)
 
 
-def create_acls(secured: Secured, *bindings: AclBinding) -> None:
+def create_acls(secured: SaslBroker, *bindings: AclBinding) -> None:
     for done in secured.admin.create_acls(list(bindings)).values():
         done.result(WITHIN_S)
 
 
-def delete_acls(secured: Secured, *bindings: AclBinding) -> list[AclBinding]:
+def delete_acls(secured: SaslBroker, *bindings: AclBinding) -> list[AclBinding]:
     filters = [
         AclBindingFilter(
             it.restype, it.name, it.resource_pattern_type, it.principal, it.host, it.operation, it.permission_type
@@ -131,7 +145,7 @@ def delete_acls(secured: Secured, *bindings: AclBinding) -> list[AclBinding]:
     return [found for done in secured.admin.delete_acls(filters).values() for found in done.result(WITHIN_S)]
 
 
-def allow_everything_on(secured: Secured, topic: str, user: str = "alice") -> None:
+def allow_everything_on(secured: SaslBroker, topic: str, user: str = "alice") -> None:
     create_acls(
         secured,
         acl(ResourceType.TOPIC, topic, AclOperation.ALL, user),
@@ -140,7 +154,7 @@ def allow_everything_on(secured: Secured, topic: str, user: str = "alice") -> No
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_logs_in_produces_consumes_and_joins_a_group(secured: Secured, name: str, mechanism: str) -> None:
+def test_librdkafka_logs_in_produces_consumes_and_joins_a_group(secured: SaslBroker, name: str, mechanism: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     allow_everything_on(secured, name)
     how = login(mechanism)
@@ -152,7 +166,7 @@ def test_librdkafka_logs_in_produces_consumes_and_joins_a_group(secured: Secured
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_and_aiokafka_log_in(secured: Secured, name: str, mechanism: str) -> None:
+def test_kafka_python_and_aiokafka_log_in(secured: SaslBroker, name: str, mechanism: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     allow_everything_on(secured, name)
     how = {
@@ -172,7 +186,7 @@ def test_kafka_python_and_aiokafka_log_in(secured: Secured, name: str, mechanism
     assert asyncio.run(send()) == 1
 
 
-def test_wrong_logins_are_refused(secured: Secured) -> None:
+def test_wrong_logins_are_refused(secured: SaslBroker) -> None:
     for how in (
         login("PLAIN", password="wrong"),
         login("PLAIN", user="nobody", password="any"),
@@ -182,7 +196,7 @@ def test_wrong_logins_are_refused(secured: Secured) -> None:
         assert was_refused(secured, how), how
 
 
-def was_refused(secured: Secured, how: dict[str, Any]) -> bool:
+def was_refused(secured: SaslBroker, how: dict[str, Any]) -> bool:
     """Waits until a client reports that its login failed."""
     errors: list[ck.KafkaError] = []
     settings = {key.replace("_", "."): value for key, value in how.items()}
@@ -195,7 +209,7 @@ def was_refused(secured: Secured, how: dict[str, Any]) -> bool:
     return eventually(failed, within_s=WITHIN_S, message=lambda: f"no login failed: {errors}")
 
 
-def test_client_without_entries_sees_and_does_nothing(secured: Secured, name: str) -> None:
+def test_client_without_entries_sees_and_does_nothing(secured: SaslBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     how = login("PLAIN", "bob", "bobs")
     with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -209,7 +223,7 @@ def test_client_without_entries_sees_and_does_nothing(secured: Secured, name: st
     assert refused.value.args[0].name() == "CLUSTER_AUTHORIZATION_FAILED"
 
 
-def test_removed_entry_stops_the_next_request_of_an_open_connection(secured: Secured, name: str) -> None:
+def test_removed_entry_stops_the_next_request_of_an_open_connection(secured: SaslBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     write = acl(ResourceType.TOPIC, name, AclOperation.WRITE)
     create_acls(secured, write)
@@ -228,7 +242,7 @@ def test_removed_entry_stops_the_next_request_of_an_open_connection(secured: Sec
     assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_topics_are_created_automatically_only_for_clients_that_may_create_them(secured: Secured, name: str) -> None:
+def test_topics_are_created_automatically_only_for_clients_that_may_create_them(secured: SaslBroker, name: str) -> None:
     create_acls(secured, acl(ResourceType.TOPIC, name, AclOperation.WRITE))
     how = login("PLAIN")
     with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -238,7 +252,7 @@ def test_topics_are_created_automatically_only_for_clients_that_may_create_them(
     assert rd.produce(secured.sasl, name, rd.numbered_messages(0, 1), **how) == [0]
 
 
-def test_operation_on_the_cluster_counts_for_the_deletion_of_any_topic(secured: Secured, name: str) -> None:
+def test_operation_on_the_cluster_counts_for_the_deletion_of_any_topic(secured: SaslBroker, name: str) -> None:
     for topic in (name, f"{name}.2"):
         rd.create_topic(secured.broker.bootstrap, topic, 1)
     settings = {key.replace("_", "."): value for key, value in login("PLAIN", "bob", "bobs").items()}
@@ -256,7 +270,7 @@ def test_operation_on_the_cluster_counts_for_the_deletion_of_any_topic(secured: 
         bob.delete_topics([f"{name}.2"])[f"{name}.2"].result(WITHIN_S)
 
 
-def test_deny_wins_and_prefixes_count(secured: Secured, name: str) -> None:
+def test_deny_wins_and_prefixes_count(secured: SaslBroker, name: str) -> None:
     for topic in (name, f"{name}.secret"):
         rd.create_topic(secured.broker.bootstrap, topic, 1)
     create_acls(
@@ -270,7 +284,7 @@ def test_deny_wins_and_prefixes_count(secured: Secured, name: str) -> None:
         rd.produce(secured.sasl, f"{name}.secret", rd.numbered_messages(0, 1), **how)
 
 
-def test_changed_and_removed_credentials(secured: Secured, name: str) -> None:
+def test_changed_and_removed_credentials(secured: SaslBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     allow_everything_on(secured, name, user="carol")
     set_password(secured, "carol", "first", ScramMechanism.SCRAM_SHA_256)
@@ -296,7 +310,7 @@ def test_changed_and_removed_credentials(secured: Secured, name: str) -> None:
 
 
 def test_removed_credential_closes_the_sessions_that_logged_in_with_it(
-    secured: Secured, name: str, broker_kind: str
+    secured: SaslBroker, name: str, broker_kind: str
 ) -> None:
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka leaves the sessions open")
@@ -329,7 +343,7 @@ async def is_closed(channel: Channel) -> bool:
     return not channel.is_open
 
 
-def test_java_tools_with_acls_and_a_login(secured: Secured, name: str, tmp_path: Path) -> None:
+def test_java_tools_with_acls_and_a_login(secured: SaslBroker, name: str, tmp_path: Path) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     acls, at = "org.apache.kafka.tools.AclCommand", secured.broker.bootstrap
     added = run_java_tool(

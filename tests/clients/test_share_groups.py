@@ -64,7 +64,7 @@ def run_with_member(broker: BrokerProcess, name: str, test: Callable[[ShareMembe
     run_in_session(ShareMember(name, name, broker.bootstrap), test)
 
 
-def described(output: str) -> list[list[str]]:
+def parse_columns(output: str) -> list[list[str]]:
     """The columns of a table without its head."""
     return [line.split() for line in output.splitlines() if line.strip()][1:]
 
@@ -78,7 +78,7 @@ def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, n
     read = run_tool(broker, CONSUMER, "--topic", name, "--group", name, "--max-messages", "20", "--timeout-ms", "20000")
     assert sorted(read.split("\n")) == sorted(["", *(f"value {number}" for number in range(20))])
     offsets = run_tool(broker, GROUP_COMMAND, "--describe", "--group", name)
-    assert described(offsets) == [[name, name, "0", "10"], [name, name, "1", "10"]]
+    assert parse_columns(offsets) == [[name, name, "0", "10"], [name, name, "1", "10"]]
     assert "Empty" in run_tool(broker, GROUP_COMMAND, "--describe", "--group", name, "--state")
     assert name in run_tool(broker, GROUP_COMMAND, "--list").split()
     run_tool(broker, GROUP_COMMAND, "--delete-offsets", "--group", name, "--topic", name)
@@ -173,7 +173,9 @@ def test_records_whose_lock_expires_come_again_to_another_member(quick: BrokerPr
     run_with_member(quick, name, test)
 
 
-def test_a_session_that_ends_releases_its_records_uncounted(quick: BrokerProcess, name: str) -> None:
+def test_the_end_of_a_session_releases_its_records_without_counting_the_delivery(
+    quick: BrokerProcess, name: str
+) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         await member.fetch(1)
@@ -185,7 +187,7 @@ def test_a_session_that_ends_releases_its_records_uncounted(quick: BrokerProcess
     run_with_member(quick, name, test)
 
 
-def test_a_lost_connection_releases_its_records_uncounted(broker: BrokerProcess, name: str) -> None:
+def test_a_lost_connection_releases_its_records_without_counting_the_delivery(broker: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         await member.fetch(1)
@@ -248,7 +250,7 @@ def test_acknowledgements_survive_a_kill_of_the_broker(new_broker: NewBroker) ->
         run_with_member(broker, "t", test)
 
 
-def test_offsets_are_set_and_forgotten_by_administrators(quick: BrokerProcess, name: str) -> None:
+def test_administrators_set_and_delete_offsets(quick: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         await member.fetch(1)

@@ -21,7 +21,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 @dataclass(frozen=True)
-class Measured:
+class TelemetryBroker:
     """A broker whose clients push their metrics."""
 
     broker: BrokerProcess
@@ -40,19 +40,19 @@ class Measured:
 
 
 @pytest.fixture(scope="module")
-def measured(broker_kind: str, new_broker: NewBroker) -> Iterator[Measured]:
+def measured(broker_kind: str, new_broker: NewBroker) -> Iterator[TelemetryBroker]:
     if broker_kind == "kafka":
         pytest.skip("Kafka collects clients' metrics with a plugin only")
     port = free_port()
     with new_broker(http_listener=f"127.0.0.1:{port}") as broker:
-        yield Measured(broker, f"http://127.0.0.1:{port}/metrics")
+        yield TelemetryBroker(broker, f"http://127.0.0.1:{port}/metrics")
 
 
-def tool_command(measured: Measured, classpath: str, main: str, *arguments: str) -> list[str]:
+def tool_command(measured: TelemetryBroker, classpath: str, main: str, *arguments: str) -> list[str]:
     return java_command(classpath, f"{TOOLS}.{main}", "--bootstrap-server", measured.broker.bootstrap, *arguments)
 
 
-def run_tool(measured: Measured, classpath: str, main: str, *arguments: str) -> str:
+def run_tool(measured: TelemetryBroker, classpath: str, main: str, *arguments: str) -> str:
     command = tool_command(measured, classpath, main, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,7 +60,7 @@ def run_tool(measured: Measured, classpath: str, main: str, *arguments: str) -> 
 
 
 def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
-    measured: Measured, classpath: str, name: str
+    measured: TelemetryBroker, classpath: str, name: str
 ) -> None:
     rd.create_topic(measured.broker.bootstrap, name, 1)
     subscription = ("--name", name, "--metrics", "org.apache.kafka.", "--interval", str(INTERVAL_MS))

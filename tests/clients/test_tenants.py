@@ -1,8 +1,8 @@
-"""What one tenant sees of another: nothing, in the response of any API in any version.
+"""A tenant sees nothing of another one in the response of any API in any version.
 
-The rules are those that the operator gives to a User with a tenant. Requests of every API are made
-from its schema: with nothing named, which lists everything, and with the name of another tenant's
-topic, group, transactional id and user, which get the response that a name gets that does not
+The rules are those that the operator gives to a User with a tenant. Requests of every API are built
+from its schema: without names, which lists everything, and with names of another tenant's topic,
+group, transactional id and user. The responses to these names must equal those to names that do not
 exist.
 """
 
@@ -42,13 +42,13 @@ EVERY: Final[dict[str, dict[str, Any]]] = {
 """Fields of a request that names nothing, where they are not the zero value."""
 WITHOUT_LOGIN = ("sasl_handshake", "sasl_authenticate")
 WITHOUT_NAMES = ("get_telemetry_subscriptions", "push_telemetry")
-"""They name nothing that a tenant has, and the answer depends on when they were last asked."""
+"""APIs whose requests have no names, and whose responses depend on the time of the last request."""
 NOT_ASKED = (*WITHOUT_LOGIN, *WITHOUT_NAMES)
 APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.lower() not in NOT_ASKED]
 
 
 @dataclasses.dataclass(frozen=True)
-class Shared:
+class SharedBroker:
     """A broker that two tenants share. `login`: of its listener with a login."""
 
     broker: BrokerProcess
@@ -71,7 +71,7 @@ USERS = (tenant_user("acme", "app"), tenant_user(OTHER, "orders"))
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Shared]:
+def shared() -> Iterator[SharedBroker]:
     with run_ottla_broker(start=False) as broker:
         login = free_port()
         users = " ".join(f'user_{it.user_name}="{PASSWORD}"' for it in USERS)
@@ -86,7 +86,7 @@ def shared() -> Iterator[Shared]:
             "delegation.token.secret.key": "for tests",
         }
         broker.start()
-        found = Shared(broker, login)
+        found = SharedBroker(broker, login)
         asyncio.run(give_rules_and_quotas(broker))
         for it in USERS:
             use_everything(found, it)
@@ -102,7 +102,7 @@ async def give_rules_and_quotas(broker: BrokerProcess) -> None:
             assert not await quotas.alter_quotas(client, [change])
 
 
-def use_everything(shared: Shared, user: User) -> None:
+def use_everything(shared: SharedBroker, user: User) -> None:
     """A topic, records, a group with offsets, and a delegation token of a tenant, by its login."""
     settings, name = shared.settings(user.user_name), f"{user.spec.tenant}.orders"
     admin = AdminClient(settings)
@@ -140,13 +140,13 @@ TOPIC: Final = 2
 
 
 def without_unset(value: Any) -> Any:
-    """Without the fields that have their zero value."""
+    """The value without fields that are None, at any depth."""
     if isinstance(value, dict):
         return {key: without_unset(it) for key, it in value.items() if it is not None}
     return [without_unset(it) for it in value if it is not None] if isinstance(value, list) else value
 
 
-async def ask(shared: Shared, api: str, version: int, fields: dict[str, Any]) -> str:
+async def ask(shared: SharedBroker, api: str, version: int, fields: dict[str, Any]) -> str:
     """The response as text; or that the connection was closed."""
     channel = await open_channel("127.0.0.1", shared.login, "acme", security=shared.security("acme.app"))
     key = int(ApiKey[api.upper()])
@@ -166,14 +166,14 @@ def versions(api: str) -> list[int]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_lists_everything_lists_nothing_of_another_tenant(shared: Shared, api: str) -> None:
+def test_what_lists_everything_lists_nothing_of_another_tenant(shared: SharedBroker, api: str) -> None:
     for version in versions(api):
         shown = asyncio.run(ask(shared, api, version, EVERY.get(api, {})))
         assert OTHER not in shown, f"{api} {version}: {shown}"
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(shared: Shared, api: str) -> None:
+def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(shared: SharedBroker, api: str) -> None:
     for version in versions(api):
         cls = request_class(int(ApiKey[api.upper()]), version)
         shown = []
@@ -183,8 +183,8 @@ def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(s
         assert shown[0] == shown[1], f"{api} {version}"
 
 
-def test_a_tenant_sees_what_is_its_own(shared: Shared) -> None:
-    """So the lists above are not empty for another reason."""
+def test_a_tenant_sees_what_is_its_own(shared: SharedBroker) -> None:
+    """Shows that the lists in the tests above are empty because of the tenant."""
     shown = {
         api: asyncio.run(ask(shared, api, versions(api)[-1], EVERY.get(api, {})))
         for api in ("metadata", "list_groups", "describe_topic_partitions")

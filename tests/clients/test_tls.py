@@ -30,7 +30,7 @@ WITHIN_S = 30.0
 
 
 @dataclass(frozen=True)
-class Secured:
+class TlsBroker:
     """`tls` and `mutual` are addresses of listeners; `mutual` requires client certificates."""
 
     broker: BrokerProcess
@@ -41,7 +41,7 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
     made = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
     keystore = made.folder / "keystore.pem"
     keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
@@ -62,10 +62,10 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
         }
         broker.start()
         alice = create_client_certificate(made, "alice")
-        yield Secured(broker, made, f"127.0.0.1:{ports['TLS']}", f"127.0.0.1:{ports['MUTUAL']}", alice)
+        yield TlsBroker(broker, made, f"127.0.0.1:{ports['TLS']}", f"127.0.0.1:{ports['MUTUAL']}", alice)
 
 
-def librdkafka_settings(secured: Secured, *, certificate: bool) -> dict[str, Any]:
+def librdkafka_settings(secured: TlsBroker, *, certificate: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca_location": str(secured.made.certificate)}
     if certificate:
         found |= {"ssl_certificate_location": str(secured.alice[0]), "ssl_key_location": str(secured.alice[1])}
@@ -73,7 +73,7 @@ def librdkafka_settings(secured: Secured, *, certificate: bool) -> dict[str, Any
 
 
 @pytest.mark.parametrize("mutual", [False, True], ids=["tls", "mutual"])
-def test_librdkafka_produces_consumes_and_joins_a_group(secured: Secured, name: str, mutual: bool) -> None:
+def test_librdkafka_produces_consumes_and_joins_a_group(secured: TlsBroker, name: str, mutual: bool) -> None:
     at, how = secured.mutual if mutual else secured.tls, librdkafka_settings(secured, certificate=mutual)
     rd.create_topic(secured.broker.bootstrap, name, 1)
     assert rd.produce(at, name, messages(), compression_type="lz4", **how) == list(range(50))
@@ -87,7 +87,7 @@ def test_librdkafka_produces_consumes_and_joins_a_group(secured: Secured, name: 
         assert reader.committed([ck.TopicPartition(name, 0)])[0].offset == 50
 
 
-def test_large_records_are_produced_and_consumed(secured: Secured, name: str) -> None:
+def test_large_records_are_produced_and_consumed(secured: TlsBroker, name: str) -> None:
     how = librdkafka_settings(secured, certificate=False)
     rd.create_topic(secured.broker.bootstrap, name, 1)
     records = [
@@ -98,7 +98,7 @@ def test_large_records_are_produced_and_consumed(secured: Secured, name: str) ->
     assert rd.values_of(got) == [it.value for it in records]
 
 
-def test_clients_without_trust_or_certificate_are_rejected(secured: Secured, name: str, tmp_path: Path) -> None:
+def test_clients_without_trust_or_certificate_are_rejected(secured: TlsBroker, name: str, tmp_path: Path) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     others = create_certificate_authority(tmp_path / "others", ["127.0.0.1"], ["localhost"])
     distrusts = {"security_protocol": "SSL", "ssl_ca_location": str(others.certificate)}
@@ -112,30 +112,30 @@ def test_clients_without_trust_or_certificate_are_rejected(secured: Secured, nam
             rd.produce(at, name, rd.numbered_messages(0, 1), **{"message_timeout_ms": 1500, **how})
     assert rd.produce(secured.broker.bootstrap, name, rd.numbered_messages(0, 1)) == [0]
     if secured.broker.kind == "ottla":
-        for said in (
+        for line in (
             "the client does not trust this broker's certificate",
             "the client has no certificate, and ssl.client.auth=required",
             "the client does not use TLS, and this listener requires it",
             "the client uses TLS, and this listener does not",
         ):
-            eventually(lambda said=said: said in secured.broker.log_tail())  # type: ignore[misc]
+            eventually(lambda line=line: line in secured.broker.log_tail())  # type: ignore[misc]
         assert "Traceback" not in secured.broker.log_tail()
 
 
-def test_ottla_command_connects_over_tls(secured: Secured, name: str, tmp_path: Path) -> None:
+def test_ottla_command_connects_over_tls(secured: TlsBroker, name: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n"
         f"ssl.certificate.location={secured.alice[0]}\nssl.key.location={secured.alice[1]}\n"
     )
 
-    def ottla(*arguments: str, said: str = "", config: Path | None = file) -> subprocess.CompletedProcess[str]:
+    def ottla(*arguments: str, stdin_text: str = "", config: Path | None = file) -> subprocess.CompletedProcess[str]:
         how = ["--bootstrap", secured.mutual, *(["--command-config", str(config)] if config else [])]
         command = [sys.executable, "-m", "ottla_operator.cli", *arguments, *how]
-        return subprocess.run(command, input=said, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, input=stdin_text, capture_output=True, text=True, timeout=60, check=False)
 
     assert ottla("topics", "create", name).returncode == 0
-    assert ottla("produce", name, said="one\ntwo\n").returncode == 0
+    assert ottla("produce", name, stdin_text="one\ntwo\n").returncode == 0
     assert ottla("consume", name, "--from", "beginning", "--exit").stdout == "one\ntwo\n"
     shown = tmp_path / "no-certificate.properties"
     shown.write_text(f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n")
@@ -145,7 +145,7 @@ def test_ottla_command_connects_over_tls(secured: Secured, name: str, tmp_path: 
         assert refused.stderr.startswith("ottla: ") and refused.stderr.count("\n") == 1, refused.stderr
 
 
-def test_kafka_python_connects_over_tls(secured: Secured, name: str) -> None:
+def test_kafka_python_connects_over_tls(secured: TlsBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     how: dict[str, Any] = {
         "bootstrap_servers": secured.mutual,
@@ -165,7 +165,7 @@ def test_kafka_python_connects_over_tls(secured: Secured, name: str) -> None:
     assert got == [it.value for it in messages()]
 
 
-def test_aiokafka_connects_over_tls(secured: Secured, name: str) -> None:
+def test_aiokafka_connects_over_tls(secured: TlsBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     context = ssl.create_default_context(cafile=secured.made.certificate)
     how: dict[str, Any] = {
@@ -184,7 +184,7 @@ def test_aiokafka_connects_over_tls(secured: Secured, name: str) -> None:
     assert asyncio.run(asyncio.wait_for(there_and_back(), WITHIN_S)) == [it.value for it in messages()]
 
 
-def test_java_tools_connect_over_tls(secured: Secured, name: str, classpath: str, tmp_path: Path) -> None:
+def test_java_tools_connect_over_tls(secured: TlsBroker, name: str, classpath: str, tmp_path: Path) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     store = tmp_path / "alice.pem"
     key = subprocess.run(

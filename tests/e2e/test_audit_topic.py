@@ -19,7 +19,9 @@ TOPIC = "audit"
 
 
 def create_topics_through(broker: BrokerProcess, names: Sequence[str]) -> None:
-    """Each by a request of its own, which this broker records, whoever the controller is."""
+    """Creates each topic by a request of its own, for which this broker writes the audit event,
+    even if another broker is the controller.
+    """
 
     async def run() -> None:
         channel = await open_channel(broker.host, broker.port, "auditing")

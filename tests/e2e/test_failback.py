@@ -1,5 +1,5 @@
 """Failback: the old source mirrors its former mirror. Its diverged records are truncated only with
-consent, and saved before.
+onDivergence Truncate, and saved before.
 """
 
 import time

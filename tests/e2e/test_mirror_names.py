@@ -26,7 +26,7 @@ def west(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_prefixed_topic_and_its_group_offsets(west: BrokerProcess) -> None:
+def test_prefixed_topic_gets_the_records_and_group_offsets_of_its_source(west: BrokerProcess) -> None:
     with run_ottla_broker() as target:
         create_topic(west, "flights", 2)
         create_topic(target, "flights")
@@ -78,7 +78,7 @@ def test_ring_of_mirrors_copies_no_record_twice() -> None:
         assert list_topics(c) == {"of-c", "2.of-b", "2.1.of-a"}
 
 
-def test_prefixed_topic_fails_back_as_a_topic_of_its_own() -> None:
+def test_prefixed_topic_fails_back_to_a_topic_beside_its_source() -> None:
     with run_ottla_broker() as west, run_ottla_broker() as target:
         create_topic(west, "flights")
         produce(west.bootstrap, "flights", [b"of the source"] * 10)

@@ -113,7 +113,7 @@ def test_a_mirror_that_may_not_read_rules_says_so_and_copies_records(target: Bro
             "sasl.password": "secret",
         }
         set_mirror(target.bootstrap, "west", settings)
-        said = f"mirror west: the source at 127.0.0.1:{login}: access rules cannot be read (sync.acls): "
-        eventually(lambda: said in target.log_tail(), within_s=30, message=target.log_tail)
+        warning = f"mirror west: the source at 127.0.0.1:{login}: access rules cannot be read (sync.acls): "
+        eventually(lambda: warning in target.log_tail(), within_s=30, message=target.log_tail)
         eventually(lambda: read_watermarks(target.bootstrap, "orders", 0) == (0, 1), within_s=30)
         assert rules(target) == set()

@@ -88,7 +88,7 @@ def test_logs_are_identical_while_brokers_are_killed(source: ProcessCluster) -> 
 
 
 @pytest.mark.parametrize("source", ["ottla"], indirect=True)
-def test_failover_while_a_broker_is_killed(source: ProcessCluster) -> None:
+def test_failover_while_a_broker_is_killed_loses_no_acknowledged_record(source: ProcessCluster) -> None:
     """Below the reported offset the target has the source's log. Above it are the records that the
     target has acknowledged, each once.
     """

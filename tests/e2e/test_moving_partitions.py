@@ -189,7 +189,7 @@ def test_preferred_leaders_are_elected(ottla: OttlaCommand) -> None:
     assert "nothing to elect" in ottla.run("topics", "elect", "orders")
 
 
-def test_unclean_election_needs_consent_and_loses_records(ottla: OttlaCommand) -> None:
+def test_unclean_election_asks_for_confirmation_and_loses_records(ottla: OttlaCommand) -> None:
     ottla.run("topics", "create", "orders", "-p", "1", "-r", "2", "-c", "min.insync.replicas=1")
     ((first, second),) = (it["replicas"] for it in ottla.wait_until_in_sync("orders", 2))
     ottla.produce("orders", 10, 10)

@@ -44,7 +44,7 @@ async def rules_of(kubelet: ProcessKubelet, user: str) -> set[str]:
 
 
 async def can_log_in(kubelet: ProcessKubelet, password: str, user: str = "alice", mechanism: str = "512") -> bool:
-    """Whether the broker lets the user in, by the listener for clients."""
+    """Whether the user can log in at the listener for clients."""
     (pod, *_) = kubelet.api.of("Pod").values()
     security = ClientSecurity("SASL_PLAINTEXT", mechanism=f"SCRAM-SHA-{mechanism}", username=user, password=password)
     try:
@@ -95,8 +95,8 @@ def test_what_others_change_on_the_brokers_is_shown_and_set_back(tmp_path: Path)
             mechanism = ScramMechanism.SHA_512
             await scram.alter_scram_users(client, [scram.RemoveCredential("alice", mechanism)])
         await kubelet.wait_until(lambda: any(it.startswith("DriftCorrected: ") for it in kubelet.events))
-        (said,) = [it for it in kubelet.events if it.startswith("DriftCorrected: ")]
-        assert "1 rule removed: allow Read on topic payroll to User:alice" in said
+        (event,) = [it for it in kubelet.events if it.startswith("DriftCorrected: ")]
+        assert "1 rule removed: allow Read on topic payroll to User:alice" in event
         assert await rules_of(kubelet, "alice") == expected
         assert await can_log_in(kubelet, password), "the password is the one that clients have"
 

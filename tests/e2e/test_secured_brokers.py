@@ -1,5 +1,6 @@
-"""Clusters whose brokers connect to each other over TLS and SASL: they start without an unprotected
-moment, copy records, continue without one broker, and serve no client as if it were a broker.
+"""Clusters whose brokers connect to each other over TLS and SASL: they start without any unsecured
+connection, replicate records, continue without one broker, and refuse requests between brokers from
+clients.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,9 +53,9 @@ MAPPING_RULES = "RULE:^CN=(.*)-certificate$/$1/L, DEFAULT"
 
 
 @dataclass(frozen=True)
-class Secured:
-    """`clients`: addresses of the listener for clients, by broker. `alice`: how she connects there,
-    in librdkafka's names.
+class SecuredCluster:
+    """`clients`: addresses of the listener for clients, by broker. `alice`: the user's client
+    properties for it, in librdkafka's names.
     """
 
     cluster: ProcessCluster
@@ -80,7 +81,7 @@ def write_broker_files(authority: CertificateAuthority, keystore: str) -> tuple[
 
 
 @contextmanager
-def mutual_tls_cluster(folder: Path) -> Iterator[Secured]:
+def mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
     """Brokers and clients present certificates; brokers are one super user by a mapping rule."""
     authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
     certificate, key = create_peer_certificate(authority, "Broker-certificate", ["IP:127.0.0.1"])
@@ -110,11 +111,11 @@ def mutual_tls_cluster(folder: Path) -> Iterator[Secured]:
             "ssl.certificate.location": str(alice[0]),
             "ssl.key.location": str(alice[1]),
         }
-        yield Secured(cluster, authority, clients, settings)
+        yield SecuredCluster(cluster, authority, clients, settings)
 
 
 @contextmanager
-def scram_cluster(folder: Path) -> Iterator[Secured]:
+def scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
     """Brokers log in to each other by SCRAM over TLS, with a login that no metadata log has at
     first.
     """
@@ -150,7 +151,7 @@ def scram_cluster(folder: Path) -> Iterator[Secured]:
             "sasl.username": "alice",
             "sasl.password": "alice's",
         }
-        secured = Secured(cluster, authority, clients, alice)
+        secured = SecuredCluster(cluster, authority, clients, alice)
         change = UserScramCredentialUpsertion(
             "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"alice's"
         )
@@ -164,12 +165,12 @@ CLUSTERS: dict[str, Callable[[Path], Any]] = {"mutual-tls": mutual_tls_cluster, 
 
 
 @pytest.fixture(scope="module", params=list(CLUSTERS))
-def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     with CLUSTERS[request.param](tmp_path_factory.mktemp(request.param)) as found:
         yield found
 
 
-def broker_admin(secured: Secured) -> AdminClient:
+def broker_admin(secured: SecuredCluster) -> AdminClient:
     """An admin client with the login of a broker, on the brokers' listener."""
     security = secured.cluster.security
     settings: dict[str, Any] = {
@@ -188,7 +189,7 @@ def broker_admin(secured: Secured) -> AdminClient:
     return AdminClient(settings)
 
 
-def allow_alice(secured: Secured, topic: str) -> None:
+def allow_alice(secured: SecuredCluster, topic: str) -> None:
     allowed = (
         (ResourceType.TOPIC, topic, AclOperation.WRITE),
         (ResourceType.TOPIC, topic, AclOperation.READ),
@@ -203,7 +204,7 @@ def allow_alice(secured: Secured, topic: str) -> None:
         done.result(WITHIN_S)
 
 
-def create_topic(secured: Secured, topic: str) -> None:
+def create_topic(secured: SecuredCluster, topic: str) -> None:
     admin = broker_admin(secured)  # keep a reference until the result
     admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(WITHIN_S)
     allow_alice(secured, topic)
@@ -211,18 +212,18 @@ def create_topic(secured: Secured, topic: str) -> None:
     eventually(cluster.is_healthy, within_s=WITHIN_S, message=f"all replicas of {topic} in sync")
 
 
-def produce_to(secured: Secured, topic: str, partitions: Sequence[int]) -> None:
+def produce_to(secured: SecuredCluster, topic: str, partitions: Sequence[int]) -> None:
     settings = {name.replace(".", "_"): value for name, value in secured.alice.items()}
     for partition in partitions:
         rd.produce(secured.bootstrap, topic, messages(), partition=partition, **settings)
 
 
-def count_of(secured: Secured, topic: str, partition: int) -> int:
+def count_of(secured: SecuredCluster, topic: str, partition: int) -> int:
     settings = {name.replace(".", "_"): value for name, value in secured.alice.items()}
     return len(rd.consume(secured.bootstrap, topic, partition=partition, **settings))
 
 
-def test_records_are_replicated_and_served_without_a_killed_broker(secured: Secured) -> None:
+def test_records_are_replicated_and_served_without_a_killed_broker(secured: SecuredCluster) -> None:
     cluster = secured.cluster
     create_topic(secured, "orders")
     produce_to(secured, "orders", range(3))
@@ -236,7 +237,7 @@ def test_records_are_replicated_and_served_without_a_killed_broker(secured: Secu
     assert [count_of(secured, "orders", partition) for partition in range(3)] == [2 * len(messages())] * 3
 
 
-def test_planned_restart_hands_over(secured: Secured) -> None:
+def test_clients_produce_and_lose_no_record_while_a_broker_restarts(secured: SecuredCluster) -> None:
     cluster = secured.cluster
     create_topic(secured, "payments")
     produce_to(secured, "payments", range(3))
@@ -247,7 +248,7 @@ def test_planned_restart_hands_over(secured: Secured) -> None:
     assert [count_of(secured, "payments", partition) for partition in range(3)] == [2 * len(messages())] * 3
 
 
-def test_all_brokers_start_again_from_their_disks(secured: Secured) -> None:
+def test_killed_brokers_start_again_with_all_records(secured: SecuredCluster) -> None:
     cluster = secured.cluster
     create_topic(secured, "returns")
     produce_to(secured, "returns", range(3))
@@ -257,7 +258,7 @@ def test_all_brokers_start_again_from_their_disks(secured: Secured) -> None:
     assert [count_of(secured, "returns", partition) for partition in range(3)] == [len(messages())] * 3
 
 
-def test_client_cannot_act_as_a_broker(secured: Secured) -> None:
+def test_client_cannot_act_as_a_broker(secured: SecuredCluster) -> None:
     """A client's own login is refused on the listener for clients and on the brokers' listener."""
     if secured.cluster.security.uses_sasl:
         alice = replace(secured.cluster.security, username="alice", password="alice's")
@@ -292,7 +293,7 @@ def test_client_cannot_act_as_a_broker(secured: Secured) -> None:
         admin.create_topics([NewTopic("x", 1, 1)])["x"].result(WITHIN_S)
 
 
-def test_brokers_without_the_login_are_refused(secured: Secured) -> None:
+def test_brokers_without_the_login_are_refused(secured: SecuredCluster) -> None:
     cluster = secured.cluster
     stranger = (
         replace(cluster.security, password="guessed") if cluster.security.uses_sasl else ClientSecurity("PLAINTEXT")
@@ -306,7 +307,7 @@ def test_brokers_without_the_login_are_refused(secured: Secured) -> None:
     assert cluster.is_healthy()
 
 
-def test_another_authority_takes_over_without_a_restart(secured: Secured, tmp_path: Path) -> None:
+def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster, tmp_path: Path) -> None:
     """First its certificates are trusted beside the old ones, then brokers have certificates of it,
     then the old ones are trusted no more.
     """

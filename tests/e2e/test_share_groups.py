@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 from tests.clients import librdkafka as rd
-from tests.clients.share_member import ACCEPT, RELEASE, Delivered, ShareMember
+from tests.clients.share_member import ACCEPT, RELEASE, DeliveredRecord, ShareMember
 from tests.clusters import ProcessCluster, run_cluster
 from tests.waiting import eventually, eventually_async
 
@@ -28,7 +28,7 @@ class History:
     released: dict[tuple[int, int], int] = field(default_factory=dict)  # → delivery count, confirmed
     problems: list[str] = field(default_factory=list)
 
-    def record_delivery(self, one: Delivered) -> None:
+    def record_delivery(self, one: DeliveredRecord) -> None:
         at = one.partition, one.offset
         if at in self.accepted:
             self.problems.append(f"{at} was accepted, and is delivered again")

@@ -12,7 +12,16 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from tests.e2e.up_process import UpProcess, is_process_running, up_process
-from tests.e2e.up_resources import Json, admin, consume_values, count_partitions, produce_values, resource, topic
+from tests.e2e.up_resources import (
+    Json,
+    admin,
+    consume_values,
+    count_partitions,
+    produce_values,
+    resource,
+    shouting_pipeline,
+    topic,
+)
 from tests.waiting import eventually
 
 
@@ -293,16 +302,7 @@ def test_ottla_commands_on_brokers_of_up(up: UpProcess) -> None:
 
 
 def test_pipeline_reads_one_topic_and_writes_another(up: UpProcess) -> None:
-    pipeline = resource(
-        "Pipeline",
-        "shout",
-        clusterRef={"name": "demo"},
-        sources={"greetings": {"topic": "greetings", "format": {"type": "json", "schema": "word STRING"}}},
-        transforms=[{"name": "loud", "sql": "SELECT upper(word) AS word FROM greetings"}],
-        sinks=[{"from": "loud", "topic": "shouts"}],
-        trigger={"interval": "200ms"},
-        spark={"conf": {"spark.sql.shuffle.partitions": "1"}},
-    )
+    pipeline = shouting_pipeline()
     wrong = copy.deepcopy(pipeline)
     wrong["spec"]["transforms"][0]["sql"] = "SELECT upper(wrd) AS word FROM greetings"
     up.write_resources(cluster(up), topic(), topic("shouts"), wrong)

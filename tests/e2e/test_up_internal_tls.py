@@ -73,7 +73,7 @@ def test_a_certificate_that_is_due_is_renewed_under_a_producer_without_a_restart
     assert "PRIVATE" not in output
 
 
-def test_a_successor_of_the_authority_is_trusted_while_clients_know_only_the_first(
+def test_clients_that_trust_only_the_first_authority_connect_after_a_second_one_is_made(
     up: UpProcess, tmp_path: Path
 ) -> None:
     made = maintain_certificates(Cluster.parse(cluster(up)), {}, {}, NAMES, time.time() - 4 * 365 * DAY)

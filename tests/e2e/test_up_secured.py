@@ -1,6 +1,4 @@
-"""`ottla up` with a Cluster that lets nobody in without a login: nor do its brokers among
-themselves.
-"""
+"""`ottla up` with a Cluster that requires logins, from clients and between brokers."""
 
 import asyncio
 import json
@@ -98,7 +96,7 @@ def test_a_running_cluster_is_secured_and_opened_by_an_edit(up: UpProcess) -> No
 
 
 def is_refused(up: UpProcess) -> bool:
-    """True once a broker answers to the login of `ottla up`, and to nobody without one."""
+    """True once a broker accepts the login of `ottla up` and refuses clients without a login."""
     try:
         address, password = inter_broker_address(up), (login_folder(up) / "operator.password").read_text()
         by_login = ClientSecurity("SASL_PLAINTEXT").with_login("SCRAM-SHA-512", "ottla-operator", password)

@@ -1,15 +1,16 @@
-"""`ottla up` with Clusters that let nobody in without a login: a pipeline and a mirror log in as
-Users of their own, which may do what these need and nothing else.
+"""`ottla up` with Clusters that require logins: a pipeline and a mirror log in as Users of their
+own, whose rules allow only what these need.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.up_process import UpProcess, up_process
-from tests.e2e.up_resources import Json, resource
+from tests.e2e.up_resources import Json, resource, shouting_pipeline
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
@@ -24,9 +25,9 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
         yield process
 
 
-def cluster(name: str, port: int) -> Json:
+def cluster(name: str, port: int, **spec: Any) -> Json:
     listeners = [{"name": "clients", "port": port, "authentication": "SCRAM"}]
-    return resource("Cluster", name, replicas=1, listeners=listeners, authorization=ACL)
+    return resource("Cluster", name, **{"replicas": 1, "listeners": listeners, "authorization": ACL, **spec})
 
 
 def login_options(up: UpProcess, cluster: str) -> tuple[str, ...]:
@@ -47,16 +48,6 @@ def read(up: UpProcess, cluster: str, *arguments: str) -> str:
 def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> None:
     topic = resource("Topic", "greetings", clusterRef={"name": "demo"})
     other = resource("Topic", "other", clusterRef={"name": "demo"})
-    pipeline = resource(
-        "Pipeline",
-        "shout",
-        clusterRef={"name": "demo"},
-        sources={"greetings": {"topic": "greetings", "format": {"type": "json", "schema": "word STRING"}}},
-        transforms=[{"name": "loud", "sql": "SELECT upper(word) AS word FROM greetings"}],
-        sinks=[{"from": "loud", "topic": "shouts"}],
-        trigger={"interval": "200ms"},
-        spark={"conf": {"spark.sql.shuffle.partitions": "1"}},
-    )
     mirror = resource(
         "Mirror",
         "west",
@@ -65,7 +56,9 @@ def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> 
         topics=["shouts", "greet*"],
         groups=["ottla-pipeline-*"],
     )
-    up.write_resources(cluster("demo", up.port), cluster("copy", up.port + 2), topic, other, pipeline, mirror)
+    up.write_resources(
+        cluster("demo", up.port), cluster("copy", up.port + 2), topic, other, shouting_pipeline(), mirror
+    )
     (up.folder / "resources" / "load-demo.py").write_text(LOAD)
     up.start()
     up.wait_for_line("first pipeline row after", within_s=200)
@@ -90,10 +83,27 @@ def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> 
         ("mirror-west", "write", "shouts", False),
     ):
         explain = ("acls", "explain", "-p", principal, "--operation", operation, "--topic", topic_name)
-        said = up.run_ottla(*explain, *login_options(up, "demo"))
-        assert (said.returncode == 0) is is_allowed, said
+        completed = up.run_ottla(*explain, *login_options(up, "demo"))
+        assert (completed.returncode == 0) is is_allowed, completed
     assert not [it for it in up.lines if "Traceback" in it]
     assert up.stop() == 0
     up.write_resources(cluster("demo", up.port), cluster("copy", up.port + 2), topic, other)
     up.start()
     up.wait_for_line("revoked, because their Users are deleted: mirror-west, pipeline-shout")
+
+
+def test_a_pipeline_logs_in_by_a_certificate_where_clients_have_no_other_login(up: UpProcess) -> None:
+    listeners = [{"name": "clients", "port": up.port, "tls": True, "authentication": "TLS"}]
+    demo = cluster("demo", up.port, listeners=listeners, tls={"issuer": "Internal"})
+    topic = resource("Topic", "greetings", clusterRef={"name": "demo"})
+    up.write_resources(demo, topic, shouting_pipeline())
+    (up.folder / "resources" / "load-demo.py").write_text(LOAD)
+    up.start()
+    up.wait_for_line("first pipeline row after", within_s=200)
+    assert '{"word":"HELLO"}' in read(up, "demo", "consume", "shouts", "--from", "beginning", "--exit")
+    rules = json.loads(read(up, "demo", "acls", "list", "-o", "json"))
+    assert {it["principal"] for it in rules} == {"User:CN=pipeline-shout"}
+    files = up.folder / ".ottla" / "demo" / "users" / "pipeline-shout"
+    key = (files / "user.key").read_bytes().splitlines()[1]
+    logs = [it.read_bytes() for it in (up.folder / ".ottla").rglob("*.log")]
+    assert logs and not any(key in it for it in logs)

@@ -27,7 +27,7 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
 
 
 def example(up: UpProcess, *, without: str = "") -> list[Json]:
-    """The example's resources on a free port, but for one User."""
+    """The example's resources on a free port, except one User."""
     found: list[Json] = [it for file in sorted(EXAMPLE.glob("*.yaml")) for it in yaml.safe_load_all(file.read_text())]
     for it in found:
         if it["kind"] == "Cluster":

@@ -81,3 +81,17 @@ def wait_until_in_sync(up: UpProcess, name: str, replicas: int, *, preferred: bo
     # Each command is a process, so a client waits first and the command is run at the end.
     eventually(lambda: is_in_sync(up.bootstrap, name, replicas, preferred=preferred), within_s=60)
     return eventually(partitions_in_sync, within_s=60, message=f"{name} with {replicas} replicas in sync")
+
+
+def shouting_pipeline() -> Json:
+    """Writes the words of the topic `greetings` to the topic `shouts` in capitals."""
+    return resource(
+        "Pipeline",
+        "shout",
+        clusterRef={"name": "demo"},
+        sources={"greetings": {"topic": "greetings", "format": {"type": "json", "schema": "word STRING"}}},
+        transforms=[{"name": "loud", "sql": "SELECT upper(word) AS word FROM greetings"}],
+        sinks=[{"from": "loud", "topic": "shouts"}],
+        trigger={"interval": "200ms"},
+        spark={"conf": {"spark.sql.shuffle.partitions": "1"}},
+    )

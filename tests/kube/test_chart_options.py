@@ -1,5 +1,5 @@
-"""Values of the chart that are about where it is installed: registries, OpenShift, network
-policies; by a real helm.
+"""Values of the chart for the platform that it is installed on, rendered by a real helm: image pull
+secrets and policies, OpenShift, network policies.
 """
 
 import pytest
@@ -20,7 +20,7 @@ def environment(*values: str) -> dict[str, str]:
     return {it["name"]: it["value"] for it in container["env"] if "value" in it}
 
 
-def test_pull_secrets_and_policies_reach_all_that_the_chart_and_the_operator_start() -> None:
+def test_image_pull_secrets_and_policies_reach_all_pods_of_the_chart_and_the_operator() -> None:
     values = ("imagePullSecrets[0].name=a", "imagePullSecrets[1].name=b", "broker.pullPolicy=Always")
     assert operator_pod(*values)["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
     found = environment(*values, "pipelines.pullPolicy=Never")

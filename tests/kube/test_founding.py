@@ -1,5 +1,5 @@
-"""Disks alone are enough, on a real kubelet: a Cluster that is created again over its volume
-claims, and one of which a majority of the voters has lost its disks."""
+"""A Cluster continues from its disks alone, on a real kubelet: one that is created again over its
+volume claims, and one of which a majority of the voters has lost its disks."""
 
 from collections.abc import Iterator
 
@@ -80,8 +80,8 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered(kube: Kubernetes
     message = disks.condition("Cluster", NAME, "Stalled")["message"]
     assert "broker 2 has another disk; broker 3 has another disk" in message
     recover = message[message.index("ottla cluster recover") :]
-    said = in_the_operator(kube, f"{recover} --yes")
-    assert "continues from broker 1" in said
+    output = in_the_operator(kube, f"{recover} --yes")
+    assert "continues from broker 1" in output
     wait(kube, disks)
     assert disks.get("Cluster", NAME)["status"]["clusterId"] != before
     assert records(kube, disks) == RECORDS

@@ -223,7 +223,7 @@ def test_the_old_source_mirrors_the_copy_and_becomes_the_source_again(
     demo.resources.delete("Mirror", "east")
 
 
-def test_a_source_outside_kubernetes_with_tls_and_credentials_from_secrets(
+def test_a_source_outside_kubernetes_is_mirrored_with_tls_and_credentials_from_secrets(
     demo: ManagedCluster, kube: Kubernetes, tmp_path: Path
 ) -> None:
     """Apache Kafka outside Kubernetes. The operator notices a Secret that is created later, and a

@@ -1,5 +1,5 @@
-"""NetworkPolicies on a node that enforces them: what belongs together reaches each other, and
-nobody else reaches it.
+"""NetworkPolicies on a node that enforces them: brokers and the operator reach each other, and
+clients reach only the listeners that admit them.
 """
 
 from collections.abc import Iterator

@@ -30,7 +30,7 @@ def wait_for_reason(resources: NamespaceClient, operator: OperatorProcess, reaso
     return resources.condition("Cluster", "demo")["message"]
 
 
-def test_a_quota_that_is_exceeded_is_reported_and_its_end_too(
+def test_an_exceeded_quota_is_reported_until_it_is_removed(
     resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
     quotas = f"/api/v1/namespaces/{resources.namespace}/resourcequotas"

@@ -5,7 +5,7 @@ from ottla_broker.security.principal import Principal
 
 
 class DenyAll:
-    """Allows no operation to anybody."""
+    """Denies every operation of every principal."""
 
     allows_everything = False
     generation = 0

@@ -33,7 +33,8 @@ def first_rules(generator: StepGenerator) -> list[Step]:
 
 
 def by_some_user(generator: StepGenerator, step: Step) -> Step:
-    """Most steps are of a user; some of the super user, so that things exist."""
+    """The step as a user. With some probability, which is larger for steps that create or delete,
+    the step remains the super user's, so that topics and rules exist."""
     if step.api == WAIT:
         return step
     share = 0.8 if step.api in ("create_acls", "delete_acls", "create_topics") else 0.15
@@ -96,7 +97,7 @@ def a_filter(generator: StepGenerator) -> dict[str, Any]:
 
 
 def probe(of: Callable[[Names], Iterator[Probe]], generator: StepGenerator) -> Step:
-    """A request about something that a walk has."""
+    """A request with names of the walk's topics, groups and transactional ids."""
     topic, absent, group = generator.topic(), generator.choose(*TOPICS), generator.group()
     name = partial(Reference, "name")
     names = Names("u9", name((topic,)), name((absent,)), name((group,)), Reference("id", (topic,)))

@@ -1,4 +1,4 @@
-"""Differences on purpose, and cases in which Kafka's own response varies."""
+"""Intended differences, and cases in which Kafka's own response varies."""
 
 import re
 from typing import Final, NamedTuple

@@ -1,5 +1,5 @@
-"""Steps of transactional producers, of both protocols, and of those who look at their
-transactions.
+"""Steps of transactional producers, of both protocols, and of administrators who describe, list or
+end their transactions.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ SECOND_PROTOCOL: Final = frozenset({"x0"})
 walk, too.
 """
 TIMEOUT_MS: Final = 60_000
-FOR_EVER_MS: Final = str(1 << 42)
+ONE_SEGMENT_MS: Final = str(1 << 42)
 STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "CompleteAbort", "Dead", "Nonsense")
 
 
@@ -86,10 +86,12 @@ def chosen_partitions(generator: StepGenerator) -> list[tuple[str, list[int]]]:
 
 def add_partitions(generator: StepGenerator) -> Step:
     transactional_id = choose_id(generator)
-    return adding(generator, producer(generator, transactional_id), chosen_partitions(generator), high=5)
+    return add_partitions_step(generator, producer(generator, transactional_id), chosen_partitions(generator), high=5)
 
 
-def adding(generator: StepGenerator, asking: dict[str, Any], chosen: list[tuple[str, list[int]]], *, high: int) -> Step:
+def add_partitions_step(
+    generator: StepGenerator, asking: dict[str, Any], chosen: list[tuple[str, list[int]]], *, high: int
+) -> Step:
     added = [{"name": Reference("name", (topic,)), "partitions": partitions} for topic, partitions in chosen]
     transaction = {**asking, "verify_only": generator.rarely(0.3), "topics": added}
     return generator.step(
@@ -103,10 +105,10 @@ def adding(generator: StepGenerator, asking: dict[str, Any], chosen: list[tuple[
 
 def produce(generator: StepGenerator) -> Step:
     transactional_id = choose_id(generator)
-    return producing(generator, transactional_id, chosen_partitions(generator), valid=False)
+    return produce_step(generator, transactional_id, chosen_partitions(generator), valid=False)
 
 
-def producing(
+def produce_step(
     generator: StepGenerator, transactional_id: str, chosen: list[tuple[str, list[int]]], *, valid: bool
 ) -> Step:
     second = uses_second_protocol(generator, transactional_id)
@@ -153,10 +155,10 @@ def build_batch(
 
 def end_txn(generator: StepGenerator) -> Step:
     transactional_id = choose_id(generator)
-    return ending(generator, transactional_id, producer(generator, transactional_id))
+    return end_txn_step(generator, transactional_id, producer(generator, transactional_id))
 
 
-def ending(generator: StepGenerator, transactional_id: str, asking: dict[str, Any]) -> Step:
+def end_txn_step(generator: StepGenerator, transactional_id: str, asking: dict[str, Any]) -> Step:
     second = uses_second_protocol(generator, transactional_id)
     return generator.step(
         "end_txn",
@@ -175,10 +177,10 @@ def add_offsets(generator: StepGenerator) -> Step:
 
 def txn_offset_commit(generator: StepGenerator) -> Step:
     transactional_id = choose_id(generator)
-    return committing(generator, transactional_id, producer(generator, transactional_id), generator.group())
+    return offset_commit_step(generator, transactional_id, producer(generator, transactional_id), generator.group())
 
 
-def committing(generator: StepGenerator, transactional_id: str, asking: dict[str, Any], group: str) -> Step:
+def offset_commit_step(generator: StepGenerator, transactional_id: str, asking: dict[str, Any], group: str) -> Step:
     second = uses_second_protocol(generator, transactional_id)
     offsets = [
         {
@@ -209,8 +211,8 @@ def committing(generator: StepGenerator, transactional_id: str, asking: dict[str
 
 
 def whole_transaction(generator: StepGenerator) -> list[Step]:
-    """A transaction as clients have it, perhaps not ended, because few requests have an effect on
-    an id without one.
+    """The requests of a client's whole transaction, sometimes without its end: on an id without a
+    transaction few requests have an effect.
     """
     transactional_id, group = choose_id(generator), generator.group()
     asking: dict[str, Any] = {
@@ -226,19 +228,21 @@ def whole_transaction(generator: StepGenerator) -> list[Step]:
     first = transactional_id not in SECOND_PROTOCOL
     steps = [begin_producer(generator, transactional_id)] * generator.choose(0, 1, 2)
     if chosen:
-        steps += [adding(generator, asking, chosen, high=3)] * first
-        steps += [producing(generator, transactional_id, chosen, valid=True) for _ in range(generator.choose(1, 1, 2))]
+        steps += [add_partitions_step(generator, asking, chosen, high=3)] * first
+        steps += [
+            produce_step(generator, transactional_id, chosen, valid=True) for _ in range(generator.choose(1, 1, 2))
+        ]
     if generator.rarely(0.4):
         group_id = Reference("name", (group,))
         steps += [generator.step("add_offsets_to_txn", group_id=group_id, **asking)] * first
-        steps += [committing(generator, transactional_id, asking, group)]
+        steps += [offset_commit_step(generator, transactional_id, asking, group)]
     if generator.rarely(0.8):
-        steps += [ending(generator, transactional_id, asking)]
+        steps += [end_txn_step(generator, transactional_id, asking)]
     return steps
 
 
 def write_txn_markers(generator: StepGenerator) -> Step:
-    """As an administrator who ends a transaction in one partition."""
+    """The request of an administrator who ends a transaction in one partition."""
     transactional_id, topic = choose_id(generator), generator.topic()
     marker = {
         "producer_id": producer_of(transactional_id),
@@ -273,12 +277,12 @@ def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
     """
     step = topics.create_topics(generator, topic)
     for wanted in step.fields["topics"]:
-        wanted["configs"] = [*wanted["configs"], {"name": "segment.ms", "value": FOR_EVER_MS}]
+        wanted["configs"] = [*wanted["configs"], {"name": "segment.ms", "value": ONE_SEGMENT_MS}]
     return step
 
 
 def fetch_alone(generator: StepGenerator) -> Step:
-    """Without a session, from the beginning or near the end."""
+    """A fetch without a session, from the beginning or near the end."""
     fetched = [
         {
             **generator.topic_fields(topic),

@@ -1,4 +1,4 @@
-"""Runs walks on one pair of brokers, each with its own names."""
+"""Runs walks on one pair of brokers. Each walk has its own names of topics and groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

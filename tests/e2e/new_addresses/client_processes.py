@@ -18,7 +18,7 @@ JOINING = b"-> wait-join"  # in librdkafka's log
 
 @dataclass
 class ClientProcess:
-    """`ends`: by partition, the offset behind the last record that was read, or acknowledged to the
+    """`ends`: by partition, the offset after the last record that was read, or acknowledged to the
     producer.
     """
 

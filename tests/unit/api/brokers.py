@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import Config
-from ottla_broker.connection import ConnectionLimits
+from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.partition_log import PartitionLog
@@ -65,13 +65,15 @@ class SmallBroker:
         self._storage = Storage(OsDisk(), self.runtime)
         self._directory = directory
 
-    def add_topic(self, name: str, partitions: int = 1, config: LogConfig | None = None) -> list[Partition]:
+    def add_topic(
+        self, name: str, partitions: int = 1, config: LogConfig | None = None, replicas: tuple[int, ...] = (ME,)
+    ) -> list[Partition]:
         topic = TopicImage(name, self.runtime.new_uuid())
         self.image.topics[name] = topic
         self.image.topic_names[topic.id] = name
         added = []
         for index in range(partitions):
-            state = PartitionRecord(topic.id, index, (ME,), (ME,), ME)
+            state = PartitionRecord(topic.id, index, replicas, replicas, ME)
             topic.partitions[index] = state
             folder = str(self._directory / f"{name}-{index}")
             log = create_log(self._storage, folder, name, index, topic.id, config or LogConfig())

@@ -38,7 +38,7 @@ def successor(tmp_path: Path) -> Iterator[SmallBroker]:
     broker.close()
 
 
-class Forwarding:
+class ForwardingServers:
     """Servers of the former leader of partition a-0 and of its successor, and a client of the
     former leader.
     """
@@ -49,7 +49,7 @@ class Forwarding:
     client: RawConnection
 
     @classmethod
-    async def start(cls, broker: SmallBroker, successor: SmallBroker) -> "Forwarding":
+    async def start(cls, broker: SmallBroker, successor: SmallBroker) -> "ForwardingServers":
         setup = cls()
         setup.broker = broker
         setup.successor_server = serve(successor)
@@ -100,7 +100,7 @@ class Forwarding:
 async def test_repeated_request_of_a_redirected_client_is_forwarded(
     broker: SmallBroker, successor: SmallBroker
 ) -> None:
-    setup = await Forwarding.start(broker, successor)
+    setup = await ForwardingServers.start(broker, successor)
     for correlation in (1, 2):  # the second was sent before the first was rejected
         setup.send(b"early", correlation)
         assert await setup.receive(correlation) == (ErrorCode.not_leader_or_follower, -1)
@@ -118,7 +118,7 @@ async def test_batches_in_flight_behind_a_rejected_batch_are_rejected_however_la
     broker: SmallBroker, successor: SmallBroker
 ) -> None:
     """The new leader would report a gap of sequences, which is fatal for an idempotent producer."""
-    setup = await Forwarding.start(broker, successor)
+    setup = await ForwardingServers.start(broker, successor)
     producer = {"producer_id": 7, "producer_epoch": 0}
     setup.send(b"first", 1, **producer, base_sequence=0)
     assert await setup.receive(1) == (ErrorCode.not_leader_or_follower, -1)
@@ -180,7 +180,7 @@ async def test_request_does_not_overtake_those_that_waited_for_the_connection(br
 async def test_client_is_redirected_again_if_the_new_leader_is_unreachable(
     broker: SmallBroker, successor: SmallBroker
 ) -> None:
-    setup = await Forwarding.start(broker, successor)
+    setup = await ForwardingServers.start(broker, successor)
     await setup.successor_server.close()
     setup.send(b"early", 1)
     assert await setup.receive(1) == (ErrorCode.not_leader_or_follower, -1)
@@ -194,7 +194,7 @@ async def test_client_is_redirected_again_if_the_new_leader_is_unreachable(
 async def test_connection_of_the_client_is_closed_if_the_new_leader_fails_after_the_append(
     broker: SmallBroker, successor: SmallBroker
 ) -> None:
-    setup = await Forwarding.start(broker, successor)
+    setup = await ForwardingServers.start(broker, successor)
     leader = successor.partitions.leader("a", 0)
     leader.is_committed = lambda appended: False  # type: ignore[method-assign]
     setup.send(b"early", 1)
@@ -214,7 +214,7 @@ async def test_connection_of_the_client_is_closed_if_the_new_leader_fails_after_
 
 @async_test
 async def test_stopping_broker_waits_for_redirected_clients(broker: SmallBroker, successor: SmallBroker) -> None:
-    setup = await Forwarding.start(broker, successor)
+    setup = await ForwardingServers.start(broker, successor)
     forwarder: ProduceForwarder = cast(Any, broker).produce_forwarder
     await forwarder.wait_for_redirected_clients()
     setup.send(b"early", 1)

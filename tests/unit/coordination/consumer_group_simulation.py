@@ -1,8 +1,8 @@
 """A consumer group (KIP-848), its members without I/O, and a clock. The test decides who acts next,
 which responses are lost, and when the coordinator moves to another broker.
 
-A member consumes what it was assigned, and gives up what it must before it reports so. After every
-step no partition has two consumers.
+A member consumes the partitions that it was assigned, and gives up revoked ones before it reports
+so. After every step no partition has two consumers.
 """
 
 from dataclasses import dataclass, field
@@ -100,7 +100,7 @@ class ConsumerGroupSimulation:
         return client
 
     def move_coordinator(self) -> None:
-        """Another broker rebuilds the group from its records; sessions start anew."""
+        """Another broker rebuilds the group from its records, and all sessions restart."""
         group = ConsumerGroup("g")
         for raw_key, raw_value in self.log:
             key = decode_consumer_group_key(raw_key)
@@ -115,8 +115,10 @@ class ConsumerGroupSimulation:
         self.group = group
 
     def pass_time(self, ms: int) -> None:
-        """Members that have been silent for a session, or keep what they must give up, are
-        removed. A client that is removed for its silence knows: it stops consuming by itself."""
+        """The group removes members without a heartbeat for the session timeout, and members that
+        have not given up partitions in time. A client whose session has expired stops consuming by
+        itself.
+        """
         self.ms += ms
         expired = consumer_heartbeat.take_expired_members(self.group, self.now())
         for client in self.clients:
@@ -200,7 +202,9 @@ class ConsumerGroupSimulation:
         assert dict(owned) == self.group.owners
 
     def converge(self) -> None:
-        """Lets everybody act until the group is stable. The run ends with an error otherwise."""
+        """Runs heartbeats of all live clients until the group is stable. Raises AssertionError if
+        it does not become stable.
+        """
         for _ in range(60):
             for client in (it for it in self.clients if it.is_alive):
                 self.heartbeat(client)

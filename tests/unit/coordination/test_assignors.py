@@ -97,3 +97,17 @@ def test_range_orders_static_members_by_their_instance_ids() -> None:
         "z": AssignableMember(frozenset((topic,)), group_instance_id="1"),
     }
     assert assign_range(members, {topic: 3}) == {"z": {topic: frozenset((0, 1))}, "a": {topic: frozenset((2,))}}
+
+
+def test_a_member_that_joins_leaves_the_others_their_targets_unless_they_give_up_partitions() -> None:
+    members = members_of([frozenset(TOPICS[:1])] * 4, {})
+    targets = assign_uniformly(members, {TOPICS[0]: 6})
+    after = assign_uniformly(members_of([frozenset(TOPICS[:1])] * 5, targets), {TOPICS[0]: 6})
+    assert sizes(targets) == {"m0": 2, "m1": 2, "m2": 1, "m3": 1}
+    assert [member for member in targets if after[member] is not targets[member]] == ["m1"]
+
+
+def test_partitions_that_two_members_have_by_their_targets_are_kept_by_the_first() -> None:
+    topic = TOPICS[0]
+    members = members_of([frozenset({topic})] * 2, {"m0": {topic: frozenset({0, 1})}, "m1": {topic: frozenset({1})}})
+    assert assign_uniformly(members, {topic: 3}) == {"m0": {topic: frozenset({0, 1})}, "m1": {topic: frozenset({2})}}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.coordination import reconciliation
-from ottla_broker.coordination.consumer_group import MemberState
+from ottla_broker.coordination.consumer_group import ConsumerGroup, MemberState
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGroupSimulation
@@ -188,3 +188,13 @@ def test_the_model_notices_an_assignment_before_the_revocation(monkeypatch: pyte
     with pytest.raises(AssertionError):
         group.heartbeat(second)
         group.reconcile(second)
+
+
+def test_a_copy_to_return_to_shares_members_and_keeps_the_deadlines_of_its_time() -> None:
+    group = ConsumerGroup("g")
+    for number in range(3):
+        group.deadlines_of(f"m{number}").session = number
+    before = group.copy_state()
+    assert all(before.deadlines[member] is group.deadlines[member] for member in group.deadlines)
+    group.deadlines_of("m1").session = 100
+    assert [one.session for one in before.deadlines.values()] == [0, 1, 2]

@@ -63,7 +63,7 @@ class Client:
     running: TaskAssignment = NOTHING_ASSIGNED
 
 
-class World:
+class StreamsGroupWorld:
     def __init__(self, config: StreamsGroupConfig) -> None:
         self.config = config
         self.metadata = FakeMetadata()
@@ -123,7 +123,9 @@ class World:
 @pytest.mark.parametrize("seed", range(60))
 def test_no_task_has_two_active_owners_and_groups_become_stable(seed: int) -> None:
     random = Random(seed)
-    world = World(StreamsGroupConfig(num_standby_replicas=random.randrange(3), initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(
+        StreamsGroupConfig(num_standby_replicas=random.randrange(3), initial_rebalance_delay_ms=0)
+    )
     world.metadata.set(lines=random.randrange(1, 6))
     for step in range(150):
         action = random.random()
@@ -155,7 +157,7 @@ def test_no_task_has_two_active_owners_and_groups_become_stable(seed: int) -> No
 
 
 def test_statuses_say_what_is_missing() -> None:
-    world = World(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
     client = Client("m", "p")
     assert [one.code for one in world.send(client).statuses] == [StreamsStatus.missing_source_topics]
     assert world.group.state.value == "NotReady"
@@ -170,7 +172,7 @@ def test_statuses_say_what_is_missing() -> None:
 
 
 def test_the_first_assignment_waits_for_more_members() -> None:
-    world = World(StreamsGroupConfig(initial_rebalance_delay_ms=3000))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=3000))
     world.metadata.set(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
     assert [it.code for it in world.send(one).statuses] == [StreamsStatus.assignment_delayed]
@@ -182,8 +184,8 @@ def test_the_first_assignment_waits_for_more_members() -> None:
     assert [len(client.running.active["0"]) for client in (one, two)] == [1, 1]
 
 
-def test_a_shutdown_of_the_application_is_told_to_all_until_the_group_is_empty() -> None:
-    world = World(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+def test_a_shutdown_of_the_application_is_reported_to_all_members_until_the_group_is_empty() -> None:
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
     world.metadata.set(lines=2, counts=2)
     clients = [Client("a", "p"), Client("b", "q")]
     for client in clients:
@@ -197,7 +199,7 @@ def test_a_shutdown_of_the_application_is_told_to_all_until_the_group_is_empty()
 
 @pytest.mark.parametrize(("epoch", "code"), [(9, ErrorCode.fenced_member_epoch), (1, ErrorCode.fenced_member_epoch)])
 def test_a_wrong_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
-    world = World(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
     world.metadata.set(lines=2, counts=2)
     client = Client("a", "p")
     world.send(client)
@@ -209,7 +211,7 @@ def test_a_wrong_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
 
 
 def test_members_learn_of_each_others_endpoints() -> None:
-    world = World(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
     world.metadata.set(lines=2, counts=2)
     result = world.send(Client("a", "p"))
     assert result.endpoints is not None and [one.user_endpoint for one in result.endpoints] == [UserEndpoint("a", 1)]

@@ -127,7 +127,7 @@ class Replica:
     directory: str
 
 
-class World:
+class AppendedMirrorWorld:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.sources = {name: SourceLog(name, self.random) for name in MIRRORS}

@@ -29,7 +29,7 @@ from ottla_broker.mirroring.sync_plan import (
 )
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.metadata.small_controller import async_test
-from tests.unit.mirroring.test_plan_identical import HERE, World, view
+from tests.unit.mirroring.test_plan_identical import HERE, MirrorPlanWorld, view
 
 NEWARK = AppendedSourceDescription(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
 NEWYORK = AppendedSourceDescription(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
@@ -43,10 +43,10 @@ def region(*sources: AppendedSourceDescription) -> SourceMetadata:
     return replace(found, topics={"t": replace(found.topics["t"], sources=sources)})
 
 
-class Standby(World):
+class CarriedSourcesWorld(MirrorPlanWorld):
     """Mirrors the region's topic `t`, to which the source of Newark is appended there."""
 
-    async def begin(self, **settings: str) -> "Standby":
+    async def begin(self, **settings: str) -> "CarriedSourcesWorld":
         await super().begin(**settings)
         assert [type(step) for step in await self.apply(region(NEWARK))] == [CreateMirroredTopic]
         await self.controller.alter_configs(
@@ -78,7 +78,7 @@ class Standby(World):
 
 @async_test
 async def test_carried_sources_are_known_and_updated() -> None:
-    world = await Standby().begin()
+    world = await CarriedSourcesWorld().begin()
     assert [(one.producer_id, one.carried) for one in world.sources().values()] == [
         (FIRST_RESERVED_PRODUCER_ID + 11, True)
     ]
@@ -91,7 +91,7 @@ async def test_carried_sources_are_known_and_updated() -> None:
 
 @async_test
 async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() -> None:
-    world = await Standby().begin()
+    world = await CarriedSourcesWorld().begin()
     (refused,) = await world.join()
     assert isinstance(refused, RejectedTopic) and "identical mirror" in refused.reason
     await world.fail_over()
@@ -111,7 +111,7 @@ async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() 
 
 @async_test
 async def test_topic_with_active_sources_does_not_fail_back() -> None:
-    world = await Standby().begin(on_divergence="Truncate")
+    world = await CarriedSourcesWorld().begin(on_divergence="Truncate")
     await world.fail_over()
     await world.join()
     await world.set(role=REPLICATE)

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.mirroring import appended_offsets
-from tests.unit.mirroring.appended_world import World
+from tests.unit.mirroring.appended_world import AppendedMirrorWorld
 
 STEPS = (
     "write",
@@ -41,8 +41,8 @@ STALE_STEPS = [
 ]
 
 
-def run_steps(seed: int, steps: list[str]) -> World:
-    world = World(seed)
+def run_steps(seed: int, steps: list[str]) -> AppendedMirrorWorld:
+    world = AppendedMirrorWorld(seed)
     for step in steps:
         getattr(world, step)()
     world.settle()

@@ -20,13 +20,13 @@ from ottla_broker.mirroring.sync_plan import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import async_test
-from tests.unit.mirroring.test_plan_identical import World, view
+from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
 
 
-class Returning(World):
+class FailbackWorld(MirrorPlanWorld):
     """Topic `t` with two partitions, which the source's mirror `west` has mirrored."""
 
-    async def begin(self, **settings: str) -> "Returning":
+    async def begin(self, **settings: str) -> "FailbackWorld":
         await super().begin(**settings)
         await self.small.add_topic("t", partitions=2)
         return self
@@ -65,7 +65,7 @@ class Returning(World):
 
 @async_test
 async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> None:
-    world = await Returning().begin()
+    world = await FailbackWorld().begin()
     (unproven,) = world.steps(view(t=2))
     assert isinstance(unproven, RejectedTopic) and "is not mirrored" in unproven.reason
     (another,) = world.planned_steps(of=UUID(int=5))
@@ -88,7 +88,7 @@ async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> N
 
 @async_test
 async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() -> None:
-    world = await Returning().begin()
+    world = await FailbackWorld().begin()
     await world.refused(ErrorCode.invalid_topic_exception, joined=5)
     await world.adopt()
     link, topic = mirror_configs(world.image)["west"], view(t=2).topics["t"]
@@ -116,7 +116,7 @@ async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() 
 
 @async_test
 async def test_topic_that_has_not_joined_is_never_recreated() -> None:
-    world = await Returning().begin(on_source_truncation="Resync")
+    world = await FailbackWorld().begin(on_source_truncation="Resync")
     await world.adopt()
     other = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=4711), {0: 1, 1: 1})}, frozenset())
     (step,) = world.planned_steps(other)
@@ -128,7 +128,7 @@ async def test_topic_that_has_not_joined_is_never_recreated() -> None:
 
 @async_test
 async def test_topic_can_fail_over_and_be_adopted_again() -> None:
-    world = await Returning().begin()
+    world = await FailbackWorld().begin()
     await world.adopt()
     for partition in (0, 1):
         await world.join(partition, joined=4, epochs=((1, 0),))

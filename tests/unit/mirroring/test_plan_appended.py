@@ -27,10 +27,10 @@ def topic(number: int, partitions: int = 2, *origins: str) -> SourceTopic:
     return SourceTopic("t", UUID(int=number), dict.fromkeys(range(partitions), 1), frozenset(origins))
 
 
-class World:
+class AppendedPlanWorld:
     """A target of three brokers. Steps are applied as the synchroniser applies them."""
 
-    async def begin(self, *mirrors: str, **settings: str) -> "World":
+    async def begin(self, *mirrors: str, **settings: str) -> "AppendedPlanWorld":
         self.small = await SmallController().add_brokers(1, 2, 3)
         self.image, self.controller = self.small.image, self.small.controller
         for mirror in mirrors:
@@ -57,8 +57,17 @@ class World:
 
 
 @async_test
+async def test_schemas_are_not_appended_because_ids_of_two_registries_conflict() -> None:
+    world = await AppendedPlanWorld().begin("west")
+    schemas = SourceTopic("_schemas", UUID(int=1), {0: 1}, frozenset())
+    (step,) = await world.apply("west", view("w", schemas))
+    assert isinstance(step, RejectedTopic) and "same ids" in step.reason
+    assert "_schemas" not in world.image.topics
+
+
+@async_test
 async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
-    world = await World().begin("east", "west")
+    world = await AppendedPlanWorld().begin("east", "west")
     assert [type(step) for step in await world.apply("east", view("e", topic(1)))] == [AddSource]
     assert [type(step) for step in await world.apply("west", view("w", topic(2)))] == [AddSource]
     assert world.image.topic_config("t") == {"retention.ms": "5"}, (
@@ -81,7 +90,7 @@ async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
 
 @async_test
 async def test_missing_partitions_are_reported_and_mirrored_once_they_exist() -> None:
-    world = await World().begin("east")
+    world = await AppendedPlanWorld().begin("east")
     await world.small.add_topic("t", 2)
     (join, refused) = await world.apply("east", view("e", topic(1, 3)))
     assert (
@@ -95,7 +104,7 @@ async def test_missing_partitions_are_reported_and_mirrored_once_they_exist() ->
 
 @async_test
 async def test_loop_is_rejected_and_a_source_that_becomes_one_stops() -> None:
-    world = await World().begin("east", "west")
+    world = await AppendedPlanWorld().begin("east", "west")
     (refused,) = await world.apply("east", view("e", topic(1, 2, HERE)))
     assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
     assert "t" not in world.image.topics
@@ -108,7 +117,7 @@ async def test_loop_is_rejected_and_a_source_that_becomes_one_stops() -> None:
 
 @async_test
 async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None:
-    world = await World().begin("east", "too")
+    world = await AppendedPlanWorld().begin("east", "too")
     await world.apply("east", view("e", topic(1)))
     (refused,) = await world.apply("too", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "mirror 'east' appends or appended it" in refused.reason
@@ -122,7 +131,7 @@ async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None
 
 @async_test
 async def test_recreated_and_stopped_sources_continue_only_with_resync() -> None:
-    world = await World().begin("east")
+    world = await AppendedPlanWorld().begin("east")
     await world.apply("east", view("e", topic(1)))
     here = world.image.topics["t"]
     state = here.partitions[0]
@@ -148,7 +157,7 @@ def replace_source(report: MirrorReport, source: UUID) -> MirrorReport:
 
 @async_test
 async def test_identical_mirror_accepts_no_source_and_its_source_is_not_appended() -> None:
-    world = await World().begin("east")
+    world = await AppendedPlanWorld().begin("east")
     await world.set("copier", bootstrap_servers="h:1")
     (made,) = await world.controller.mirror_control.create_mirrored_topics(
         [NewMirroredTopic("copier", "t", "t", UUID(int=1), 2, 1)]

@@ -45,7 +45,7 @@ def view(**topics: int) -> SourceMetadata:
     )
 
 
-class World:
+class MirrorPlanWorld:
     """A target of three brokers with a mirror `west`.
 
     Steps are applied as the synchroniser applies them.
@@ -56,7 +56,7 @@ class World:
         self.controller = self.small.controller
         self.image = self.small.image
 
-    async def begin(self, **settings: str) -> "World":
+    async def begin(self, **settings: str) -> "MirrorPlanWorld":
         await self.small.add_brokers(1, 2, 3)
         await self.set(bootstrap_servers="h:1", topics="*", **settings)
         return self
@@ -98,7 +98,7 @@ class World:
 
 @async_test
 async def test_topics_are_created_extended_and_configured_until_no_step_is_left() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     configs: dict[str, Mapping[str, str]] = {
         "a": {"retention.ms": "5", "min.insync.replicas": "3", "unknown.setting": "x"}
     }
@@ -120,7 +120,7 @@ async def test_topics_are_created_extended_and_configured_until_no_step_is_left(
 
 @async_test
 async def test_topics_that_are_not_mirrored_are_not_changed() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     await world.small.add_topic("a")
     (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
     assert isinstance(step, RejectedTopic) and "is not mirrored" in step.reason
@@ -132,7 +132,7 @@ async def test_topics_that_are_not_mirrored_are_not_changed() -> None:
 
 @async_test
 async def test_diverged_topic_is_recreated_only_with_resync() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     await world.apply(view(a=2))
     before = world.image.topics["a"].id
     await world.report_stop("a", "it was truncated")
@@ -149,7 +149,7 @@ async def test_diverged_topic_is_recreated_only_with_resync() -> None:
 
 @async_test
 async def test_reports_are_accepted_from_the_current_leader_only() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     await world.apply(view(a=1))
     topic = world.image.topics["a"]
     state = topic.partitions[0]
@@ -169,7 +169,7 @@ async def test_reports_are_accepted_from_the_current_leader_only() -> None:
 
 @async_test
 async def test_mirror_with_topics_cannot_be_removed_and_needs_a_source() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     await world.apply(view(a=1))
     settings = world.image.configs[MIRROR_RESOURCE, "west"]
     with pytest.raises(KafkaError, match="cannot be removed while 'a'"):
@@ -195,7 +195,7 @@ def with_origins(source: SourceMetadata, topic: str, *origins: str) -> SourceMet
 
 @async_test
 async def test_topics_may_have_a_prefix() -> None:
-    world = await World().begin(prefix="west.")
+    world = await MirrorPlanWorld().begin(prefix="west.")
     await world.small.add_topic("a")
     source, configs = view(a=2, b=1), {"a": {"retention.ms": "5"}}
     assert await world.apply(source, configs) == [
@@ -221,7 +221,7 @@ async def test_topics_may_have_a_prefix() -> None:
 
 @async_test
 async def test_empty_prefix_may_be_set_and_removed() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     await world.apply(view(a=1))
     await world.set(prefix="")
     await world.set(prefix=None)
@@ -231,7 +231,7 @@ async def test_empty_prefix_may_be_set_and_removed() -> None:
 @async_test
 async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
     """Whatever the topic's name there, and however many clusters lie between."""
-    world = await World().begin(prefix="west.")
+    world = await MirrorPlanWorld().begin(prefix="west.")
     source = with_origins(view(a=1, b=1), "a", "far", HERE)
     assert [type(step) for step in await world.apply(source)] == [RejectedTopic, CreateMirroredTopic]
     (refused,) = world.steps(source)
@@ -241,7 +241,7 @@ async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
 
 @async_test
 async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     await world.apply(with_origins(view(a=1), "a", "far"))
     assert origin_clusters(world.image, "a") == {"there", "far"}
     assert await world.apply(with_origins(view(a=1), "a", "far", "farther")) == [
@@ -254,7 +254,7 @@ async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
 
 @async_test
 async def test_topics_are_created_in_one_commit_and_rejected_one_by_one() -> None:
-    world = await World().begin()
+    world = await MirrorPlanWorld().begin()
     await create_topic(world.controller, NewTopic("c", 1, 1))
     wishes = [NewMirroredTopic("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
     before = len(world.small.log.commits)

@@ -9,13 +9,13 @@ from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
 from ottla_broker.mirroring.sync_plan import FailBack, RejectedTopic, is_mirrored
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import async_test
-from tests.unit.mirroring.test_plan_identical import World, view
+from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
 
 
-class Drill(World):
+class RevertedFailoverWorld(MirrorPlanWorld):
     """Topic `t` with two partitions was mirrored and has failed over."""
 
-    async def begin(self, **settings: str) -> "Drill":
+    async def begin(self, **settings: str) -> "RevertedFailoverWorld":
         await super().begin(**settings)
         await self.apply(view(t=2))
         for partition in (0, 1):
@@ -49,7 +49,7 @@ class Drill(World):
 
 @async_test
 async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> None:
-    drill = await Drill().begin()
+    drill = await RevertedFailoverWorld().begin()
     assert drill.rejection() == "it is still failing over"
     await drill.report_ends()
     known = mirrored_partition(drill.image, drill.image.topics["t"].id, 0)
@@ -72,7 +72,7 @@ async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> N
 
 @async_test
 async def test_failover_is_not_reverted_for_another_topic_or_in_a_loop() -> None:
-    drill = await Drill().begin(on_divergence="Truncate")
+    drill = await RevertedFailoverWorld().begin(on_divergence="Truncate")
     await drill.report_ends()
     other = SourceTopic("t", drill.image.topics["t"].id, {0: 1, 1: 1})
     assert "the topic has failed over and has records of its own" in drill.rejection(
@@ -85,7 +85,7 @@ async def test_failover_is_not_reverted_for_another_topic_or_in_a_loop() -> None
 
 @async_test
 async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() -> None:
-    drill = await Drill().begin(on_divergence="Truncate")
+    drill = await RevertedFailoverWorld().begin(on_divergence="Truncate")
     await drill.report_ends()
     topic, link = drill.image.topics["t"].id, mirror_configs(drill.image)["west"]
     await drill.set(role=REPLICATE)
@@ -115,7 +115,7 @@ async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() 
 
 @async_test
 async def test_failover_before_the_join_makes_the_topic_writable_as_before() -> None:
-    drill = await Drill().begin(on_divergence="Truncate")
+    drill = await RevertedFailoverWorld().begin(on_divergence="Truncate")
     await drill.report_ends()
     topic = drill.image.topics["t"].id
     await drill.set(role=REPLICATE)

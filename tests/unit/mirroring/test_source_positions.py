@@ -63,7 +63,8 @@ OFFSETS = st.one_of(
 
 @given(st.lists(st.tuples(OFFSETS, st.integers(1, 60), st.booleans()), min_size=1, max_size=6))
 def test_last_batch_or_marker_decides_the_position(came: list[tuple[int, int, bool]]) -> None:
-    """It does in the producer state of the log, and after a snapshot at any moment."""
+    """Holds for the producer state of the log, and for a state restored from a snapshot at any
+    moment."""
     states = ProducerStates()
     for base, count, is_batch in came:
         if is_batch:

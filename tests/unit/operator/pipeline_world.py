@@ -20,8 +20,8 @@ TERMINATED = {"exitCode": 1, "message": "noise\npipeline hourly: the topic fligh
 
 
 class PipelineWorld:
-    """One operator, which another may replace at any time, and the runner that it asks. `runner`:
-    its answer.
+    """One operator, which another may replace at any time. `runner`: the status that the driver's
+    runner returns to it; None if the runner does not respond.
     """
 
     def __init__(self, api: FakeApi) -> None:

@@ -1,4 +1,4 @@
-"""Good resources to start from, as plain JSON."""
+"""Valid resources for tests to modify, as plain JSON."""
 
 from typing import Any
 
@@ -15,6 +15,11 @@ def cluster(name: str = "demo", **spec: Any) -> Json:
 
 def topic(name: str = "flights", **spec: Any) -> Json:
     return resource("Topic", name, {"clusterRef": {"name": "demo"}, **spec})
+
+
+def schema(name: str = "flights-value", **spec: Any) -> Json:
+    text = {} if "schemaFrom" in spec else {"schema": '"string"'}
+    return resource("Schema", name, {"clusterRef": {"name": "demo"}, **text, **spec})
 
 
 def pipeline(name: str = "hourly", **spec: Any) -> Json:
@@ -47,4 +52,4 @@ def access_policy(name: str = "readers", **spec: Any) -> Json:
     return resource("AccessPolicy", name, {"acls": [{"allow": ["Read"], "topic": "orders*"}], **spec})
 
 
-ALL = (cluster, topic, pipeline, mirror, user, access_policy)
+ALL = (cluster, topic, schema, pipeline, mirror, user, access_policy)

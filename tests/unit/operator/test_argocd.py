@@ -89,7 +89,7 @@ def test_resource_without_a_status_is_not_healthy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "said"),
+    ("verdict", "expected"),
     [
         (Ready("it is suspended.", "Suspended"), ("Suspended", "it is suspended.")),
         (Stalled("ReconciliationPaused", "it is paused."), ("Suspended", "it is paused.")),
@@ -97,6 +97,6 @@ def test_resource_without_a_status_is_not_healthy() -> None:
         (Ready("it has ended.", "Completed"), ("Healthy", "it has ended.")),
     ],
 )
-def test_message_is_that_of_condition_ready(verdict: Readiness, said: tuple[str, str]) -> None:
+def test_message_is_that_of_condition_ready(verdict: Readiness, expected: tuple[str, str]) -> None:
     found = health("Pipeline", resource(verdict))
-    assert (found["status"], found["message"]) == said
+    assert (found["status"], found["message"]) == expected

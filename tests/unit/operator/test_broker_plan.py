@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from ottla_broker.config import Config
 from ottla_operator.plan.broker_processes import (
     plan_broker_processes,
-    registry_url,
     with_founding,
     with_optional_login,
     with_replication_defaults,
@@ -38,18 +37,27 @@ def test_settings_of_one_broker() -> None:
 
 
 def test_every_broker_has_a_port_of_its_own_for_the_schema_registry() -> None:
-    plans = plan_broker_processes(
-        [cluster(replicas=3, schemaRegistry={}, listeners=[{"name": "in", "port": 8081}])], HOME
-    )
+    named = cluster(replicas=3, schemaRegistry={"port": 8081}, listeners=[{"name": "in", "port": 8081}])
+    plans = plan_broker_processes([named], HOME)
     listeners = [it.settings["schema.registry.listener"] for it in plans]
     assert listeners[0] == "127.0.0.1:8082", "8081 is the port of a listener"
-    assert registry_url(cluster(schemaRegistry={}), plans) == "http://127.0.0.1:8082"
-    secured = cluster(schemaRegistry={}, listeners=[{"name": "in", "port": 8081, "tls": True}])
-    assert registry_url(secured, plans) == "https://127.0.0.1:8082"
-    assert registry_url(cluster(), plan_broker_processes([cluster()], HOME)) == ""
     assert len(set(listeners)) == 3
     assert {it.settings["schema.registry.security.listener"] for it in plans} == {"IN"}
     assert "schema.registry.listener" not in plan_broker_processes([cluster()], HOME)[0].settings
+
+
+def test_registry_whose_port_no_spec_names_is_not_in_the_settings() -> None:
+    """Its port may change at each start, and a changed setting would restart the broker."""
+    (asked,) = plan_broker_processes([cluster(schemaRegistry={})], HOME)
+    assert asked.registry_port == 8081 and "schema.registry.listener" not in asked.settings
+    assert asked.settings["schema.registry.security.listener"] == "PLAIN"
+    first, second = plan_broker_processes([cluster(replicas=2)], HOME, serves_registry=True)
+    assert (first.registry_port, second.registry_port) == (8081, 8082)
+    assert first.settings == plan_broker_processes([cluster(replicas=2)], HOME)[0].settings
+    for spec in ({"enabled": False}, {"port": 9000}):
+        (broker,) = plan_broker_processes([cluster(schemaRegistry=spec)], HOME, serves_registry=True)
+        assert broker.registry_port is None
+        assert ("schema.registry.listener" in broker.settings) == ("port" in spec)
 
 
 def test_config_of_the_cluster_takes_precedence_over_derived_settings() -> None:
@@ -156,3 +164,22 @@ def test_listeners_with_a_login_have_mechanisms_and_brokers_a_listener_of_their_
 def test_open_cluster_has_no_authorizer() -> None:
     (broker,) = plan_broker_processes([cluster(authorization={"type": "None"})], HOME)
     assert not {"authorizer.class.name", "super.users"} & broker.settings.keys()
+
+
+def test_console_is_served_unless_it_is_disabled_or_users_have_no_passwords() -> None:
+    plans = plan_broker_processes([cluster(replicas=2)], HOME)
+    assert [it.console_port for it in plans] == [10092, 10093]
+    assert not [it for it in plans if {"console.enable", "http.listener"} & it.settings.keys()], (
+        "a port that is taken by another program restarts no broker"
+    )
+    scram = {"name": "a", "port": 9092, "authentication": "SCRAM"}
+    certificates = {"name": "b", "port": 9093, "authentication": "TLS", "tls": True}
+    for spec, port in (
+        ({"config": {"console.enable": False}}, None),
+        ({"listeners": [{"name": "a", "port": 9092, "tls": True}]}, 10092),
+        ({"listeners": [scram], "authorization": {"type": "ACL"}}, 10092),
+        ({"listeners": [certificates, scram], "authorization": {"type": "ACL"}}, 10093),
+        ({"listeners": [certificates]}, None),
+    ):
+        (broker,) = plan_broker_processes([cluster(**spec)], HOME)
+        assert broker.console_port == port, spec

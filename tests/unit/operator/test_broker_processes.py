@@ -31,15 +31,15 @@ REJECTS_SETTINGS = "import sys; print('no'); sys.exit(2)"
 NEVER_READY = "import signal; signal.pause()"
 
 
-def script_command(plan: BrokerProcessPlan) -> Sequence[str]:
-    """num.partitions=0 stands for a setting with which a broker does not start, 9 for one with
-    which it hangs.
+def script_command(plan: BrokerProcessPlan, console: str, registry: str) -> Sequence[str]:
+    """A script instead of `broker_command`. num.partitions=0 stands for a setting with which a
+    broker does not start, 9 for one with which it hangs.
     """
     script = {"0": REJECTS_SETTINGS, "9": NEVER_READY}.get(plan.settings.get("num.partitions", ""), SCRIPT)
     return [sys.executable, "-S", "-c", script]
 
 
-class World:
+class BrokerProcessWorld:
     """`messages`: what was printed, without times. `changed`: set when a broker becomes ready or no
     longer is.
     """
@@ -70,9 +70,10 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _scripts() -> Iterator[None]:
-    """Brokers are scripts that listen on no port."""
+    """Brokers are scripts that listen on no port and serve no console."""
     with (
         mock.patch.object(local_brokers, "broker_command", script_command),
+        mock.patch.object(local_brokers, "find_console_address", lambda _: ""),
         mock.patch.object(processes, "find_port_conflict", lambda _: None),
     ):
         yield
@@ -80,20 +81,21 @@ def _scripts() -> Iterator[None]:
 
 @on_loop
 async def test_all_brokers_are_started_and_stopped_together(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare()
     await world.until(lambda: world.ready() == {1, 2, 3})
     assert len(world.brokers.access.addresses) == 3
     assert json.loads((tmp_path / "demo" / "2" / "settings.json").read_text())["node.id"] == "2"
     world.prepare()
     assert await world.brokers.stop()
-    assert world.messages == ["first broker ready", "3 brokers ready"]
+    reached = [it for it in world.messages if not it.startswith("console of")]
+    assert reached == ["first broker ready", "3 brokers ready"]
     assert not world.ready()
 
 
 @on_loop
 async def test_running_brokers_keep_their_settings_until_they_are_restarted(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare()
     await world.until(lambda: world.ready() == {1, 2, 3})
     world.prepare(config={"num.partitions": "7"})
@@ -109,7 +111,7 @@ async def test_running_brokers_keep_their_settings_until_they_are_restarted(tmp_
 
 @on_loop
 async def test_a_broker_that_did_not_start_is_ready_again_after_a_restart_with_valid_settings(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare(1, {"num.partitions": "0"})
     await world.until(lambda: bool(world.messages))
     assert world.messages == ["broker demo-1: no"]
@@ -123,7 +125,7 @@ async def test_a_broker_that_did_not_start_is_ready_again_after_a_restart_with_v
 
 @on_loop
 async def test_a_rejected_setting_is_not_used_at_the_next_start(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare(1)
     await world.until(lambda: world.ready() == {1})
     config: dict[str, Any] = {"num.partitions": "0"}
@@ -136,10 +138,10 @@ async def test_a_rejected_setting_is_not_used_at_the_next_start(tmp_path: Path) 
 
 @on_loop
 async def test_an_orphaned_broker_is_adopted_with_the_settings_it_was_started_with(tmp_path: Path) -> None:
-    first = World(tmp_path)
+    first = BrokerProcessWorld(tmp_path)
     first.prepare(1)
     await first.until(lambda: first.ready() == {1})
-    second = World(tmp_path)
+    second = BrokerProcessWorld(tmp_path)
     second.prepare(1, {"num.partitions": "3"})
     await second.until(lambda: second.ready() == {1})
     assert "was still running" in second.messages[0]
@@ -150,7 +152,7 @@ async def test_an_orphaned_broker_is_adopted_with_the_settings_it_was_started_wi
 
 @on_loop
 async def test_a_process_is_outdated_until_it_was_started_after_the_restart_by_hand(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare(1)
     await world.until(lambda: world.ready() == {1})
     spec = samples.cluster(replicas=1, restartAt="2026-01-02T03:04:05Z")
@@ -159,7 +161,7 @@ async def test_a_process_is_outdated_until_it_was_started_after_the_restart_by_h
     await world.brokers.restart(1)
     await world.until(lambda: world.ready() == {1})
     assert world.brokers.brokers[1].outdated == ""
-    again = World(tmp_path)
+    again = BrokerProcessWorld(tmp_path)
     again.brokers.plans = world.brokers.plans
     again.brokers.prepare(Cluster.parse(spec), {})
     assert again.brokers.brokers[1].outdated == "", "another `ottla up` knows it as well"
@@ -170,7 +172,7 @@ async def test_a_process_is_outdated_until_it_was_started_after_the_restart_by_h
 
 @on_loop
 async def test_a_removed_broker_is_gone_from_the_view_and_its_folder_stays(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare(2)
     await world.until(lambda: world.ready() == {1, 2})
     await world.brokers.save(1, ReconcileState())
@@ -183,21 +185,21 @@ async def test_a_removed_broker_is_gone_from_the_view_and_its_folder_stays(tmp_p
 
 @on_loop
 async def test_brokers_of_a_smaller_spec_run_until_they_are_removed(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare(2)
     await world.until(lambda: world.ready() == {1, 2})
     world.prepare(1)
     assert (world.brokers.count, list(world.brokers.desired)) == (2, [1])
     await world.brokers.stop()
-    again = World(tmp_path)
+    again = BrokerProcessWorld(tmp_path)
     again.prepare(1)
     await again.until(lambda: again.ready() == {1, 2})
     await again.brokers.stop()
 
 
 @on_loop
-async def test_a_broker_that_hangs_is_unready_for_as_long(tmp_path: Path) -> None:
-    world = World(tmp_path)
+async def test_a_broker_that_hangs_is_unready_since_its_start(tmp_path: Path) -> None:
+    world = BrokerProcessWorld(tmp_path)
     world.prepare(1, {"num.partitions": "9"})
     await asyncio.sleep(0.05)
     assert not world.ready() and world.brokers.brokers[1].unready_for_s >= 0.05
@@ -210,7 +212,7 @@ def test_the_state_is_read_back(tmp_path: Path) -> None:
     assert read_state(tmp_path) == (2, state)
 
 
-def test_a_cluster_is_founded_in_a_folder_in_which_no_disk_has_one(tmp_path: Path) -> None:
+def test_a_cluster_may_be_founded_while_no_disk_has_a_cluster_id(tmp_path: Path) -> None:
     assert read_state(tmp_path) == (0, ReconcileState(is_founding=True))
     disk = tmp_path / "2" / "data"
     disk.mkdir(parents=True)
@@ -222,10 +224,10 @@ def test_a_cluster_is_founded_in_a_folder_in_which_no_disk_has_one(tmp_path: Pat
 
 @on_loop
 async def test_the_first_broker_founds_the_cluster_until_its_id_is_known(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = BrokerProcessWorld(tmp_path)
     world.prepare()
     assert [it.get("cluster.found") for it in world.brokers.desired.values()] == ["true", None, None]
-    again = World(tmp_path)
+    again = BrokerProcessWorld(tmp_path)
     again.prepare()
     assert read_state(tmp_path / "demo")[1].is_founding, "another `ottla up` continues it"
     await again.brokers.stop()

@@ -111,8 +111,8 @@ def test_a_certificate_is_issued_for_new_names_and_kept_with_more_than_are_neede
     authority = Authority(1, Validity(0, 1000 * DAY))
     current = IssuedCertificate(Validity(0, 90 * DAY), 1, frozenset({"a", "b"}))
     assert renewal_reason(current, DesiredCertificate(frozenset({"a"})), authority, DAY) == ""
-    said = renewal_reason(current, DesiredCertificate(frozenset({"a", "c", "d"})), authority, DAY)
-    assert said == "the previous one does not contain c, d"
+    reason = renewal_reason(current, DesiredCertificate(frozenset({"a", "c", "d"})), authority, DAY)
+    assert reason == "the previous one does not contain c, d"
     assert "two thirds" in renewal_reason(current, DesiredCertificate(), authority, 60 * DAY)
     assert renewal_reason(current, DesiredCertificate(), authority, 60 * DAY - 1) == ""
     assert "CN=a" in renewal_reason(

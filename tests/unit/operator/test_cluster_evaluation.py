@@ -109,7 +109,7 @@ def test_what_prevents_ready_is_the_reason(
     assert isinstance(readiness, kind) and readiness.reason == reason and message in readiness.message
 
 
-def test_an_outdated_broker_is_never_late() -> None:
+def test_an_unready_broker_that_is_being_restarted_is_not_late() -> None:
     assert not replace(HEALTHY, brokers=LATE, outdated={2: "image"}).late
 
 

@@ -36,13 +36,13 @@ def test_a_new_cluster_is_not_restarted_for_a_time_that_has_passed(api: FakeApi,
 
 
 @pytest.mark.parametrize("time", ["soon", "2026-01-02", "2026-13-02T00:00:00Z"])
-def test_a_restart_at_no_time_is_an_invalid_spec(operator: Operator, time: str) -> None:
+def test_a_restart_time_in_another_format_is_an_invalid_spec(operator: Operator, time: str) -> None:
     operator.edit(restartAt=time)
     operator.reconcile()
     assert operator.conditions["Stalled"]["reason"] == "InvalidSpec"
 
 
-def test_kubectl_rollout_restart_is_answered_once(api: FakeApi, operator: Operator) -> None:
+def test_kubectl_rollout_restart_is_ignored_with_one_event(api: FakeApi, operator: Operator) -> None:
     operator.reconcile()
     annotations = api.stateful_set["spec"]["template"]["metadata"]["annotations"]
     annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-02T03:04:05Z"

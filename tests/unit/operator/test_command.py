@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_every_command_has_help(command: str) -> None:
     done = ottla(command, "--help")
     assert done.returncode == 0
     assert f"usage: ottla {command}" in done.stdout.lower()
+
+
+def test_as_a_plugin_of_kubectl_usage_names_kubectl() -> None:
+    script = (
+        "import sys; sys.argv = ['/usr/local/bin/kubectl-ottla', 'topics', '--help']\n"
+        "from ottla_operator.cli.main import main; main()"
+    )
+    assert "usage: kubectl ottla topics" in run_script(script, check=False).stdout.lower()
+    scripts = {it.name: it.value for it in entry_points(group="console_scripts")}
+    assert scripts["kubectl-ottla"] == scripts["ottla"]
 
 
 def test_help_imports_no_command() -> None:

@@ -68,7 +68,7 @@ def test_certificates_are_read_by_names_of_kafka_and_of_librdkafka(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "error"),
     [
         (
             ["security.protocol=TLS"],
@@ -94,11 +94,11 @@ def test_certificates_are_read_by_names_of_kafka_and_of_librdkafka(tmp_path: Pat
         (["security.protocol=\\uzz"], ": line 1: invalid escape '\\\\uzz'"),
     ],
 )
-def test_error_names_the_line_and_the_property(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_error_names_the_line_and_the_property(tmp_path: Path, lines: list[str], error: str) -> None:
     with pytest.raises(CommandError) as failed:
         read(tmp_path, *lines)
     assert failed.value.code is ExitCode.usage
-    assert str(failed.value).startswith(f"{tmp_path / 'client.properties'}{said}")
+    assert str(failed.value).startswith(f"{tmp_path / 'client.properties'}{error}")
 
 
 def test_missing_file_is_an_error(tmp_path: Path) -> None:

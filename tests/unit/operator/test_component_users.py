@@ -92,15 +92,16 @@ def test_users_are_made_where_clients_cannot_go_without_a_login(listeners: list[
     assert not needs_mirror_user(Mirror.parse(samples.mirror(source=source)), there)
 
 
-def test_a_mirror_has_a_certificate_where_clients_log_in_by_certificates_alone() -> None:
+def test_a_user_has_a_certificate_where_clients_log_in_by_certificates_alone() -> None:
     mirror = Mirror.parse(samples.mirror(source={"clusterRef": {"name": "demo"}}))
+    pipeline = Pipeline.parse(samples.pipeline())
     for listeners, authentication in (([TLS], "TLS"), ([TLS, SCRAM], "SCRAM-SHA-512")):
-        source = Cluster.parse(samples.cluster(listeners=listeners, tls={"issuer": "Internal"}))
-        assert needs_mirror_user(mirror, source)
-        assert mirror_user(mirror, source)["spec"]["authentication"] == {"type": authentication}
-    assert not needs_mirror_user(
-        mirror, Cluster.parse(samples.cluster(listeners=[TLS, PLAIN], tls={"issuer": "Internal"}))
-    )
+        there = Cluster.parse(samples.cluster(listeners=listeners, tls={"issuer": "Internal"}))
+        assert needs_mirror_user(mirror, there) and needs_pipeline_user(pipeline, there)
+        for user in (mirror_user(mirror, there), pipeline_user(pipeline, there)):
+            assert not validate_resource(user) and user["spec"]["authentication"] == {"type": authentication}
+    partly_open = Cluster.parse(samples.cluster(listeners=[TLS, PLAIN], tls={"issuer": "Internal"}))
+    assert not needs_mirror_user(mirror, partly_open) and not needs_pipeline_user(pipeline, partly_open)
 
 
 # A pipeline on Kubernetes.
@@ -121,7 +122,7 @@ def world(**spec: Any) -> PipelineWorld:
 
 
 def give_password(found: PipelineWorld, name: str, password: str) -> None:
-    """As the reconciler of Users does."""
+    """Writes the User's Secret and status as its reconciler does."""
     user = found.api.of("User")[name]
     user["metadata"].setdefault("generation", 1)
     user["status"] = {"conditions": [{"type": "Ready", "status": "True"}], "observedGeneration": 1}

@@ -108,7 +108,7 @@ def test_items_of_a_list_are_read(tmp_path: Path) -> None:
     assert found[1].locate(("spec", "partitions")) == f"{tmp_path}/all.yaml:15"
 
 
-def test_dates_stay_text_and_merges_work(tmp_path: Path) -> None:
+def test_dates_stay_text_and_merge_keys_are_resolved(tmp_path: Path) -> None:
     (found,) = documents.parse("base: &b {x: 1}\nwhen: 2013-01-01\nmore: {<<: *b, y: 2}\n", tmp_path)
     assert found.data == {"base": {"x": 1}, "when": "2013-01-01", "more": {"x": 1, "y": 2}}
 
@@ -128,7 +128,7 @@ def test_a_file_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that was renamed since the folder was listed."""
+    """Also tests a file that was renamed after the folder was listed."""
 
     def reject(self: Path, **_: object) -> str:
         raise PermissionError(13, "Permission denied", str(self))

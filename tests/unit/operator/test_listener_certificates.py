@@ -215,7 +215,7 @@ def test_renewed_secret_restarts_no_broker(api: FakeApi, operator: Operator, aut
     create_server_certificate(authority, "next", ["DNS:localhost"])
     put_secret(api, secret_values(authority, "next"))
     assert not [it for it in operator.reconcile() if "Pod" in it]
-    renewed = [said for reason, said in api.events if reason == "CertificateChanged"]
+    renewed = [message for reason, message in api.events if reason == "CertificateChanged"]
     assert len(renewed) == 1 and renewed[0].startswith("Secret demo-tls is renewed, valid until ")
     assert operator.reconcile() == []
     assert api.of("Cluster")["demo"]["status"]["certificate"]["notAfter"] in renewed[0]

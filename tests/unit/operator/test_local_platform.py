@@ -35,7 +35,7 @@ from tests.unit.operator import samples
 from tests.unit.operator.loop import on_loop
 
 
-class World:
+class LocalPlatformWorld:
     """`topics`: on the brokers. `errors`: which brokers raise at the next requests, the last first.
     `woken`: keys for which a process change was reported.
     """
@@ -103,7 +103,7 @@ class World:
 
 @on_loop
 async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = LocalPlatformWorld(tmp_path)
     flights = world.topic("flights")
     world.topic("sums")
     await world.reconcile()
@@ -118,7 +118,7 @@ async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path
 
 @on_loop
 async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = LocalPlatformWorld(tmp_path)
     flights = world.topic("flights")
     await world.reconcile()
     world.remove(flights)
@@ -133,7 +133,7 @@ async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -
 
 @on_loop
 async def test_a_topic_that_another_resource_owns_now_stays(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = LocalPlatformWorld(tmp_path)
     flights, sums = world.topic("flights"), world.topic("sums")
     await world.reconcile()
     world.remove(flights)
@@ -145,7 +145,7 @@ async def test_a_topic_that_another_resource_owns_now_stays(tmp_path: Path) -> N
 
 @on_loop
 async def test_a_status_becomes_conditions_and_a_row(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = LocalPlatformWorld(tmp_path)
     flights = world.topic("flights")
     await world.platform.write_status(
         flights, Conditions(Reconciling("CreatingTopic", "creating topic flights"), 1), {}
@@ -160,7 +160,7 @@ async def test_a_status_becomes_conditions_and_a_row(tmp_path: Path) -> None:
 
 @on_loop
 async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = LocalPlatformWorld(tmp_path)
     data = samples.topic("flights", config={"retention.ms": "soon"})
     lines: dict[FieldPath, int] = {(): 1, ("spec",): 4, ("spec", "config", "retention.ms"): 7}
     files = [Document(tmp_path / "a.yaml", samples.cluster(), {(): 1}), Document(tmp_path / "a.yaml", data, lines)]
@@ -175,7 +175,7 @@ async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: P
 
 @on_loop
 async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = LocalPlatformWorld(tmp_path)
     cluster, now = world.update(samples.cluster()), 100.0
     waiting = Conditions(Reconciling("RollingRestart", "waiting: flights-0"), 1)
     with mock.patch("time.monotonic", lambda: now):
@@ -192,7 +192,7 @@ async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> Non
 @on_loop
 async def test_nothing_reads_a_cluster_with_access_rules_on_the_brokers_own_listener(tmp_path: Path) -> None:
     """There a pipeline or a mirror without a login would be a super user."""
-    world = World(tmp_path)
+    world = LocalPlatformWorld(tmp_path)
     listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
     data = samples.cluster(listeners=listeners, authorization={"type": "ACL"})
     pipeline = Document(tmp_path / "all.yaml", samples.pipeline(), {(): 1})

@@ -52,6 +52,24 @@ def status(desired: Mapping[str, str], partitions: Sequence[ObservedMirrorPartit
     return plan.mirror_status_fields(desired, partitions, ObservedMirror(**mirror))
 
 
+@pytest.mark.parametrize(
+    ("sync", "topics"), [({}, "*,!x"), ({"schemas": True}, "*,!x,_schemas"), ({"schemas": False}, "*,!x,!_schemas")]
+)
+def test_schemas_are_a_topic_that_is_mirrored_or_left_out(sync: dict[str, bool], topics: str) -> None:
+    assert mirror_settings(mirror(sync=sync), "w:9092")["topics"] == topics
+
+
+def test_the_condition_of_schemas_says_why_they_are_not_copied() -> None:
+    wanted, copied = mirror(sync={"schemas": True}), ObservedMirrorPartition("_schemas", 0, "Replicating", 5)
+    assert plan.schemas_condition(mirror(), [copied], ObservedMirror()) == []
+    (found,) = plan.schemas_condition(wanted, [partition(), copied], ObservedMirror())
+    assert (found.is_true, found.reason) == (True, "SchemasCopied")
+    (found,) = plan.schemas_condition(wanted, [partition()], ObservedMirror())
+    assert (found.is_true, found.reason) == (False, "NoSchemas")
+    (found,) = plan.schemas_condition(wanted, [], ObservedMirror(refused_topics={"_schemas": "not mirrored"}))
+    assert (found.is_true, found.reason) == (False, "SchemasRefused") and "not mirrored" in found.message
+
+
 def test_a_spec_becomes_settings_of_the_brokers() -> None:
     assert mirror_settings(mirror(), "w:9092") == {
         "bootstrap.servers": "w:9092",

@@ -21,7 +21,7 @@ from ottla_operator.plan.pipeline.status import (
 )
 
 STATES = {"Pending", "Starting", "Running", "Finished", "Failing", "Suspended", "Failed"}
-"""As the CRD lists them."""
+"""The values of `status.state` that the CRD lists."""
 APPLICATION_STATES = (
     *("", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "SUBMISSION_FAILED", "PENDING_RERUN", "INVALIDATING"),
     *("SUCCEEDING", "FAILING", "SUSPENDING", "SUSPENDED", "RESUMING", "UNKNOWN", "a state of a later version"),

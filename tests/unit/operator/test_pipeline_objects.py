@@ -38,6 +38,7 @@ IMAGE = PipelineImage("registry.example/ottla-spark:0.1.0")
 LAUNCH_INPUTS = LaunchInputs(
     "SparkOperator", BrokerConnection("demo-plain-bootstrap.events.svc:9092"), ("ReadWriteMany",)
 )
+HADOOP = {"type": "hadoop", "warehouse": "w"}
 ON_DRIVER = LaunchInputs("Driver", LAUNCH_INPUTS.connection)
 CHECKPOINT = {"pvc": {"size": "1Gi"}}
 
@@ -161,6 +162,23 @@ def test_executors_run_on_the_node_of_the_driver_if_the_volume_has_one_writer() 
     assert not runs_on_one_node(path="s3a://bucket/folder")
 
 
+def test_secrets_of_sinks_are_files_of_the_driver_alone() -> None:
+    def jdbc(name: str, secret: str) -> dict[str, Any]:
+        target = {"url": "jdbc:postgresql://db/flights", "table": name, "secretRef": {"name": secret}}
+        return {"from": "late", "name": name, "jdbc": target}
+
+    pipeline = plain(sinks=[jdbc("a", "first.db"), jdbc("b", "other"), jdbc("c", "other")])
+    for objects in (desired_objects(pipeline, IMAGE, it) for it in (ON_DRIVER, LAUNCH_INPUTS)):
+        text = json.dumps(objects.application)
+        assert text.count('"mountPath": "/etc/ottla-secrets/first.db"') == 1
+        assert text.count('"mountPath": "/etc/ottla-secrets/other"') == 1
+        assert text.count('"secretName": "other"') == 1
+        assert '"--secrets", "/etc/ottla-secrets"' in text
+        (config,) = (it for it in objects.all if it["kind"] == "ConfigMap")
+        assert "ottla-secrets" not in config["data"]["executor.json"]
+    assert "ottla-secrets" not in str(desired_objects(plain(), IMAGE, ON_DRIVER).application)
+
+
 def test_checkpoint_is_retained_when_the_pipeline_is_deleted() -> None:
     kept = [it for it in desired_objects(plain(), IMAGE, ON_DRIVER).all if "ownerReferences" not in it["metadata"]]
     assert [it["kind"] for it in kept] == ["PersistentVolumeClaim"]
@@ -196,6 +214,11 @@ def test_resources_are_the_same_with_both_launchers() -> None:
             {"sinks": [{"from": "late", "parquet": {"path": "out"}}]},
             r"spec.sinks\[0\].parquet.path: 'out' is lost with the pod",
         ),
+        (
+            {"sinks": [{"from": "late", "iceberg": {"table": "a.b.c", "catalog": HADOOP}}]},
+            r"spec.sinks\[0\].iceberg.catalog.warehouse: 'w' is lost with the pod",
+        ),
+        ({"sinks": [{"from": "late", "delta": {"path": "t"}}]}, r"spec.sinks\[0\].delta.path: 't' is lost"),
         (
             {"spark": {"conf": {"spark.jars.packages": "a:b:1"}}},
             "spec.spark.conf: spark.jars.packages: set by the operator on Kubernetes",
@@ -318,7 +341,19 @@ def test_driver_is_told_the_address_of_the_registry() -> None:
     assert "--registry" not in runner_arguments(plain(), BrokerConnection("b:9092"), "local")
 
 
-def test_pipeline_with_avro_uses_the_registry() -> None:
+def test_pipeline_with_schemas_of_the_registry_uses_it() -> None:
     assert not plain().uses_registry
-    avro = {"type": "avro", "schemaRef": {}}
-    assert plain(sources={"flights": {"topic": "flights", "format": avro}}).uses_registry
+    ddl = {"type": "json", "schema": "a INT"}
+    assert not plain(sources={"flights": {"topic": "flights", "format": ddl}}).uses_registry
+    for source in (
+        {"format": {"type": "avro", "schemaRef": {}}},
+        {"format": {"type": "protobuf", "schemaRef": {}}},
+        {"format": {"type": "json", "schemaRef": {}}},
+        {"format": ddl, "key": "k", "keyFormat": {"type": "avro", "schemaRef": {}}},
+    ):
+        assert plain(sources={"flights": {"topic": "flights", **source}}).uses_registry
+    sink = {"from": "flights", "topic": "t", "key": ["a"]}
+    assert not plain(sinks=[{**sink, "format": {"type": "json"}, "keyFormat": {"type": "json"}}]).uses_registry
+    for format_ in ({"type": "protobuf"}, {"type": "json", "register": True}, {"type": "json", "subject": "s"}):
+        assert plain(sinks=[{**sink, "format": format_}]).uses_registry
+        assert plain(sinks=[{**sink, "keyFormat": format_}]).uses_registry

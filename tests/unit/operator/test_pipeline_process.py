@@ -4,12 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ottla_operator.local import pipelines
 from ottla_operator.local.documents import Document
+from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView, State
-from ottla_operator.local.pipelines import PipelineProcess, ProcessConnection
+from ottla_operator.local.pipelines import PipelineProcess, PipelineProcesses, ProcessConnection
 from ottla_operator.local.platform import locate_error
 from ottla_operator.local.supervisor import ProcessStatus
 from ottla_operator.plan.backoff import PIPELINE_RESTARTS
+from ottla_operator.plan.source_credentials import ObservedSecret
+from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.pipeline import Pipeline
 from tests.unit.operator import samples
 
@@ -118,3 +124,20 @@ def test_a_changed_python_step_changes_the_hash(tmp_path: Path) -> None:
     first = create_process(tmp_path, [], transforms=steps)
     (tmp_path / "steps.py").write_text("def score(tables): return None")
     assert len({without, first.hash, create_process(tmp_path, [], transforms=steps).hash}) == 3
+
+
+def test_secrets_of_sinks_are_files_that_only_the_owner_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipelines, "find_missing_prerequisite", lambda: None)
+    target = {"url": "jdbc:postgresql://db/flights", "table": "t", "secretRef": {"name": "db"}}
+    data = samples.pipeline(sinks=[{"from": "flights", "jdbc": target}])
+    processes = PipelineProcesses(Home(tmp_path), LiveView(say=lambda *_: None), lambda _: None)
+    document, connection = Document(tmp_path / "hourly.yaml", data, {}), ProcessConnection("127.0.0.1:9092")
+    with pytest.raises(Blocked) as blocked:
+        processes.plan(Pipeline.parse(data), document, connection, {})
+    assert "a sink needs Secret db, which is in none of the files" in str(blocked.value)
+    secret = ObservedSecret({"user": "me", "password": "secret"}, "1")
+    launch = processes.plan(Pipeline.parse(data), document, connection, {"db": secret})
+    password = launch.desired.secrets / "db" / "password"
+    assert (password.read_text(), password.stat().st_mode & 0o777) == ("secret", 0o600)
+    command = launch.desired.supervisor.command
+    assert command[command.index("--secrets") + 1] == str(launch.desired.secrets.resolve())

@@ -217,16 +217,16 @@ def test_the_access_modes_of_an_existing_claim_decide_where_executors_run(
 
 
 @pytest.mark.parametrize(
-    ("spec", "reason", "said"),
+    ("spec", "reason", "message"),
     [
         ({"checkpoint": None}, "InvalidSpec", "spec.checkpoint"),
         ({"clusterRef": {"name": "west"}}, "ClusterNotFound", "Cluster west does not exist"),
         ({"sinks": [{"from": "nobody", "topic": "late"}]}, "InvalidSpec", "must name a source or a transform"),
     ],
 )
-def test_an_impossible_spec_is_reported(world: PipelineWorld, spec: dict[str, Any], reason: str, said: str) -> None:
+def test_an_impossible_spec_is_reported(world: PipelineWorld, spec: dict[str, Any], reason: str, message: str) -> None:
     world.edit(**spec)
     if spec.get("checkpoint", 1) is None:
         del world.pipeline["spec"]["checkpoint"]
     world.reconcile()
-    assert world.conditions["Ready"]["reason"] == reason and said in world.conditions["Ready"]["message"]
+    assert world.conditions["Ready"]["reason"] == reason and message in world.conditions["Ready"]["message"]

@@ -124,7 +124,7 @@ async def test_a_process_with_a_success_code_is_finished(tmp_path: Path) -> None
 
 
 @on_loop
-async def test_a_process_with_an_obstacle_is_not_started(tmp_path: Path) -> None:
+async def test_a_process_whose_port_is_in_use_is_not_started(tmp_path: Path) -> None:
     reports = Reports()
     supervisor = supervise(tmp_path, SERVE, reports, find_obstacle=lambda: "port 9 is in use")
     running = asyncio.create_task(supervisor.run())
@@ -196,7 +196,7 @@ async def test_a_command_that_cannot_be_started_is_reported(tmp_path: Path) -> N
 
 @on_loop
 async def test_output_of_an_earlier_run_is_not_read(tmp_path: Path) -> None:
-    """It must not make the next run look ready."""
+    """Otherwise the output of the earlier run would make the next run look ready."""
     (tmp_path / "output.log").write_text("up\n")
     process = await processes.start_process(tmp_path, [sys.executable, "-S", "-c", "print('new')"], "h")
     assert await process.wait() == 0
@@ -218,7 +218,7 @@ async def test_a_killed_process_has_a_negative_exit_code(tmp_path: Path) -> None
     assert await process.wait() == -signal.SIGKILL
 
 
-def test_a_home_is_locked_once(tmp_path: Path) -> None:
+def test_a_locked_home_cannot_be_locked_again_and_the_error_names_the_process(tmp_path: Path) -> None:
     held = Home(tmp_path / ".ottla").lock()
     with pytest.raises(HomeLocked, match=f"pid {os.getpid()}"):
         Home(tmp_path / ".ottla").lock()

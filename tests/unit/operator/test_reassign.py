@@ -218,7 +218,7 @@ def test_partitions_can_be_spread_over_some_brokers() -> None:
 
 
 def test_an_added_broker_gets_partitions_of_every_topic() -> None:
-    """It must not get all partitions of one topic."""
+    """The added broker must not get all partitions of one topic."""
     partitions = [
         PartitionReplicas(topic, it, (1 + it % 2,), (1 + it % 2,), 1 + it % 2) for topic in "abc" for it in range(6)
     ]

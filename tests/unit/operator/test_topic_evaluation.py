@@ -1,4 +1,4 @@
-"""Conditions of Topics: which resource owns a name, and whether the topic is as its spec says."""
+"""Conditions of Topics: which resource owns a name, and whether the topic matches its spec."""
 
 from typing import Any
 

@@ -141,10 +141,10 @@ def test_what_the_spec_leaves_out_is_not_managed() -> None:
 
 def test_changes_are_described_for_people() -> None:
     entry = AccessControlEntry(2, "orders", 4, "User:alice", "*", 3, 3)
-    said = describe_changes(
+    description = describe_changes(
         UserChanges(ScramMechanism.SHA_512, (ScramMechanism.SHA_256,), (entry,), (), {"a": 1e6, "b": None})
     )
-    assert said == (
+    assert description == (
         "password set for SCRAM-SHA-512; credential for SCRAM-SHA-256 removed; "
         "1 rule added: allow Read on topic orders* to User:alice; a=1e+06; b unset"
     )

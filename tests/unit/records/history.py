@@ -62,15 +62,15 @@ class Log:
 
     @property
     def producers(self) -> ProducerStates:
-        return states(self.batches)
+        return rebuild_states(self.batches)
 
     @property
     def stable(self) -> int:
-        unstable = states(self.batches, replicated=self.end).first_unstable_offset
+        unstable = rebuild_states(self.batches, replicated=self.end).first_unstable_offset
         return self.end if unstable is None else unstable
 
 
-def states(batches: Iterable[Buffer], replicated: int = -1) -> ProducerStates:
+def rebuild_states(batches: Iterable[Buffer], replicated: int = -1) -> ProducerStates:
     """Producer state as recovery builds it from batches."""
     found = ProducerStates()
     for batch in batches:
@@ -103,7 +103,7 @@ def states(batches: Iterable[Buffer], replicated: int = -1) -> ProducerStates:
     return found
 
 
-def written(history: Sequence[Write | End], epoch: int = 0) -> Log:
+def write_history(history: Sequence[Write | End], epoch: int = 0) -> Log:
     log = Log()
     sequences: dict[int, int] = {}
     started: dict[int, int] = {}
@@ -150,11 +150,11 @@ def written(history: Sequence[Write | End], epoch: int = 0) -> Log:
     return log
 
 
-def last_of_producers(producers: ProducerStates) -> Mapping[int, LastRecord]:
+def last_records_of_producers(producers: ProducerStates) -> Mapping[int, LastRecord]:
     return {p.producer_id: LastRecord(p.last_offset, p.epoch) for p in producers}
 
 
-def cleaned(
+def clean_log(
     log: Log,
     *,
     first_dirty: int = 0,
@@ -177,7 +177,7 @@ def cleaned(
     compaction = RecordFilter(
         offsets,
         CleanedTransactions(log.aborted),
-        last_of_producers(log.producers if producers is None else producers),
+        last_records_of_producers(log.producers if producers is None else producers),
         config or LogConfig(),
         (end,),
         now_ms,
@@ -190,7 +190,7 @@ def cleaned(
     return Log(kept, list(compaction.transactions.kept), log.end), offsets.latest + 1, compaction.stats
 
 
-def committed(log: Log) -> list[Record]:
+def committed_records(log: Log) -> list[Record]:
     """Records that a read_committed consumer reads."""
     found: list[Record] = []
     for batch, header in zip(log.batches, log.headers(), strict=True):
@@ -205,7 +205,7 @@ def committed(log: Log) -> list[Record]:
     return found
 
 
-def table(records: Iterable[Record]) -> dict[bytes, bytes]:
+def last_values(records: Iterable[Record]) -> dict[bytes, bytes]:
     """The last value of each key."""
     found: dict[bytes, bytes] = {}
     for record in records:

@@ -112,7 +112,7 @@ def kio_record(offset: int, record: Record) -> kio_schema.Record:
 @settings(max_examples=60)
 @given(record_lists)
 def test_kio_writes_the_same_bytes(given_records: list[Record]) -> None:
-    """With whole seconds, because kio keeps nothing smaller."""
+    """Timestamps are whole seconds, because kio drops fractions."""
     whole = [replace(r, timestamp_ms=r.timestamp_ms // 1000 * 1000) for r in given_records]
     theirs = io.BytesIO()
     new = kio_schema.NewRecordBatch(

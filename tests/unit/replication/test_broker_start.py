@@ -221,7 +221,7 @@ def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> None:
 
 
 def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They change after the logs were loaded and before the broker is registered."""
+    """The configs change after the logs were loaded and before the broker is registered."""
     register_broker = Broker._register_broker
 
     async def change_and_register(broker: Broker, endpoints: Mapping[str, Endpoint]) -> None:

@@ -1,5 +1,5 @@
-"""Connections of clients that do not log in, or send what is no login: they cost a connection and
-no more.
+"""Connections of clients that do not log in, or send something other than a login, are closed, and
+use no other resources.
 """
 
 import struct

@@ -8,14 +8,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.api.api_versions import TELEMETRY
-from ottla_broker.connection import ConnectionLimits
+from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.listener_certificates import ListenError
 from ottla_broker.replication.pending_acks import CommitCallback
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.telemetry.otlp import is_installed
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.codec import read_response, request_class
-from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, serve, start_listening
 from tests.unit.api.requests import fetch_request, produce_request
 from tests.unit.server.connections import (
     API_VERSIONS_REQUEST,
@@ -104,14 +104,13 @@ async def test_responses_have_the_order_of_requests(broker: SmallBroker) -> None
 
 @broker_test
 async def test_produce_requests_are_processed_while_earlier_responses_wait(broker: SmallBroker) -> None:
-    (partition,) = broker.add_topic("a")
+    (partition,) = broker.add_topic("a", replicas=(ME, 2))  # replica 2 fetches nothing
     callbacks: list[CommitCallback] = []
 
     def when_committed(appended: Any, callback: CommitCallback, **options: Any) -> bool:
         callbacks.append(callback)
         return True
 
-    partition.is_committed = lambda appended: False  # type: ignore[method-assign]
     partition.call_when_committed = when_committed  # type: ignore[method-assign]
     server = serve(broker)
     connection = await RawConnection.open(await start_listening(server))

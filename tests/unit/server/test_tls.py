@@ -14,7 +14,7 @@ import uvloop
 from kio.schema.errors import ErrorCode
 
 from ottla_broker import handshakes
-from ottla_broker.connection import ConnectionLimits
+from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey

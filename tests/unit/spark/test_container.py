@@ -25,7 +25,7 @@ ENVIRONMENT = {
 
 @pytest.fixture(autouse=True)
 def connector(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "ensure_connector_jars", lambda: [Path("/jars/kafka.jar")])
+    monkeypatch.setattr(jars, "ensure_jars", lambda: [Path("/jars/kafka.jar")])
     monkeypatch.setattr(jars, "find_java", lambda: "/usr/bin/java")
 
 

@@ -26,6 +26,10 @@ VALID: dict[str, Any] = {
 }
 
 
+ICEBERG = {"table": "lake.db.t"}
+JDBC = {"url": "jdbc:postgresql://db/flights", "table": "flights"}
+
+
 def with_field(*path: str | int, to: object) -> dict[str, Any]:
     """The valid resource with one field changed, or removed if None."""
     document = copy.deepcopy(VALID)
@@ -78,10 +82,10 @@ def test_unset_fields_have_defaults() -> None:
             with_field("spec", "sources", "events", "maxOffsetsPerTrigger", to=0),
             "maxOffsetsPerTrigger: 0 is too small; must be at least 1",
         ),
-        (with_field("spec", "sources", "events", "format", to={"type": "json"}), "json and avro need a schema"),
+        (with_field("spec", "sources", "events", "format", to={"type": "json"}), "json, avro and protobuf need schema"),
         (
-            with_field("spec", "sources", "events", "format", to={"type": "json", "schemaRef": {}}),
-            "schemaRef is only for avro",
+            with_field("spec", "sources", "events", "format", to={"type": "json", "schemaRef": {}, "message": "M"}),
+            "message is only for protobuf",
         ),
         (
             with_field(
@@ -91,7 +95,11 @@ def test_unset_fields_have_defaults() -> None:
         ),
         (
             with_field("spec", "sources", "events", "format", to={"type": "raw", "schema": "a INT"}),
-            "json and avro need a schema; raw has none",
+            "json, avro and protobuf need schema or schemaRef; raw has none",
+        ),
+        (
+            with_field("spec", "sources", "events", "keyFormat", to={"type": "avro", "schemaRef": {}}),
+            "keyFormat needs key: the column that receives the key",
         ),
         (
             with_field("spec", "transforms", 0, "name", to="events"),
@@ -119,8 +127,38 @@ def test_unset_fields_have_defaults() -> None:
         ),
         (with_field("spec", "sinks", 0, "topic", to=None), "exactly one target"),
         (with_field("spec", "sinks", 0, "console", to={}), "exactly one target"),
-        (with_field("spec", "sinks", 0, to={"from": "big", "delta": {"path": "x"}}), "delta is not implemented yet"),
-        (with_field("spec", "sinks", 0, to={"from": "big", "console": {}, "key": ["id"]}), "key is only for topic"),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "iceberg": {"table": "db.t"}}),
+            "sinks[0].iceberg.table",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "iceberg": {**ICEBERG, "partitionBy": ["day(x)"]}}),
+            "sinks[0].iceberg.partitionBy[0]",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "iceberg": {**ICEBERG, "catalog": {"type": "hadoop"}}}),
+            "catalogs of the types hadoop and jdbc need a warehouse",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "console": {}, "key": ["id"]}),
+            "key is only for topic, iceberg, delta, jdbc",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "jdbc": JDBC, "outputMode": "update"}),
+            "outputMode update of iceberg, delta, jdbc needs key",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "jdbc": {**JDBC, "url": f"{JDBC['url']}?password=x"}}),
+            "sinks[0].jdbc.url: the URL has credentials",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "jdbc": {**JDBC, "url": "jdbc:mysql://h/d"}}),
+            "sinks[0].jdbc.url",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "jdbc": {**JDBC, "table": "a.b.c"}}),
+            "sinks[0].jdbc.table",
+        ),
         (
             with_field("spec", "sinks", 0, to={"from": "big", "parquet": {"path": "x"}, "outputMode": "update"}),
             "parquet does not support update",

@@ -25,7 +25,7 @@ def test_pipeline_error_describes_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("error_text", "description"),
     [
         (
             "[TABLE_OR_VIEW_NOT_FOUND] The table or view `flihts` cannot be found. Verify the "
@@ -91,9 +91,9 @@ def test_pipeline_error_describes_itself() -> None:
         ("java.io.IOException: No space left on device", "the disk is full"),
     ],
 )
-def test_error_is_described_in_one_line_without_a_stack_trace(said: str, words: str) -> None:
-    assert describe_error(RuntimeError(said)).startswith(words)
-    assert "\n" not in describe_error(RuntimeError(said))
+def test_error_is_described_in_one_line_without_a_stack_trace(error_text: str, description: str) -> None:
+    assert describe_error(RuntimeError(error_text)).startswith(description)
+    assert "\n" not in describe_error(RuntimeError(error_text))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from ottla_spark import jars
 from ottla_spark.errors import MissingDependency, PipelineError
-from ottla_spark.jars import CONNECTOR, Jar, cache_folder, check_digest, ensure_connector_jars
+from ottla_spark.jars import CONNECTOR, SINKS, Jar, cache_folder, check_digest, ensure_jars
 
 
 @pytest.fixture
@@ -35,21 +35,21 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_nothing_is_downloaded_if_all_jars_exist(jar_folder: Path) -> None:
-    assert [path.name for path in ensure_connector_jars(jar_folder)] == [jar.file for jar in CONNECTOR]
+    assert [path.name for path in ensure_jars(folder=jar_folder)] == [jar.file for jar in CONNECTOR]
 
 
 @pytest.mark.usefixtures("no_java")
 def test_jar_with_another_digest_is_an_error(jar_folder: Path) -> None:
     (jar_folder / CONNECTOR[2].file).write_bytes(b"something else")
     with pytest.raises(PipelineError, match=r"kafka-clients-3.9.0.jar: SHA-256 is"):
-        ensure_connector_jars(jar_folder)
+        ensure_jars(folder=jar_folder)
 
 
 @pytest.mark.usefixtures("no_java")
 def test_download_needs_java(jar_folder: Path) -> None:
     (jar_folder / CONNECTOR[0].file).unlink()
     with pytest.raises(MissingDependency, match=r"pipelines need Java 17"):
-        ensure_connector_jars(jar_folder)
+        ensure_jars(folder=jar_folder)
 
 
 def test_failed_download_is_reported_with_the_reason(
@@ -66,7 +66,7 @@ def test_failed_download_is_reported_with_the_reason(
         PipelineError,
         match=r"cannot download org\.apache\.spark:spark-sql-kafka.*UnknownHostException.*without a network",
     ):
-        ensure_connector_jars(jar_folder)
+        ensure_jars(folder=jar_folder)
     assert not list(jar_folder.glob("fetch-*"))
 
 
@@ -87,3 +87,12 @@ def test_folder_is_the_users_cache_by_default(monkeypatch: pytest.MonkeyPatch, t
 def test_digest_is_of_the_whole_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a" * 100_000)
     check_digest(tmp_path / "a", hashlib.sha256(b"a" * 100_000).hexdigest())
+
+
+def test_sinks_load_the_jars_that_they_need(jar_folder: Path) -> None:
+    others = {jar.file for it in SINKS.values() for jar in it}
+    for jar in (jar for it in SINKS.values() for jar in it):
+        (jar_folder / jar.file).write_bytes(b"another")
+    assert not others & {path.name for path in ensure_jars(("topic", "console"), folder=jar_folder)}
+    with pytest.raises(PipelineError, match=r"postgresql-.*SHA-256 is .* delete the file and run again"):
+        ensure_jars(("jdbc",), folder=jar_folder)

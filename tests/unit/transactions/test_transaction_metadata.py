@@ -160,7 +160,7 @@ def test_protocol_2_gets_a_new_producer_id_when_epochs_are_used_up() -> None:
     assert end(completed, current.producer, True, 2) is completed  # the answer was lost
 
 
-def test_protocol_2_may_abort_what_it_does_not_know_to_have_begun() -> None:
+def test_protocol_2_may_abort_a_transaction_that_the_producer_does_not_know_to_have_begun() -> None:
     empty = begin()
     aborting = end(empty, empty.producer, False, 2)
     assert (aborting.state, aborting.producer) == (TransactionState.prepare_abort, (77, 1))

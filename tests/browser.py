@@ -1,0 +1,55 @@
+"""A real Chromium, for tests of web pages. Screenshots are in build/screenshots afterwards."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.jars import skip_or_fail_in_ci
+
+SCREENSHOTS: Final = Path(__file__).parents[1] / "build" / "screenshots"
+WIDE: Final = (1280, 800)
+PHONE: Final = (390, 800)
+
+
+@contextmanager
+def run_chromium() -> Iterator[Browser]:
+    """Debian's Chromium, which `make test` installs as root."""
+    program = shutil.which("chromium") or skip_or_fail_in_ci(
+        "Chromium is not installed (Debian: apt-get install chromium)"
+    )
+    with sync_playwright() as playwright:
+        # Its sandbox needs a user other than root; pages come from this machine.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def open_tab(browser: Browser, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Iterator[Page]:
+    """A tab with storage of its own. Fails at the end if a page reported an error, among them
+    everything that the content security policy has stopped.
+    """
+    problems: list[str] = []
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light"
+    )
+    try:
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(f"a page opened a dialog: {dialog.message}"))
+        yield page
+    finally:
+        context.close()
+    assert not problems, problems
+
+
+def take_screenshot(page: Page, name: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")

@@ -1,0 +1,67 @@
+"""The console of `ottla up`."""
+
+import re
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_resources import Json, resource
+
+ADDRESS = re.compile(r"console of cluster demo: (http://127\.0\.0\.1:(\d+))")
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[UpProcess]:
+    with up_process(tmp_path) as process:
+        yield process
+
+
+def cluster(up: UpProcess, **config: str) -> Json:
+    return resource("Cluster", "demo", replicas=1, listeners=[{"name": "plain", "port": up.port}], config=config)
+
+
+def find_console(up: UpProcess) -> tuple[str, int]:
+    """URL and port, once it is said."""
+    found = ADDRESS.search(up.wait_for_line("console of cluster demo: "))
+    assert found is not None
+    return found.group(1), int(found.group(2))
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as response:
+        text: str = response.read().decode()
+        return text
+
+
+def test_its_address_is_said_and_serves_the_cluster(up: UpProcess) -> None:
+    up.write_resources(cluster(up))
+    up.start()
+    url, _ = find_console(up)
+    assert "All is well: one broker" in read(f"{url}/")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(url, headers={"Host": "attacker.example"}), timeout=30)
+    assert refused.value.code == 421
+    assert up.stop() == 0
+
+
+def test_port_that_is_taken_is_replaced_by_another(up: UpProcess) -> None:
+    with socket.create_server(("127.0.0.1", up.port + 1000)):
+        up.write_resources(cluster(up))
+        up.start()
+        url, port = find_console(up)
+        assert port != up.port + 1000
+        assert "All is well: one broker" in read(f"{url}/")
+        assert up.stop() == 0
+
+
+def test_console_is_not_served_where_it_is_disabled(up: UpProcess) -> None:
+    up.write_resources(cluster(up, **{"console.enable": "false"}))
+    up.start()
+    up.wait_for_line("first broker ready after")
+    assert up.stop() == 0
+    assert not any("console of cluster" in line for line in up.lines)
