@@ -244,10 +244,26 @@ async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, in
                 normal: Json = CLOSED
             else:
                 normal = is_refused(answer) if between_brokers else normalizer.normalize(answer)
+                if api == "create_delegation_token" and answer.error_code is ErrorCode.none:
+                    await wait_until_described(side, answer.hmac)
             answers.append((SentRequest(of.user, api, case, version), normal))
     for channel in channels.values():
         channel.close()
     return answers
+
+
+async def wait_until_described(side: SecuredBroker, hmac: bytes) -> None:
+    """Wait until the token is described. Apache Kafka's broker may answer the creation before it
+    has read the token from the metadata log.
+    """
+    reader = await side.open_as(user_of(ResourceType.user, Operation.describe_tokens))
+
+    async def is_described() -> bool:
+        described = await exchange(reader, "describe_delegation_token", 3, {"owners": None})
+        return any(token.hmac == hmac for token in described.tokens)
+
+    await eventually_async(is_described)
+    reader.close()
 
 
 def is_refused(response: Any) -> str:
