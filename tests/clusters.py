@@ -168,8 +168,8 @@ class ProcessCluster:
         return not self.health_problems(members)
 
     def health_problems(self, members: Sequence[int] = (), observers: Sequence[int] = ()) -> list[str]:
-        """Why the cluster is not healthy, according to the first broker of `observers` (default:
-        `members`) with a problem.
+        """The reasons why the cluster is not healthy, according to the first broker of `observers`
+        (default: `members`) with a problem.
         """
         expected = list(members) or list(self.brokers)
         topics: dict[int, int] = {}

@@ -49,7 +49,7 @@ CANNOT_START: Final = 2
 
 
 class StartError(Exception):
-    """Why the broker cannot start, in one line."""
+    """The reason why the broker cannot start, in one line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -58,11 +58,11 @@ MIN_RESPONSE_BYTES: Final = 64 * 1024
 
 @dataclass(slots=True)
 class ConnectionServices:
-    """What all connections of a broker share. `requests`: bytes of large requests that are received
-    or queued. `responses`: bytes that transports hold because their clients do not read. `scratch`:
-    receives small requests. `sasl_sessions`: creates the session of a new connection, by the names
-    of the listeners with SASL. `principal_mappers`: by the names of the listeners where
-    certificates of clients are their logins.
+    """Services and memory limits that all connections of a broker share. `requests`: bytes of large
+    requests that are received or queued. `responses`: bytes that transports hold because their
+    clients do not read. `scratch`: receives small requests. `sasl_sessions`: creates the session of
+    a new connection, by the names of the listeners with SASL. `principal_mappers`: by the names of
+    the listeners where certificates of clients are their logins.
     """
 
     dispatcher: RequestDispatcher

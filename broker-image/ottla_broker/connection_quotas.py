@@ -1,4 +1,4 @@
-"""How many connections clients may have, and how many they may open in a second (Kafka's
+"""Limits on the number of open connections, and on new connections per second (Kafka's
 ConnectionQuotas).
 
 - `max.connections` and `max.connections.per.ip` count all listeners; `listener.name.NAME.max.…`
@@ -70,8 +70,8 @@ class ConnectionQuotas:
             del self._of_host[host]
 
     def room_for(self, listener: str, host: str) -> Room:
-        """Whether one more connection is allowed. A connection that is not allowed is counted as
-        refused.
+        """Checks that one more connection is allowed. A connection that is not allowed is counted
+        as refused.
         """
         config = self._config
         max_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))

@@ -1,4 +1,5 @@
-"""What a broker runs while it leads the metadata log: the controller and its work for mirrors."""
+"""The role of active controller: a broker runs the controller, and its work for mirrors, while it
+leads the metadata log."""
 
 import asyncio
 from collections.abc import Callable

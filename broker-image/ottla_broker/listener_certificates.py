@@ -24,7 +24,7 @@ CHECK_INTERVAL_S: Final = 5.0
 
 
 class ListenError(Exception):
-    """Why a listener cannot be opened, in one line."""
+    """The reason why a listener cannot be opened, in one line."""
 
 
 class ListenerCertificates:

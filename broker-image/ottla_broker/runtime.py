@@ -1,4 +1,4 @@
-"""What a broker takes from its environment: wall time, randomness and threads.
+"""The environment of a broker: wall time, randomness and threads.
 
 Everything that is not a pure function of its input goes through here, through `log.disk` (files) or
 through asyncio's transports (sockets), so that a whole cluster can run in one process on virtual

@@ -121,7 +121,7 @@ class QueryOffsets:
 
     @property
     def all_queries_reported(self) -> bool:
-        """Whether every query has completed a batch in this run."""
+        """True if every query has completed a batch in this run."""
         return self.topics.keys() <= self._reported
 
     @property

@@ -1,4 +1,4 @@
-"""Which jars the sinks of a pipeline need. Pure."""
+"""The jars that the sinks of a pipeline need. Pure."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ NO_UUID: Final = UUID(int=7)
 
 @dataclass(frozen=True)
 class Names:
-    """What the requests of a user name. `topic_id`: of its topic, at one broker."""
+    """The resources that the requests of a user name. `topic_id`: of its topic, at one broker."""
 
     user: str
     topic: Any

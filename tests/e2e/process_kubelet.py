@@ -170,7 +170,7 @@ class ProcessKubelet:
             await self._stop_broker(name)
 
     def _has_volumes(self, template: Json) -> bool:
-        """Whether the Secrets exist that a pod mounts."""
+        """True if the Secrets exist that a pod mounts."""
         mounted = [it["secret"]["secretName"] for it in template["spec"]["volumes"] if "secret" in it]
         return all(it in self.api.of("Secret") for it in mounted)
 

@@ -59,7 +59,7 @@ def is_settled(kubelet: ProcessKubelet) -> bool:
 
 
 async def can_connect(kubelet: ProcessKubelet, security: ClientSecurity) -> list[bool]:
-    """Whether each broker lets a client in on the inter-broker listener."""
+    """For each broker, True if it lets a client in on the inter-broker listener."""
     found = []
     for pod in kubelet.api.of("Pod").values():
         try:

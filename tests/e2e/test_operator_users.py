@@ -44,7 +44,7 @@ async def rules_of(kubelet: ProcessKubelet, user: str) -> set[str]:
 
 
 async def can_log_in(kubelet: ProcessKubelet, password: str, user: str = "alice", mechanism: str = "512") -> bool:
-    """Whether the user can log in at the listener for clients."""
+    """True if the user can log in at the listener for clients."""
     (pod, *_) = kubelet.api.of("Pod").values()
     security = ClientSecurity("SASL_PLAINTEXT", mechanism=f"SCRAM-SHA-{mechanism}", username=user, password=password)
     try:

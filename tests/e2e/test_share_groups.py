@@ -20,8 +20,8 @@ WITHIN_S = 120.0
 
 @dataclass
 class History:
-    """What members were delivered, and which acknowledgements the brokers have confirmed. `unsure`:
-    accepted without an answer."""
+    """Records that were delivered to members, and the acknowledgements that brokers have confirmed.
+    `unsure`: accepted, but no response arrived."""
 
     accepted: set[tuple[int, int]] = field(default_factory=set)
     unsure: set[tuple[int, int]] = field(default_factory=set)

@@ -68,7 +68,7 @@ def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaE
 
 
 def is_refused(settings: dict[str, Any]) -> bool:
-    """Whether the login fails."""
+    """True if the login fails."""
     errors: list[ck.KafkaError] = []
     client = ck.Producer({**settings, "error_cb": errors.append, "log_level": 0})
     client.poll(0)

@@ -95,7 +95,7 @@ class ApiClient:
             raise ApiError(error.code, error.read().decode(errors="replace")) from error
 
     def is_ready(self) -> bool:
-        """Whether the API server's readiness check succeeds."""
+        """True if the API server's readiness check succeeds."""
         try:
             return self.request_text("GET", "/readyz") == "ok"
         except (OSError, ApiError):

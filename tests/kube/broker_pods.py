@@ -104,7 +104,7 @@ class BrokerPods:
         return ",".join(f"{(self.get_pod(broker) or {})['status']['podIP']}:9092" for broker in brokers)
 
     def is_fully_replicated(self, brokers: int, bootstrap: str) -> bool:
-        """Whether the cluster has this number of brokers and all replicas of all partitions are in
+        """True if the cluster has this number of brokers and all replicas of all partitions are in
         sync.
         """
         try:

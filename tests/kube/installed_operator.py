@@ -57,7 +57,7 @@ class InstalledOperator:
         return {it["metadata"]["name"]: it for it in pods}
 
     def are_all_pods_ready(self) -> bool:
-        """Whether all pods are Ready, so that a standby can take over."""
+        """True if all pods are Ready, so that a standby can take over."""
         return [is_pod_ready(it) for it in self.pods().values()] == REPLICAS * [True]
 
     def active_pod(self) -> str:
@@ -147,7 +147,7 @@ class InstalledOperator:
 
 
 def is_pod_ready(pod: Json) -> bool:
-    """Whether a pod is Ready and not being deleted."""
+    """True if a pod is Ready and not being deleted."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return "deletionTimestamp" not in pod["metadata"] and any(
         it["type"] == "Ready" and it["status"] == "True" for it in conditions

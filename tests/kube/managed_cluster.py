@@ -76,7 +76,7 @@ class ManagedCluster:
         return status
 
     def is_current(self) -> bool:
-        """Whether kstatus evaluates the Cluster to Current."""
+        """True if kstatus evaluates the Cluster to Current."""
         return kstatus(self.resources.get("Cluster", self.name)) == "Current"
 
     def bootstrap(self) -> str:

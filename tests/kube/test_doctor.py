@@ -9,7 +9,7 @@ from tests.kube.custom_resource_definitions import install_crds
 
 
 def examine_kubernetes(plane: ControlPlane) -> dict[str, str]:
-    """What was observed of Kubernetes, by subject."""
+    """The findings of `ottla doctor` about Kubernetes, by subject."""
     done = subprocess.run(
         [*COMMAND, "doctor", "--output", "json"],
         env=command_environment() | {"KUBECONFIG": str(plane.kubeconfig())},

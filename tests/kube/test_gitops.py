@@ -125,5 +125,5 @@ def test_applying_resources_again_writes_nothing(plane: ControlPlane, operator: 
 
 
 def is_reconciled(resources: NamespaceClient, it: Json) -> bool:
-    """Whether the operator has reconciled the resource."""
+    """True if the operator has reconciled the resource."""
     return bool(resources.condition(it["kind"], it["metadata"]["name"]).get("observedGeneration"))

@@ -55,7 +55,7 @@ def guarded(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
 
 
 def can_connect(resources: NamespaceClient, port: int, **labels: str) -> bool:
-    """Whether a new pod with these labels connects to a port of the first broker."""
+    """True if a new pod with these labels connects to a port of the first broker."""
     address = resources.list_objects("v1", "pods")[f"{CLUSTER}-1"]["status"]["podIP"]
     name = f"client-{uuid4().hex[:8]}"
     container: Json = {

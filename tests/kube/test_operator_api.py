@@ -39,7 +39,7 @@ def versions(resources: NamespaceClient) -> dict[str, str]:
 
 
 def has_filled_caches(operator: OperatorProcess, resources: NamespaceClient) -> bool:
-    """Whether the operator caches as many Clusters and Topics as all namespaces of the API server
+    """True if the operator caches as many Clusters and Topics as all namespaces of the API server
     have.
     """
     metrics = operator.metrics()

@@ -111,7 +111,7 @@ def test_clients_continue_when_a_node_loses_power_and_returns(
 
 
 def others_lead(spread: ManagedCluster, broker: int) -> bool:
-    """Whether clients reach the cluster and `broker` leads none of the topic's partitions."""
+    """True if clients reach the cluster and `broker` leads none of the topic's partitions."""
     try:
         return broker not in spread.leader_brokers(POWER_TOPIC)
     except ck.KafkaException:  # Services still route to the lost broker until Kubernetes marks its pod

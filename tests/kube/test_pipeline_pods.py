@@ -80,7 +80,7 @@ def test_a_pipeline_runs_is_suspended_and_finishes(
         return dict(resources.get("Pipeline", "sums")["status"])
 
     def has_state(state: str) -> bool:
-        """Whether the Pipeline is Ready in this state at its current generation."""
+        """True if the Pipeline is Ready in this state at its current generation."""
         generation = resources.get("Pipeline", "sums")["metadata"]["generation"]
         ready = resources.condition("Pipeline", "sums")
         return (status().get("state"), ready["status"], ready.get("observedGeneration")) == (state, "True", generation)

@@ -1,5 +1,5 @@
-"""Why pods of a Cluster are not created or not scheduled, as its conditions report it: on a real
-API server with Kubernetes' own controllers and scheduler, and without nodes.
+"""A Cluster's conditions report why pods are not created or not scheduled: on a real API server
+with Kubernetes' own controllers and scheduler, and without nodes.
 """
 
 from collections.abc import Iterator

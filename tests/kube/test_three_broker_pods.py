@@ -120,7 +120,7 @@ def test_clients_continue_after_the_controller_was_killed_while_the_api_server_w
 
 
 def is_leader(bootstrap: str, topic: str, broker: int) -> bool:
-    """Whether the broker leads any partition of the topic."""
+    """True if the broker leads any partition of the topic."""
     metadata = rd.admin_client(bootstrap).list_topics(topic, timeout=10).topics[topic]
     return any(partition.leader == broker for partition in metadata.partitions.values())
 

@@ -73,7 +73,7 @@ def secret_values(resources: NamespaceClient, name: str) -> dict[str, str]:
 
 
 def can_log_in(secret: dict[str, str]) -> bool:
-    """Whether librdkafka can log in with the Secret's settings, at the process that stands for the
+    """True if librdkafka can log in with the Secret's settings, at the process that stands for the
     pod.
     """
     settings = dict(line.split("=", 1) for line in secret["librdkafka.properties"].splitlines())
@@ -223,7 +223,7 @@ def test_rules_of_a_policy_reach_its_users_and_go_with_it(secured: NamespaceClie
 
 
 def granted(user: str) -> list[str]:
-    """What rules of the broker allow to a user."""
+    """The operations that rules of the broker allow to a user."""
     admin = AdminClient(
         {
             "bootstrap.servers": f"{HOST}:9091",

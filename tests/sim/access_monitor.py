@@ -1,4 +1,4 @@
-"""What brokers know of rules, credentials and quotas: what was deleted never comes back."""
+"""Checks that deleted rules, credentials and quotas never reappear in a broker's metadata."""
 
 import asyncio
 from collections.abc import Iterator

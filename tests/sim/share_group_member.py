@@ -131,7 +131,8 @@ class ShareGroupMember(SimulatedClient):
         await self._fetch(client, node, mine, others)
 
     def _take_due(self, mine: list[TopicPartition]) -> Acknowledgements:
-        """What is to be acknowledged now. A renewed record is accepted later."""
+        """Removes and returns the acknowledgements that are due. A renewed record is accepted
+        later."""
         due: Acknowledgements = {}
         for (tp, offset), held in sorted(self._held.items()):
             kind, at_s = held.choice

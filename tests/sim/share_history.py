@@ -1,6 +1,5 @@
-"""What the members of a share group were delivered and have acknowledged. Deliveries and
-acknowledgements are checked as they are recorded, against what was answered before they were asked
-for.
+"""The deliveries to the members of a share group, and their acknowledgements. Each is checked when
+it is recorded, against the responses that arrived before its request was sent.
 """
 
 from collections import defaultdict

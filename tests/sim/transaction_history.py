@@ -69,7 +69,7 @@ class TransactionHistory:
         return transaction
 
     def record_init(self, producer: str, instance: int, epoch: int) -> None:
-        """Which instance is the newer one is the coordinator's decision: their requests overlap."""
+        """The coordinator decides which instance is newer, because their requests overlap."""
         epochs = self.first_epochs[producer]
         if epoch in epochs.values():
             self.record_violation(f"zombie: two instances of {producer} were given epoch {epoch}")

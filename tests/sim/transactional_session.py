@@ -1,5 +1,6 @@
-"""What a client library keeps for one instance of a transactional producer: its id and epoch, its
-sequence numbers, and the protocol of its transactions (KIP-98, KIP-360, KIP-447, KIP-890).
+"""The state that a client library keeps for one instance of a transactional producer: its id and
+epoch, its sequence numbers, and the protocol of its transactions (KIP-98, KIP-360, KIP-447,
+KIP-890).
 
 It retries, aborts and gives up as the Java client does. An answer that does not come leaves unknown
 what the request has done.
@@ -83,7 +84,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """What `sendOffsetsToTransaction` passes on (KIP-447)."""
+    """The consumer's membership that `sendOffsetsToTransaction` passes on (KIP-447)."""
 
     group: str
     generation: int

@@ -28,7 +28,7 @@ def is_client_match(entry: str) -> bool:
 
 
 def matches_client(entries: Sequence[str], client: Mapping[str, str | None]) -> bool:
-    """Whether the client, described by its parameters, matches all entries. Of several entries with
+    """True if the client, described by its parameters, matches all entries. Of several entries with
     one parameter the last counts, as in Kafka."""
     wanted = {parameter.strip(): text.strip() for parameter, _, text in (entry.partition("=") for entry in entries)}
     return all(_matches(text, client.get(parameter)) for parameter, text in wanted.items())

@@ -85,7 +85,7 @@ class Config:
         return cast(T, self._values[setting])
 
     def is_set(self, setting: Setting[object]) -> bool:
-        """Whether the value is set in a file, on the command line or dynamically, as opposed to the
+        """True if the value is set in a file, on the command line or dynamically, as opposed to the
         default.
         """
         layers = (self.cluster_dynamic, self.broker_dynamic)

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows of settings: their value, its source, and the values that it
+"""Descriptions of settings for DescribeConfigs: the value, its source, and the values that it
 overrides.
 """
 

@@ -155,7 +155,7 @@ def why_ignored(name: str) -> str | None:
 
 
 def is_ignored_static(name: str) -> bool:
-    """Whether Kafka would refuse to change an ignored setting while brokers run."""
+    """True if Kafka would refuse to change an ignored setting while brokers run."""
     return _find_key(name) in IGNORED_STATIC
 
 

@@ -76,7 +76,7 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
 
 @dataclass(frozen=True, slots=True)
 class OauthSettings:
-    """How a listener checks OAuth tokens."""
+    """Settings by which a listener validates OAuth tokens."""
 
     endpoint: JwksEndpoint
     rules: TokenRules
@@ -118,8 +118,8 @@ def accepts_plaintext(config: ListenerSettings, listener: str) -> bool:
 
 
 def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
-    """How this broker connects to others: by the inter-broker listener's protocol, certificates and
-    login. Reads the files of the settings. Raises SettingError.
+    """TLS and login of this broker's connections to other brokers, from the settings of the
+    inter-broker listener. Reads the files of the settings. Raises SettingError.
     """
     listener = config.inter_broker_listener
     security = _with_login(config, ClientSecurity(config.security_protocol(listener)))
@@ -185,7 +185,7 @@ def _find_oauth_problems(config: ListenerSettings, listener: Listener) -> Iterat
 
 
 def _find_login_problems(config: ListenerSettings) -> Iterator[str]:
-    """Why brokers could not log in to each other."""
+    """The reasons why brokers could not log in to each other."""
     setting, listener = rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL, config.inter_broker_listener
     sasl, security = listener_sasl(config, listener), _with_login(config, ClientSecurity("SASL_SSL"))
     mechanism = security.mechanism

@@ -18,8 +18,8 @@ def describe_loggers() -> list[ConfigEntry]:
 
 
 def find_level_problems(changes: Mapping[str, str | None]) -> list[str]:
-    """Why these levels cannot be set; None removes a level, so that of the parent logger applies
-    again.
+    """The reasons why these levels cannot be set; None removes a level, so that of the parent
+    logger applies again.
     """
     known = set(_names())
     found = []

@@ -101,7 +101,7 @@ MIRROR_MAX_PARTITION_FETCH_BYTES = _mirrors.row("max.partition.fetch.bytes", int
 
 
 def source_security(value: Callable[[Setting[str]], str]) -> ClientSecurity:
-    """How brokers connect to the source, by the mirror's settings."""
+    """TLS and login of brokers' connections to the source, from the mirror's settings."""
     return ClientSecurity(
         value(MIRROR_SECURITY_PROTOCOL),
         value(MIRROR_SSL_TRUSTSTORE_CERTIFICATES),

@@ -204,7 +204,7 @@ def _resolve_directory(item: GivenSetting) -> GivenSetting:
 
 
 def _is_empty_variable(text: str) -> bool:
-    """Whether the text is one environment variable that is set and empty, which counts as not
+    """True if the text is one environment variable that is set and empty, which counts as not
     given.
     """
     return text.startswith("${env:") and text.endswith("}") and os.environ.get(text[6:-1]) == ""

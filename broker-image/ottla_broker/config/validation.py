@@ -1,5 +1,5 @@
-"""Whether the configs of a topic, a broker, a mirror, a group or a subscription to clients'
-metrics may change as a client requests.
+"""Validates changes that clients request to the configs of a topic, a broker, a mirror, a group or
+a client-metrics subscription.
 
 `changes` maps names to texts, None removes a config; `current` is what is set now. Each check
 raises a KafkaError INVALID_CONFIG with a sentence for every problem.

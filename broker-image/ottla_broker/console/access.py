@@ -1,4 +1,4 @@
-"""Who uses the console, and what the cluster's rules allow them.
+"""Authentication and authorization of the console's users.
 
 - A cluster without authentication is shown to everyone who reaches `http.listener`, as
   User:ANONYMOUS. Web pages of others must not read it through a name that they point at this
@@ -68,7 +68,8 @@ class ConsoleUser:
 
 
 def make_context(broker: Broker, principal: Principal, host: str, api: ApiKey) -> RequestContext:
-    """What the audit log shows of a user of the console."""
+    """The context of a console request, from which authorization and the audit log take the user
+    and the address."""
     connection = ConnectionState(host, 0, HTTP_LISTENER.name, principal)
     return RequestContext(broker, connection, 0, CLIENT_ID, broker.authorizer, api_key=int(api))
 

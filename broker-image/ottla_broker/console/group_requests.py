@@ -1,4 +1,4 @@
-"""What the console asks coordinators about groups."""
+"""Requests of the console to group coordinators."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a page of messages shows, as its URL says it."""
+"""The query parameters of a page of messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

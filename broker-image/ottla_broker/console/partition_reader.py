@@ -57,8 +57,8 @@ class Chunk:
 async def find_ranges(
     client: Client, topic: TopicImage, partitions: list[int], start: Start, newest: int
 ) -> list[Range]:
-    """What there is to read now. `newest`: offsets before the end that start `newest` reads. Raises
-    KafkaError.
+    """The offset ranges to read now. `newest`: offsets before the end that start `newest` reads.
+    Raises KafkaError.
     """
 
     async def find(partition: int) -> Range:

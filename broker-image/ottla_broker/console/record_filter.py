@@ -23,7 +23,7 @@ MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 
 
 class FilterError(ValueError):
-    """Why an expression is not a filter, or why it has no result for a record."""
+    """The reason why an expression is not a filter, or why it has no result for a record."""
 
 
 class RecordFilter:

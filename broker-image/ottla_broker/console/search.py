@@ -64,7 +64,7 @@ class SearchProgress:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one chunk has added."""
+    """Matches and counts of one chunk."""
 
     response: Response
     progress: SearchProgress

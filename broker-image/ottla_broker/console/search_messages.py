@@ -1,4 +1,4 @@
-"""What a broker and the worker process of a search send each other: msgpack, each message after its
+"""Messages between a broker and the worker process of a search: msgpack, each preceded by its
 length in 4 bytes.
 
 The broker imports these types without the worker, whose library for CEL takes 14 MiB of memory.

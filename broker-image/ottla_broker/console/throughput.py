@@ -1,4 +1,4 @@
-"""What this broker has served in the last hour, in memory."""
+"""Throughput of this broker in the last hour, kept in memory."""
 
 from collections import deque
 from collections.abc import Iterable

@@ -100,8 +100,8 @@ def _keep_valid_partitions(
 def _take_valid_partitions(
     member: AssignableMember, kept: Assignment, topic: UUID, free: dict[UUID, set[int]]
 ) -> Assignment:
-    """What is kept without those partitions of the topic that the member may not have, that do not
-    exist, or that another member has taken."""
+    """The kept partitions without those that the member may not have, that do not exist, or that
+    another member has taken."""
     others = {other: partitions for other, partitions in kept.items() if other != topic}
     if topic in member.topics and (valid := kept[topic] & free[topic]):
         free[topic] -= valid

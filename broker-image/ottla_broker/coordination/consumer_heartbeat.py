@@ -41,8 +41,8 @@ REGEX_MIN_REFRESH_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """What a member sends. None, and −1 for the timeout: the same as in its last heartbeat.
-    `may_describe`: whether the client may see the topic of this name."""
+    """A member's heartbeat request. None, and −1 for the timeout, mean unchanged since its last
+    heartbeat. `may_describe`: true if the client may see the topic of this name."""
 
     member_id: str
     member_epoch: int

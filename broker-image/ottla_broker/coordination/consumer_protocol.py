@@ -1,5 +1,5 @@
-"""What consumers of the classic protocol send inside JoinGroup and SyncGroup: their subscriptions
-and assignments.
+"""The embedded protocol of consumers in classic groups: subscriptions and assignments, which
+JoinGroup and SyncGroup carry as bytes.
 
 Source: `clients/src/main/resources/common/message/ConsumerProtocol*.json` of Apache Kafka. Later
 versions only add fields at the end, so they are read as the latest that is known.

@@ -1,4 +1,5 @@
-"""What group coordinators read of the cluster's metadata: topics and the configs of groups."""
+"""The view that group coordinators have of the cluster's metadata: topics and the configs of
+groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b

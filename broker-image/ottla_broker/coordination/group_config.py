@@ -170,7 +170,7 @@ class StreamsGroupConfig:
     max_size: int = 2**31 - 1  # members
 
     def assignment_configs(self) -> tuple[KeyValue, ...]:
-        """What the assignor is configured with: another value begins a new group epoch."""
+        """The assignor's configuration. A changed value begins a new group epoch."""
         return (KeyValue("num.standby.replicas", str(self.num_standby_replicas)),)
 
     def of_group(self, configs: Mapping[str, str]) -> "StreamsGroupConfig":

@@ -88,7 +88,7 @@ class HttpServer:
 
 
 def readiness_problems(broker: Broker) -> list[str]:
-    """Why this broker is not ready; empty if it is."""
+    """The reasons why this broker is not ready; empty if it is."""
     reasons = [] if broker.ready else ["the broker is starting or stopping"]
     if broker.ready and broker.image.controller_id == NO_CONTROLLER:
         reasons.append("no controller is known")

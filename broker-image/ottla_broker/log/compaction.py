@@ -170,7 +170,7 @@ class LastRecord(NamedTuple):
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What a cleaning read and kept."""
+    """Records and bytes that a cleaning read and kept."""
 
     records_read: int = 0
     bytes_read: int = 0

@@ -17,8 +17,8 @@ from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 
 @dataclass(frozen=True, slots=True)
 class FlushWork:
-    """What one flush brings to the device: whole small files first, then files, then the names in
-    directories.
+    """The files that one flush writes to stable storage: whole small files first, then files, then
+    directory entries.
 
     `end`: the log end offset. `last_batch_end`: the end of the last batch, which is lower if a
     truncation left the log end in a hole. The recovery point must not lie in a hole: it would

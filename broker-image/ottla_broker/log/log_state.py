@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FlushState:
-    """How much of a log is on stable storage.
+    """The part of a log that is on stable storage.
 
     Records below `flushed_offset` are durable. Below `recovery_point` indexes, leader epochs and
     producer state are durable too, so that a restart reads nothing there.

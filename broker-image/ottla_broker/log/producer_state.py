@@ -1,5 +1,4 @@
-"""What a partition knows of its idempotent and transactional producers: Kafka's
-ProducerStateManager.
+"""State of a partition's idempotent and transactional producers (Kafka's ProducerStateManager).
 
 - The last five batches of each producer. A batch that is sent again is answered with its *original*
   offset. A gap in the sequence numbers, which wrap at 2³¹, is refused (KIP-98).

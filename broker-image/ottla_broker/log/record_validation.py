@@ -1,4 +1,4 @@
-"""What a leader checks in each record of a client's batch (Kafka's LogValidator).
+"""Validation of the single records of a client's batch by the leader (Kafka's LogValidator).
 
 Most batches are not parsed: the header has the largest timestamp, and most topics take records
 without a key and of any age. `LogState.validates_records` is True for logs whose batches must be

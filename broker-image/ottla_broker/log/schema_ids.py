@@ -18,10 +18,10 @@ SUFFIXES: Final = ("key", "value")
 
 
 class SchemaIds(Protocol):
-    """What a broker knows of the schemas of its registry."""
+    """The schema ids that a broker knows from its registry."""
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
-        """Whether a version of the subject has the id. None: this broker does not know yet."""
+        """True if a version of the subject has the id. None if this broker does not know yet."""
         ...
 
 

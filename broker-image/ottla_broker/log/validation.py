@@ -1,4 +1,4 @@
-"""What a leader checks and changes in a batch before it appends it: Kafka's LogValidator.
+"""Validation and stamping of a batch by the leader before the append (Kafka's LogValidator).
 
 Checks read the header alone; `log.record_validation` has those of single records. Each refusal is a
 KafkaError with the code that Kafka's clients expect for it. A topic with the defaults of
@@ -49,7 +49,7 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int,
 
 @dataclass(slots=True)
 class LogAppendInfo:
-    """What an append did. Offsets are inclusive.
+    """The result of an append. Offsets are inclusive.
 
     `log_append_time_ms` is -1 unless the topic has LogAppendTime. `is_duplicate`: nothing was
     written, the offsets are those of the first time. `byte_count`: bytes written to the log.

@@ -181,8 +181,9 @@ async def fetch_snapshot(
 async def send_vote(
     channel: Channel, voter: ReplicaKey, request: VoteRequest, cluster_id: str | None
 ) -> tuple[bool, LeaderAndEpoch | None]:
-    """Whether `voter` grants its vote, and the leader that it knows. Raises KafkaError:
-    INVALID_VOTER_KEY from a broker that is not that voter, and others; ConnectionError."""
+    """Asks `voter` for its vote. Returns whether it is granted, and the leader that the voter
+    knows. Raises KafkaError: INVALID_VOTER_KEY from a broker that is not that voter, and others;
+    ConnectionError."""
     partition = VotePartition(
         partition_index=i32(0),
         replica_epoch=i32(request.epoch),

@@ -89,7 +89,7 @@ class MirrorManager:
         return next((found for it in failbacks if (found := it.partitions.get(partition))), None)
 
     def source_error(self, mirror: str) -> str:
-        """Why this broker cannot reach the mirror's source; empty if it can."""
+        """The reason why this broker cannot reach the mirror's source; empty if it can."""
         fetchers = self._fetchers.get(mirror)
         return "" if fetchers is None else fetchers.source_error
 

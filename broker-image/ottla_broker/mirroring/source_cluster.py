@@ -1,5 +1,5 @@
-"""What a mirror asks its source cluster: topics and leaders, topic settings, origins, and how the
-source mirrors our topics.
+"""Requests of a mirror to its source cluster: topics and leaders, topic settings, origins, and how
+the source mirrors our topics.
 
 An Ottla source describes its mirrored topics by DescribeConfigs of resource type 102
 (`requests.mirror_status`). Apache Kafka does not know that resource type: its topics count as

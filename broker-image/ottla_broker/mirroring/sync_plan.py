@@ -1,5 +1,5 @@
-"""What the active controller must change so that topics here follow a mirror's source: topics,
-partitions, settings, sources. Pure.
+"""Plans the changes by which topics here follow a mirror's source: topics, partitions, settings,
+sources. The active controller commits them. Pure.
 
 `plan_identical` plans for mirrors whose records keep the source's offsets. `plan_appended` plans
 for mirrors whose records are appended to topics that may have producers and other sources.
@@ -250,8 +250,8 @@ def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) 
 
 
 def _loop_reason(topic: SourceTopic, cluster_id: str) -> str:
-    """Why mirroring the topic would return records to the cluster in which they were written; empty
-    if it would not.
+    """The reason why mirroring the topic would return records to the cluster in which they were
+    written; empty if it would not.
     """
     return f"the source's topic {topic.name!r} has records from this cluster" if cluster_id in topic.origins else ""
 
@@ -279,7 +279,7 @@ def _failback_rejection(
     local_topic: TopicImage,
     mirrored: MirroredTopicRecord,
 ) -> str:
-    """Why a topic that has failed over is not mirrored again; empty if it is."""
+    """The reason why a topic that has failed over is not mirrored again; empty if it is."""
     if reason := failback_obstacle(image, local_topic, mirrored) or _missing_partitions(new, local_topic):
         return reason
     if config.truncates_on_divergence:
@@ -350,7 +350,7 @@ def plan_appended(
 def _new_source_rejection(
     image: MetadataImage, config: MirrorConfig, local_topic: TopicImage | None, topic: SourceTopic
 ) -> str:
-    """Why a source that is new to the topic is not appended to it; empty if it is."""
+    """The reason why a source that is new to the topic is not appended to it; empty if it is."""
     if config.target_topic(topic.name) == SCHEMAS_TOPIC:
         return "two registries give the same ids to different schemas: only identical offsets copy schemas"
     if local_topic is None:

@@ -1,4 +1,4 @@
-"""Where a broker's schema registry is reached: the name of its address, and its sockets."""
+"""The endpoint of a broker's schema registry: its advertised address and its sockets."""
 
 import asyncio
 import errno

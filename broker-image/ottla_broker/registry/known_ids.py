@@ -1,4 +1,4 @@
-"""Which schema ids a subject has, for the validation of produced records.
+"""The schema ids of subjects, for the validation of produced records.
 
 The broker that leads `_schemas` knows every id. Another one may be some milliseconds behind, so an
 id that it does not know counts as unknown only once it has read everything that the leader had

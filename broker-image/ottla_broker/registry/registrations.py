@@ -34,7 +34,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityCheck:
-    """What a new schema is checked against, the newest version first."""
+    """The versions that a new schema is checked against, the newest first."""
 
     level: CompatibilityLevel
     versions: tuple[SchemaVersion, ...]

@@ -89,8 +89,8 @@ class SchemaRegistry:
     async def find_incompatibilities(
         self, subject: str, schema: Schema, level: CompatibilityLevel, versions: Sequence[SchemaVersion]
     ) -> list[str]:
-        """Why the schema is incompatible with the first of the versions that it is incompatible
-        with. Raises RegistryError.
+        """The reasons why the schema is incompatible with the first of the versions that it is
+        incompatible with. Raises RegistryError.
         """
         new = None
         for version in versions:

@@ -1,4 +1,5 @@
-"""What the records of `_schemas` say: subjects with their versions, schemas by id, settings.
+"""The state that the records of `_schemas` describe: subjects with their versions, schemas by id,
+settings.
 
 State is a function of the records, in their order: every broker with the registry has the same.
 A schema is held once, however many subjects have it.
@@ -174,7 +175,8 @@ class RegistryState:
         return [version for version in found if deleted or not version.deleted]
 
     def setting_scopes(self, subject: str | None) -> Iterator[str | None]:
-        """Where a setting of the subject is looked for: the subject, its context, everything."""
+        """The scopes in which a setting of the subject is looked up, in this order: the subject,
+        its context, the whole registry."""
         if subject:
             yield subject
             context = context_of(subject)

@@ -1,5 +1,5 @@
-"""What a fetch may read of one partition: consumers read committed records; followers, and a tool
-that compares replicas, read to the log's end."""
+"""Reads one partition for a fetch: consumers read committed records; followers, and a tool that
+compares replicas, read to the log's end."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol

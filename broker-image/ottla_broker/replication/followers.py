@@ -1,5 +1,5 @@
-"""What the leader of a partition knows of its followers in one leader epoch, and what follows from
-it. Pure.
+"""The leader's state of each follower of a partition in one leader epoch, and the high watermark
+that follows from it. Pure.
 
 - A follower of which nothing is known in this epoch holds the high watermark where it is.
 - A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy

@@ -1,4 +1,4 @@
-"""What this broker copies as a follower: one fetcher for each leader, and a second one for topics
+"""The fetchers of this broker's follower replicas: one for each leader, and a second one for topics
 with `flush.messages=1`, whose records are fsynced before the next request acknowledges them. These
 have their own connection; otherwise every partition would wait for the device."""
 

@@ -1,5 +1,5 @@
-"""Which replicas live on this broker: applies the metadata, and creates, opens, configures and
-deletes partition folders to match.
+"""Keeps this broker's replicas as the metadata say: creates, opens, configures and deletes
+partition folders.
 
 A folder that the metadata do not know is never deleted but renamed to `…-stray`. Only at the very
 first start of a cluster on these directories are such folders adopted as topics (`find_orphans`):

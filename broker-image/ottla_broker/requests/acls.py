@@ -1,4 +1,4 @@
-"""What CreateAcls, DescribeAcls and DeleteAcls have in common: who may send them, and the form of a
+"""Common parts of CreateAcls, DescribeAcls and DeleteAcls: their authorization, and the form of a
 filter.
 """
 

@@ -53,7 +53,7 @@ ASK_NEXT: Final = "asked for next"
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What an API asks the authorizer: an operation on a kind of resource.
+    """An authorization that an API requires: an operation on a kind of resource.
 
     `when`: for which requests, if not for all. `refused`: what a client gets without it, if not the
     resource's authorization error.

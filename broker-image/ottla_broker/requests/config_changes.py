@@ -167,5 +167,5 @@ def _key(resource: NamedResource) -> tuple[int, str]:
 
 
 def _is_forwarded(ctx: RequestContext) -> bool:
-    """Whether another broker has forwarded the request for a client."""
+    """True if another broker has forwarded the request for a client."""
     return ctx.connection.software_name == FORWARDING_SOFTWARE_NAME

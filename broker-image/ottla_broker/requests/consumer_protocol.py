@@ -1,4 +1,4 @@
-"""Whether clients may use the consumer protocol (KIP-848)."""
+"""Availability of the consumer protocol (KIP-848) to clients."""
 
 from ottla_broker.metadata.features import GROUP_VERSION
 from ottla_broker.requests.context import RequestContext

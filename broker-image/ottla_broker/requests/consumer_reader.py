@@ -1,5 +1,5 @@
-"""How consumers' fetches read partitions: what is committed, of topics that they may read, from the
-leader or from the nearest replica (KIP-392)."""
+"""Reads partitions for consumers' fetches: committed records of topics that the client may read,
+from the leader or from the nearest replica (KIP-392)."""
 
 from dataclasses import dataclass
 from uuid import UUID

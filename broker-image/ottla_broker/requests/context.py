@@ -78,7 +78,7 @@ class ConnectionState:
 
 
 class ChargedRequest(Protocol):
-    """What handlers charge to their client's quotas: see `request_quota`."""
+    """A request as handlers charge it to their client's quotas: see `request_quota`."""
 
     throttle_ms: int
 
@@ -107,7 +107,7 @@ class RequestContext:
         return 0 if self.quota is None else self.quota.throttle_ms
 
     def is_authorized(self, operation: Operation, resource: Resource) -> bool:
-        """Whether the client may do this. A denial is recorded in the audit log."""
+        """True if the client may do this. A denial is recorded in the audit log."""
         if self.may(operation, resource):
             return True
         audited = AuditedResource(resource.kind.name.upper(), resource.name)

@@ -1,4 +1,4 @@
-"""What the four APIs of delegation tokens share."""
+"""Common parts of the four APIs of delegation tokens."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, cast

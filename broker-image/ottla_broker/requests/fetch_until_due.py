@@ -102,8 +102,8 @@ class Fetch:
         return min(self.request.min_bytes, self.limit, wanted) - self.size
 
     def response(self, *, expired: bool = False) -> Buffers:
-        """What the last read found. `expired`: the fetch waits no longer, so what is not there yet
-        is an error.
+        """The response with the result of the last read. `expired`: the fetch waits no longer, so
+        what is not there yet is an error.
         """
         session, partitions, leaders = self.session, [], []
         quota = None if session.is_replica else self.context.quota

@@ -1,4 +1,4 @@
-"""Whether a client may see the topics of a group that it describes."""
+"""Authorization of the topics in descriptions of groups."""
 
 from collections.abc import Collection
 

@@ -1,5 +1,5 @@
-"""What ShareFetch and ShareAcknowledge have in common: whether share groups are served, the
-partitions that a request names, and the acknowledgements that it carries."""
+"""Common parts of ShareFetch and ShareAcknowledge: the check that share groups are enabled, the
+partitions that a request names, and its acknowledgements."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence

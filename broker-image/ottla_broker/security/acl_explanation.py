@@ -1,4 +1,5 @@
-"""Which access control entry decides for a principal, a host, an operation and a resource. Pure.
+"""Finds the access control entry that decides for a principal, a host, an operation and a resource.
+Pure.
 
 The decision is that of `acl_index`. It is made from a list of entries, so that a client that has
 read them can tell why the brokers decide as they do.

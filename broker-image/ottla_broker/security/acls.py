@@ -62,7 +62,8 @@ def described_entries(response: DescribeAclsResponse) -> list[AccessControlEntry
 
 
 def find_problem(entry: AccessControlEntry) -> str | None:
-    """Why Kafka's controller refuses an entry with INVALID_REQUEST; None for a valid one."""
+    """The reason why Kafka's controller refuses an entry with INVALID_REQUEST; None for a valid
+    one."""
     if entry.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         return f"pattern type {entry.pattern_type} cannot be created; allowed: 3 (LITERAL), 4 (PREFIXED)"
     if entry.resource_type not in list(ResourceType):

@@ -84,7 +84,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 class MatchType(IntEnum):
-    """How a filter compares the name of one type. Codes are Kafka's."""
+    """The way in which a filter compares the name of one entity type. Codes are Kafka's."""
 
     EXACT = 0
     DEFAULT = 1

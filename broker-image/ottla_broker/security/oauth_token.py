@@ -1,5 +1,4 @@
-"""Which principal an OAuth access token is of: a JWT (RFC 7519) that one of the endpoint's keys
-signed.
+"""Validates OAuth access tokens: JWTs (RFC 7519) that one of the endpoint's keys signed.
 
 Signatures are checked by PyJWT. Only algorithms with a public key are accepted: a token that is not
 signed, or by a shared secret, is rejected. The token must say when it was issued and when it
@@ -22,7 +21,7 @@ MAX_TOKEN_CHARACTERS: Final = 100_000
 
 
 class InvalidToken(Exception):
-    """Why a token is rejected, for the broker's log: the client does not get it."""
+    """The reason why a token is rejected, for the broker's log: the client does not get it."""
 
 
 @dataclass(frozen=True, slots=True)

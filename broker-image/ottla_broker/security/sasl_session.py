@@ -46,8 +46,8 @@ _SECRET: Final = secrets.token_bytes(32)
 
 
 class ScramLogin(NamedTuple):
-    """What a client has logged in with: a user's credential, or a delegation token, whose id is
-    `name` then. It can be removed while the session lasts.
+    """The credential of a login by SCRAM: a user's, or a delegation token's, whose id is then the
+    `name`. It can be removed while the session lasts.
     """
 
     name: str

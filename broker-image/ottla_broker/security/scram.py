@@ -77,7 +77,7 @@ def credential_of_salted(
 
 
 class CredentialShape(NamedTuple):
-    """What the server's first message shows of a credential, besides its salt."""
+    """The parts of a credential, besides its salt, that the server's first message shows."""
 
     salt_bytes: int
     iterations: int

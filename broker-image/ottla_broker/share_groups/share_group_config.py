@@ -41,9 +41,9 @@ class ShareCoordinatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class ShareDeliveryConfig:
-    """How a group's records are delivered. `auto_offset_reset`: the text of
-    `share.auto.offset.reset`, such as `earliest` or `by_duration:PT1H`. `isolation`: the isolation
-    level as Fetch has it, READ_UNCOMMITTED or READ_COMMITTED."""
+    """Configs of a share group that decide how its records are delivered. `auto_offset_reset`: the
+    text of `share.auto.offset.reset`, such as `earliest` or `by_duration:PT1H`. `isolation`: the
+    isolation level as Fetch has it, READ_UNCOMMITTED or READ_COMMITTED."""
 
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5

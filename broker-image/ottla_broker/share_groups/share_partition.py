@@ -153,7 +153,7 @@ class SharePartition:
 
     @property
     def free_locks(self) -> int:
-        """How many more records may be in flight."""
+        """The number of further records that may be in flight."""
         return self.max_in_flight - (self.next_offset - self.start_offset)
 
     @property

@@ -25,7 +25,7 @@ _DELTA: Final = 1  # AGGREGATION_TEMPORALITY_DELTA
 
 @cache
 def is_installed() -> bool:
-    """Whether the broker can read pushed metrics."""
+    """True if the broker can read pushed metrics."""
     return find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None
 
 

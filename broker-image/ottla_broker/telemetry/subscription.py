@@ -1,4 +1,4 @@
-"""Which metrics a client pushes, and how often (KIP-714). Pure.
+"""Computes the metrics that a client pushes, and the interval (KIP-714). Pure.
 
 A client-metrics resource is a subscription to metrics of the clients that it selects. A client
 pushes the metrics of all resources that select it, at the shortest of their intervals and of the

@@ -1,4 +1,4 @@
-"""How a client secures its connections: TLS and SASL.
+"""TLS and SASL of a client's connections.
 
 Protocols, mechanisms and the names of PEM settings are Kafka's (KIP-651).
 """

@@ -25,7 +25,7 @@ _NO_CHECK_TIME: Final = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which t
 
 
 class TlsConfigError(Exception):
-    """Why a listener's TLS settings cannot be used, in one line that names the setting."""
+    """The reason why TLS settings of a listener cannot be used, in one line with the setting."""
 
 
 class InvalidCertificate(Exception):
@@ -43,7 +43,7 @@ class ServerCertificate:
     not_after: float
 
     def validity_problem(self, now: float) -> str:
-        """Why clients reject the certificate at this time; empty if they do not."""
+        """The reason why clients reject the certificate at this time; empty if they do not."""
         if now >= self.not_after:
             return f"it expired on {_format_time(self.not_after)}"
         return f"it is not valid before {_format_time(self.not_before)}" if now < self.not_before else ""

@@ -1,5 +1,5 @@
-"""What the small Produce requests of one producer have in common, so that only the rest is read and
-written.
+"""A codec for a producer's small Produce requests that decodes and encodes only the parts in which
+they differ.
 
 A producer that waits for each acknowledgement repeats its requests byte for byte, but for the
 correlation id, the partition and the records. `ProduceTemplate` remembers these bytes of one

@@ -311,7 +311,7 @@ _OPENSSL_REASONS: Final = {
 
 
 def describe_tls_error(reason: Exception) -> str:
-    """Why TLS failed, as far as OpenSSL reports it."""
+    """The reason why TLS failed, as far as OpenSSL reports it."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"the client's certificate is rejected: {reason.verify_message}"
     name = (getattr(reason, "reason", None) or str(reason)).replace(" ", "_").upper()

@@ -26,7 +26,7 @@ from ottla_operator.resources.user import User
 
 
 class NoPrincipal(Exception):
-    """Why a user with TLS has no principal on the brokers."""
+    """The reason why a user with TLS has no principal on the brokers."""
 
 
 @dataclass(frozen=True, slots=True)

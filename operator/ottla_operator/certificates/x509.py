@@ -50,7 +50,7 @@ class InvalidName(Exception):
 
 
 class InvalidSubject(Exception):
-    """Why a text is not a subject of a certificate."""
+    """The reason why a text is not a subject of a certificate."""
 
 
 def create_authority(name: str, number: int, validity: Validity) -> Authority:

@@ -54,7 +54,7 @@ Literal = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What `--topic`, `--group`, `--transactional-id` and `--cluster` name."""
+    """The resource pattern that `--topic`, `--group`, `--transactional-id` or `--cluster` names."""
 
     type: ResourceType
     name: str
@@ -238,7 +238,7 @@ def explain_(
 
 
 def _decide(config: acls.AuthorizationConfig, found: Explanation, principal: str) -> tuple[bool, str]:
-    """Whether the brokers allow it, and why."""
+    """Returns whether the brokers allow the operation, and the reason."""
     if not config.is_enabled:
         return True, "the brokers have no authorizer (authorizer.class.name): every request is allowed"
     if principal in config.super_users:

@@ -98,7 +98,7 @@ class ExistingRecords:
         self._has_records[name] = any(ends.values())
 
     def skip(self, partition: TopicPartition) -> bool:
-        """Whether to skip the next record of the partition."""
+        """Counts the next record of the partition. Returns True if it is to be skipped."""
         remaining = self._remaining[partition[0]]
         if self.if_empty:
             exists = self._has_records[partition[0]]

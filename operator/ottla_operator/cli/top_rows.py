@@ -66,7 +66,7 @@ class Rates:
 
 
 def health(sample: ClusterSample) -> tuple[bool, str]:
-    """Whether the cluster is healthy, and a sentence about it."""
+    """Returns whether the cluster is healthy, and a sentence about it."""
     partitions = sum(len(it.partitions) for it in sample.topics)
     problems = Counter(it.kind for it in find_partition_problems(sample.topics))
     down = [str(it.id) for it in sample.cluster.brokers if it.is_fenced]

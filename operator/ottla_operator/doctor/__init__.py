@@ -1,1 +1,1 @@
-"""What `ottla doctor` examines: this machine, the brokers of a cluster, and Kubernetes."""
+"""Checks of `ottla doctor`: this machine, the brokers of a cluster, and Kubernetes."""

@@ -1,5 +1,5 @@
-"""Whether a cluster is healthy, and whether clients reach it: every address that brokers advertise
-is connected to from here.
+"""Checks the health of a cluster, and that clients reach it: connects from here to every address
+that brokers advertise.
 """
 
 import asyncio

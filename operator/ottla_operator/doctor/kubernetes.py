@@ -1,6 +1,4 @@
-"""Whether the operator can do its work in the Kubernetes cluster of the kubeconfig's current
-context.
-"""
+"""Checks that the operator can work in the cluster of the kubeconfig's current context."""
 
 from typing import Final
 

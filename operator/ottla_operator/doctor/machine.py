@@ -1,4 +1,4 @@
-"""Whether `ottla up` and brokers can run on this machine."""
+"""Checks that `ottla up` and brokers can run on this machine."""
 
 import asyncio
 import errno

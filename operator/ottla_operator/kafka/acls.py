@@ -100,7 +100,7 @@ def of_principal(principal: str) -> AclFilter:
 
 
 async def describe_authorization(client: KafkaClient, broker: int) -> AuthorizationConfig:
-    """Whether and how a broker authorizes requests, by its settings."""
+    """Reads from a broker's settings whether and how it authorizes requests."""
     keys = (AUTHORIZER, SUPER_USERS, ALLOW_IF_NO_ACL)
     (result,) = await describe_configs(client, ConfigResourceType.broker, (str(broker),), keys, broker=broker)
     values = {str(it.name): it.value or "" for it in result.configs}

@@ -1,4 +1,4 @@
-"""What a cluster has at one moment: brokers, topics, log ends, sizes and groups."""
+"""A sample of a cluster: brokers, topics, log ends, sizes and groups at one moment."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -93,7 +93,7 @@ class SchemaRegistry:
             raise
 
     def find_incompatibilities(self, subject: str, schema: dict[str, Any]) -> list[str]:
-        """Why the schema could not be registered now; empty if it could."""
+        """The reasons why the schema could not be registered now; empty if it could."""
         path = f"/compatibility/subjects/{_path(subject)}/versions?verbose=true"
         answer = self._send("POST", path, schema)
         return [] if answer["is_compatible"] else list(answer.get("messages") or ["incompatible"])

@@ -1,4 +1,4 @@
-"""How the operator connects to the brokers of a Cluster: with a login and TLS that all running
+"""Connections of the operator to the brokers of a Cluster, with a login and TLS that all running
 brokers accept.
 """
 
@@ -50,8 +50,8 @@ class BrokerConnections:
         return found
 
     async def access(self, cluster: Cluster, pods: Collection[BrokerPod]) -> BrokerAccess:
-        """How to reach the brokers whose pods are ready, by a protocol that all running brokers
-        have. Raises Blocked.
+        """Addresses and security to reach the brokers whose pods are ready, by a protocol that all
+        running brokers have. Raises Blocked.
         """
         addresses = [it.address for it in pods if it.is_ready and it.address]
         passwords = self._passwords.get(cluster.metadata.uid)
@@ -65,7 +65,8 @@ class BrokerConnections:
         return BrokerAccess(addresses, security)
 
     async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
-        """How to reach the registries of the brokers that are ready. Raises Blocked."""
+        """Addresses and security to reach the registries of the brokers that are ready. Raises
+        Blocked."""
         if (port := cluster.schema_registry_port) is None:
             said = f"Cluster {cluster.name} serves no schema registry: set its spec.schemaRegistry"
             raise Blocked(Stalled("NoSchemaRegistry", said))

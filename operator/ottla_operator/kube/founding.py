@@ -1,4 +1,5 @@
-"""Whether the brokers of a Cluster may found a cluster: once, while no disk can hold one already.
+"""Decides whether the brokers of a Cluster may found a cluster: once, while no disk can hold one
+already.
 
 Invariant: brokers found no cluster beside one that exists. A cluster exists once its id is in the
 status, and as long as a volume claim of its brokers exists. The claims that remain of a deleted

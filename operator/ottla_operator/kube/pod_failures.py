@@ -18,8 +18,8 @@ OUTDATED_AFTER: Final = datetime.timedelta(minutes=3)  # Kubernetes repeats what
 
 
 async def find_creation_failure(api: ApiClient, cluster: Cluster, observed: ClusterObjects) -> str:
-    """Why the StatefulSet cannot create a pod; empty if all its pods exist, or no event has a
-    reason."""
+    """The reason why the StatefulSet cannot create a pod; empty if all its pods exist, or no event
+    has a reason."""
     stateful_set = observed.stateful_set
     if stateful_set is None or len(observed.pods) >= stateful_set["spec"]["replicas"]:
         return ""

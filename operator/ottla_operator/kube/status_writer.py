@@ -1,4 +1,4 @@
-"""What the operator reports: `status` of a resource, written only when it changes, and events."""
+"""Writes the operator's reports: `status` of a resource, only when it changes, and events."""
 
 import datetime
 import logging

@@ -213,8 +213,8 @@ class BrokerProcesses:
 
     @property
     def access(self) -> BrokerAccess:
-        """How to reach the ready brokers. The process of another `ottla up` may have the port of a
-        broker that is not ready.
+        """Addresses and security to reach the ready brokers. The process of another `ottla up` may
+        have the port of a broker that is not ready.
         """
         addresses = [it.address for it in self.by_id.values() if it.is_ready]
         return BrokerAccess(addresses, operator_security(self.passwords, self._running_logins()))

@@ -65,7 +65,7 @@ def find_java() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessConnection:
-    """How a driver reaches brokers. `login`: the folder of the User that it logs in as; None
+    """A driver's connection to brokers. `login`: the folder of the User that it logs in as; None
     without a login. `digest`: changes when it has to log in anew. `registry`: URL of the schema
     registry, empty without one.
     """

@@ -161,7 +161,7 @@ def start_time(pid: int) -> str | None:
 
 
 def find_port_conflict(port: int) -> str | None:
-    """Why a process cannot listen on a port; None if it can."""
+    """The reason why a process cannot listen on a port; None if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -19,7 +19,7 @@ def schema_path(resource: Json, folder: Path) -> Path | None:
 
 
 def find_unsupported_source(resource: Json) -> Problem | None:
-    """Why `ottla up` cannot read the text of a Schema; None if it can."""
+    """The reason why `ottla up` cannot read the text of a Schema; None if it can."""
     source = resource["spec"].get("schemaFrom") if resource["kind"] == "Schema" else None
     if source is None or "configMapKeyRef" not in source:
         return None

@@ -103,8 +103,8 @@ def _takeover_time(before: Authority, successor: Authority) -> float:
 def renewal_reason(
     current: IssuedCertificate | None, desired: DesiredCertificate, issuer: Authority, now: float
 ) -> str:
-    """Why a certificate has to be issued; empty if the current one stays. `current`: None if there
-    is none, or its key is another's.
+    """The reason why a certificate has to be issued; empty if the current one stays. `current`:
+    None if there is none, or its key is another's.
     """
     if current is None:
         return "there is none that can be used"

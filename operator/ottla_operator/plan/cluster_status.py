@@ -43,7 +43,7 @@ class ObservedBroker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterObservations:
-    """What one reconcile of a Cluster has observed and done.
+    """Observations and actions of one reconcile of a Cluster.
 
     `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
     registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker

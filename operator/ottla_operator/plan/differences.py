@@ -1,4 +1,5 @@
-"""What the operator, or `ottla up`, would change so that brokers are as resources say. Pure."""
+"""The changes that the operator, or `ottla up`, would make to brokers so that they match the
+resources. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace

@@ -125,8 +125,8 @@ def internal_principals(login: InterBrokerLogin) -> list[str]:
 
 
 def operator_security(passwords: LoginPasswords | None, running: Collection[InterBrokerLogin]) -> ClientSecurity:
-    """How the operator connects. `passwords`: None while there are none. `running`: logins of the
-    brokers that it may connect to.
+    """Login of the operator's connections. `passwords`: None while there are none. `running`:
+    logins of the brokers that it may connect to.
     """
     if passwords is None or not any(running):
         return UNSECURED

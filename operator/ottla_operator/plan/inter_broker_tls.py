@@ -63,8 +63,9 @@ def tls_settings(stage: InterBrokerTls) -> dict[str, str]:
 def secure_operator(
     security: ClientSecurity, running: Collection[InterBrokerTls], authorities: str, server_name: str
 ) -> ClientSecurity:
-    """How the operator connects. `security`: without TLS. `running`: of the brokers that it may
-    connect to. `authorities`: those that brokers trust. `server_name`: that of a broker.
+    """Adds TLS to the operator's connections. `security`: without TLS. `running`: of the brokers
+    that it may connect to. `authorities`: those that brokers trust. `server_name`: that of a
+    broker.
     """
     if not any(running):
         return security

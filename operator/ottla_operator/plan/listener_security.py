@@ -41,7 +41,7 @@ def is_open(listener: Listener) -> bool:
 
 
 def describe_missing_open_listener(cluster: Cluster) -> str:
-    """Why a pipeline cannot connect."""
+    """The reason why a pipeline cannot connect."""
     return (
         f"Cluster {cluster.name} has no listener for pipelines: add one with authentication: SCRAM, one with "
         "authentication: TLS and tls.issuer: Internal, or one without TLS and authentication"

@@ -121,7 +121,7 @@ def plan_mirror_changes(desired: Mapping[str, str], observed: Mapping[str, str])
 
 
 def find_unsupported(mirror: Mirror) -> str:
-    """Why brokers cannot do what the spec asks for; empty if they can."""
+    """The reason why brokers cannot do what the spec asks for; empty if they can."""
     found = []
     if mirror.spec.offsets == "Appended" and mirror.spec.groups:
         found.append(

@@ -12,8 +12,8 @@ MAX_MESSAGE_LENGTH: Final = 400
 
 
 def creation_failure(events: Iterable[Json], newest_pod: str) -> str:
-    """Why a StatefulSet cannot create a pod: quota, Pod Security, a missing service account; empty
-    if nothing is known.
+    """The reason why a StatefulSet cannot create a pod: quota, Pod Security, a missing service
+    account; empty if nothing is known.
 
     `events`: events of the StatefulSet. `newest_pod`: creation time of its newest pod; empty if it
     has none. Events before that are outdated.
@@ -23,8 +23,8 @@ def creation_failure(events: Iterable[Json], newest_pod: str) -> str:
 
 
 def start_failure(events: Iterable[Json], since: str) -> str:
-    """Why a pod that has a node is not ready, such as a volume that cannot be mounted; with
-    Kubernetes' reason first, empty if nothing is known. `events`: the pod's warnings. `since`:
+    """The reason why a pod that has a node is not ready, such as a volume that cannot be mounted;
+    with Kubernetes' reason first, empty if nothing is known. `events`: the pod's warnings. `since`:
     earlier events are outdated."""
     newest = max((it for it in events if _time(it) >= since), key=_time, default=None)
     return "" if newest is None else f"{newest.get('reason', 'Warning')}: {_message(newest)}"

@@ -1,4 +1,4 @@
-"""Which resource owns a topic, subject or user that several describe. Pure."""
+"""Decides which resource owns a topic, subject or user that several resources describe. Pure."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar

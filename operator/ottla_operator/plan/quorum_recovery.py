@@ -97,7 +97,7 @@ class Recovery:
 
 
 class RecoveryRefused(Exception):
-    """Why a cluster must not or need not be recovered."""
+    """The reason why a cluster must not or need not be recovered."""
 
 
 def most_advanced(replicas: Collection[MetadataReplica]) -> MetadataReplica | None:

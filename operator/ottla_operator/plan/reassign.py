@@ -1,4 +1,4 @@
-"""Which partitions get which replicas when brokers are added, removed, or a topic gets another
+"""Plans the replicas of partitions when brokers are added or removed, or a topic gets another
 replication factor.
 
 Invariants: a partition has each broker at most once; its replicas are in as many racks as they can

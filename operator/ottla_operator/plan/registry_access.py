@@ -1,4 +1,4 @@
-"""How the operator connects to the schema registry of a Cluster: by the login of its Kafka
+"""The operator's connection to the schema registry of a Cluster, with the login of its Kafka
 connection. Pure.
 """
 
@@ -30,10 +30,11 @@ class RegistryAccess:
 def registry_security(
     cluster: Cluster, operator: ClientSecurity, authorities: str, server_name: str, *, is_loopback: bool = False
 ) -> ClientSecurity | str:
-    """How to connect, or why the operator cannot. `operator`: security of its Kafka connection.
-    `authorities`: those that have signed the listeners' certificates; empty for the system's.
-    `server_name`: what the certificate must name; empty for the host of the URL. `is_loopback`: the
-    registry is on this machine, so a password may be sent without TLS.
+    """TLS and login of the connection, or the reason why the operator cannot connect. `operator`:
+    security of its Kafka connection. `authorities`: those that have signed the listeners'
+    certificates; empty for the system's. `server_name`: what the certificate must name; empty for
+    the host of the URL. `is_loopback`: the registry is on this machine, so a password may be sent
+    without TLS.
     """
     name = cluster.schema_registry_listener
     listener = next((it for it in cluster.listeners if it.name.upper() == name), None)

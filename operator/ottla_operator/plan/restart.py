@@ -16,7 +16,7 @@ def due_restart(cluster: Cluster, now: datetime.datetime) -> str:
 
 
 def describe_restart(due: str, started_after: str) -> str:
-    """Why a broker is restarted; empty if it is not. `started_after`: the `restartAt` that it was
-    started after.
+    """The reason why a broker is restarted; empty if it is not. `started_after`: the `restartAt`
+    that it was started after.
     """
     return f"spec.restartAt {due}" if due and due != started_after else ""

@@ -1,4 +1,4 @@
-"""Which running Pipelines read the records of a subject. Pure."""
+"""Finds the running Pipelines that read records of a subject. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple

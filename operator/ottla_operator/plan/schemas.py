@@ -160,8 +160,8 @@ def find_obstacle(
     cyclic: Collection[str],
     registered: Mapping[str, RegisteredVersion],
 ) -> Readiness | None:
-    """Why the resource cannot be registered; None if it can. `cyclic`: names of Schemas that refer
-    to each other. `registered`: versions by the name of their Schema.
+    """The reason why the resource cannot be registered; None if it can. `cyclic`: names of Schemas
+    that refer to each other. `registered`: versions by the name of their Schema.
     """
     if resource.schema is None:
         return Stalled("InvalidSpec", resource.invalid_reason)

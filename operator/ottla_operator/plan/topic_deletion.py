@@ -1,4 +1,4 @@
-"""Which topics are deleted with their resources, and which stay. Pure.
+"""Decides which topics are deleted with their resources, and which are retained. Pure.
 
 Invariants: a topic is deleted with its records only if its resource's last deletionPolicy was
 Delete and a watch has shown it, or if no watch has shown the resource's deletion and the resource

@@ -1,4 +1,4 @@
-"""What a client needs to connect as a user, as the keys of a Secret. Pure.
+"""The Secret with which a client connects as a user. Pure.
 
 Invariant: `sasl.jaas.config` holds the password that was last set on the brokers, because a Secret
 is written only after that. If a Secret's `password` differs from the one in `sasl.jaas.config`, the

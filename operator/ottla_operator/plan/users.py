@@ -1,4 +1,5 @@
-"""How a user gets the credential, access rules and quotas that its User resource asks for. Pure.
+"""Plans the changes that give a user the credential, access rules and quotas of its User resource.
+Pure.
 
 Invariants: after the changes are applied, planning again yields nothing. A list that the resource
 leaves out (`acls`, `quotas`) is not changed; entries of the user that a list lacks are removed. A
@@ -29,7 +30,7 @@ MAX_LISTED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class DesiredUser:
-    """What a User resource asks for. `mechanism`: None for a user without a password.
+    """The desired state of a user. `mechanism`: None for a user without a password.
     `is_password_set`: whether the brokers have this password. `acls`, `quotas`: None if they are
     not managed. `keeps_denials`: the user's DENY entries stay although `acls` lacks them.
     """

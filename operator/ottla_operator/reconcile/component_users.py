@@ -1,5 +1,5 @@
-"""What Pipelines and Mirrors need to log in at a Cluster: as a User that the operator creates, or
-one that the spec names.
+"""Logins of Pipelines and Mirrors at a Cluster: as a User that the operator creates, or one that
+the spec names.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What a reconciler needs of the platform that a cluster runs on.
+"""The interface between reconcilers and the platform that a cluster runs on.
 
 Kubernetes (`kube/`) runs brokers as pods and reports by `status` and events; `ottla up` (`local/`)
 runs them as processes and reports on the terminal.
@@ -77,7 +77,8 @@ class ReconcileState:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """How reconcilers connect to brokers. `addresses`: host:port of those that are ready."""
+    """Addresses and security of reconcilers' connections to brokers. `addresses`: host:port of
+    those that are ready."""
 
     addresses: Sequence[str]
     security: ClientSecurity = UNSECURED
@@ -173,7 +174,8 @@ class Platform(Protocol):
         """The Cluster of this name; None only if it surely does not exist."""
 
     def find_unsupported(self, resource: Json) -> str:
-        """Why this platform cannot run a resource that is valid in itself; empty if it can."""
+        """The reason why this platform cannot run a resource that is valid in itself; empty if it
+        can."""
 
     async def find_access_policy(self, key: Key) -> Json | None:
         """The AccessPolicy of this name; None only if it surely does not exist."""
@@ -206,7 +208,7 @@ class Platform(Protocol):
     # Clusters.
 
     async def broker_access(self, cluster: Cluster) -> BrokerAccess:
-        """How to reach the brokers that are ready, for the reconciler's own requests."""
+        """Addresses and security to reach the ready brokers, for the reconciler's own requests."""
 
     async def prepare_brokers(self, resource: Json, cluster: Cluster, rejected: Settings, refused: str) -> BrokerSet:
         """Applies all objects of the brokers and starts missing brokers. `rejected`: settings with
@@ -242,8 +244,8 @@ class Platform(Protocol):
     # Schemas.
 
     async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
-        """How to reach the schema registries of the brokers that are ready. `brokers`: how to reach
-        themselves. Raises Blocked.
+        """Addresses and security to reach the schema registries of the ready brokers. `brokers`:
+        those of the brokers themselves. Raises Blocked.
         """
 
     # Users.

@@ -148,7 +148,7 @@ def _certificate_credentials(
     existing: Contents,
     secrets: Mapping[str, ObservedSecret],
 ) -> ClientCredentials:
-    """What the Secret of a user with TLS has to hold. Raises Blocked, SecretUnusable."""
+    """The credentials for the Secret of a user with TLS. Raises Blocked, SecretUnusable."""
     found = maintain_client_certificate(user, cluster, existing, secrets, time.time())
     if found is None:
         message = f"Cluster {cluster.name} has not made its certificate authority yet"

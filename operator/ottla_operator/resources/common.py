@@ -90,7 +90,7 @@ def format_time(seconds: float) -> str:
 
 
 def tenant_prefix(tenant: str | None) -> str:
-    """What the names of a tenant's topics, groups, transactional ids and users begin with."""
+    """The prefix of the names of a tenant's topics, groups, transactional ids and users."""
     return "" if tenant is None else f"{tenant}."
 
 

@@ -81,7 +81,7 @@ class Format(Model, frozen=True):
 
     @property
     def is_framed(self) -> bool:
-        """Whether records are in the schema registry's framing."""
+        """True if records are in the schema registry's framing."""
         return self.type in FRAMED or self.schema_ref is not None
 
 
@@ -126,10 +126,10 @@ class SinkFormat(Model, frozen=True):
 
     @property
     def is_framed(self) -> bool:
-        """Whether records are in the schema registry's framing."""
+        """True if records are in the schema registry's framing."""
         return self.type in FRAMED or self.subject is not None or self.register is not None
 
     @property
     def registers(self) -> bool:
-        """Whether the schema of the columns is registered."""
+        """True if the schema of the columns is registered."""
         return self.is_framed and self.register is not False

@@ -392,7 +392,7 @@ class Pipeline(Resource, frozen=True):
 
     @property
     def uses_registry(self) -> bool:
-        """Whether the pipeline reads or writes records in the schema registry's framing."""
+        """True if the pipeline reads or writes records in the schema registry's framing."""
         sources, sinks = self.spec.sources.values(), self.spec.sinks
         of_sources = [it for source in sources for it in (source.format, source.key_format)]
         of_sinks = [it for sink in sinks for it in (sink.format, sink.key_format)]

@@ -100,7 +100,7 @@ def _complex(schema: dict[str, Any], kind: str, named: dict[str, Any], where: st
 
 
 def contains_itself(schema: Any, enclosing: tuple[str, ...] = ()) -> bool:
-    """Whether values of a parsed schema can be nested without limit. A name is defined before it is
+    """True if values of a parsed schema can be nested without limit. A name is defined before it is
     used, so such a schema uses one inside of its definition.
     """
     match schema:

@@ -33,7 +33,7 @@ def from_undecoded(rows: DataFrame) -> DataFrame:
 
 
 def satisfies(expectation: Expectation) -> Column:
-    """Whether a row satisfies an expectation. NULL counts as false."""
+    """Column that is true if a row satisfies an expectation. NULL counts as false."""
     return F.coalesce(F.expr(expectation.sql).cast("boolean"), F.lit(False))
 
 

@@ -116,8 +116,8 @@ def parse_schema(format_: Format, where: str) -> StructType:
 
 
 def _json_error(missing: Column, part: str, schema: StructType, column_of: Callable[[str], Column]) -> Column:
-    """Why JSON did not decode, or null. `missing`: what it is if the record lacks the part, its
-    key or value.
+    """The reason why JSON did not decode, or null. `missing`: what it is if the record lacks the
+    part, its key or value.
     """
     error = missing.when(F.col(_CORRUPT_RECORD).isNotNull(), f"the {part} is not JSON that matches the schema").when(
         F.length(F.trim(F.col(f"_{part}").cast("string"))) == 0, f"the {part} is empty"

@@ -93,8 +93,8 @@ def _project_map(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert:
 
 
 def _absent(field: FieldDescriptor) -> Any:
-    """What a record has for a field that it does not have: the schema's own default, null where
-    the field has presence, or the zero of its type.
+    """The value of a field that a record does not have: the schema's own default, null where the
+    field has presence, or the zero of its type.
     """
     if field.is_repeated:
         return {} if is_map(field) else []

@@ -75,7 +75,7 @@ def _open_message(
 
 
 def has_required(message: Descriptor, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether the message, or one in it, has required fields, as proto2 has."""
+    """True if the message, or one in it, has required fields, as proto2 has."""
     if message.full_name in seen:
         return False
     seen |= {message.full_name}

@@ -81,7 +81,7 @@ class Batch:
         return f"{self.query} {self.number}"
 
     def is_written(self, committed: str | None) -> bool:
-        """Whether the committed metadata says that this batch was written, or a later one."""
+        """True if the committed metadata says that this batch was written, or a later one."""
         query, _, number = (committed or "").partition(" ")
         return query == self.query and int(number) >= self.number
 

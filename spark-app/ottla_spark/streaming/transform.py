@@ -33,7 +33,7 @@ STATEFUL_OPERATORS: Final = frozenset(
 
 
 class RejectedRows(Protocol):
-    """What happens to rows that do not decode or do not satisfy an expectation: they are counted,
+    """The treatment of rows that do not decode or do not satisfy an expectation: they are counted,
     or collected as dead letters. Each method returns the rows with which the pipeline continues;
     the rejected ones are dropped from them later.
     """
@@ -247,7 +247,7 @@ def _satisfied_or_fail(step: str, expectation: Expectation) -> Column:
 
 
 def is_stateful(rows: DataFrame) -> bool:
-    """Whether the rows are computed from streams with state (aggregates, dedupe, joins of two
+    """True if the rows are computed from streams with state (aggregates, dedupe, joins of two
     streams).
     """
 

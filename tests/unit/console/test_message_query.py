@@ -1,4 +1,4 @@
-"""What URLs of messages say."""
+"""The query parameters of the console's pages of messages."""
 
 import pytest
 from hypothesis import given

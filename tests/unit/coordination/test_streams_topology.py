@@ -1,4 +1,4 @@
-"""What a topology needs of topics."""
+"""The topics that a topology requires."""
 
 from collections.abc import Mapping
 

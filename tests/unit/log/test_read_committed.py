@@ -1,5 +1,5 @@
-"""What read_committed consumers read of a log: the records of committed transactions and those
-outside of any, each once, whatever became of the log before: segments that end inside transactions,
+"""Reads of read_committed consumers: the records of committed transactions and those outside of
+any, each once, whatever happened to the log before: segments that end inside transactions,
 truncation, crashes, copies by followers. Against a model, a list of batches.
 """
 

@@ -1,4 +1,4 @@
-"""What a partition's leader lets begin and end a transaction in its log."""
+"""Batches with which a partition's leader lets a transaction begin and end in its log."""
 
 import pytest
 

@@ -92,9 +92,7 @@ class ScriptedBroker:
 
 
 class QuorumView:
-    """What a broker knows of the controller. `address`: of the active controller; None if
-    unknown.
-    """
+    """A broker's view of the quorum. `address`: the active controller's; None if unknown."""
 
     def __init__(self, address: tuple[str, int] | None = None) -> None:
         self.is_active_controller = False

@@ -1,4 +1,4 @@
-"""Which access rules of a source a mirror creates here, and which it removes."""
+"""The access rules of a source that a mirror creates here, and those that it removes."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -26,7 +26,7 @@ NAMES = frozenset({"localhost"})
 
 @dataclass
 class Store:
-    """What is stored of one Cluster. `first_signed`: by authority, when it signed first."""
+    """The stored certificates of one Cluster. `first_signed`: by authority, its first use."""
 
     authorities: list[Authority] = field(default_factory=list)
     certificate: IssuedCertificate | None = None

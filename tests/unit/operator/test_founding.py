@@ -15,7 +15,7 @@ def claim(api: FakeApi, broker: int, **metadata: Any) -> None:
 
 
 def is_founding(api: FakeApi) -> bool:
-    """Whether the first broker is started with `cluster.found`."""
+    """True if the first broker is started with `cluster.found`."""
     (config,) = (it["data"] for it in api.of("ConfigMap").values())
     (annotations,) = (it["metadata"].get("annotations") or {} for it in api.of("StatefulSet").values())
     found: bool = "cluster.found=true" in config["broker-1.properties"]

@@ -1,4 +1,4 @@
-"""Which login brokers have among themselves, and how they get it while they run."""
+"""The login of brokers among themselves, and its roll-out while they run."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_a_cluster_with_an_open_listener_has_no_login_between_brokers() -> None:
 
 
 def can_reach(one: InterBrokerLogin, other: InterBrokerLogin) -> bool:
-    """Whether a broker with one login can connect to a broker with the other."""
+    """True if a broker with one login can connect to a broker with the other."""
     return {one, other} != {NONE, REQUIRED}
 
 

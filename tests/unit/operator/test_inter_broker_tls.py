@@ -1,4 +1,4 @@
-"""Which TLS brokers have among themselves, and how they get it while they run."""
+"""TLS of brokers among themselves, and its roll-out while they run."""
 
 from typing import Any
 

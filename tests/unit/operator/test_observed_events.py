@@ -1,4 +1,4 @@
-"""What Kubernetes' events say of pods that do not exist or do not start."""
+"""Reasons, from Kubernetes' events, why pods do not exist or do not start."""
 
 from typing import Any
 

@@ -188,7 +188,7 @@ def test_no_order_of_the_same_replicas_balances_leaders_better(replicas: list[li
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 3))
 def test_leaders_are_balanced_over_all_topics_and_in_each(brokers: int, counts: list[int], shift: int) -> None:
-    """Where every broker has every partition."""
+    """Every broker has a replica of every partition."""
     replicas, topics = [], []
     for topic, count in enumerate(counts):
         for _ in range(count):

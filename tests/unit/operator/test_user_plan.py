@@ -59,7 +59,7 @@ DESIRED = st.builds(
 
 
 def applied(changes: UserChanges, observed: ObservedUser) -> ObservedUser:
-    """What brokers have after the changes."""
+    """The state of the brokers after the changes."""
     added = {changes.set_password} if changes.set_password else set()
     quotas: Mapping[str, float | None] = {**observed.quotas, **changes.quotas}
     return ObservedUser(

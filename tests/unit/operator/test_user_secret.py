@@ -1,4 +1,4 @@
-"""What is written for the clients of a user."""
+"""The Secret that is written for the clients of a user."""
 
 from pathlib import Path
 

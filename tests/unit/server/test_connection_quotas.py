@@ -1,4 +1,4 @@
-"""Which connections are accepted, at once or later."""
+"""Connections that are accepted at once, later, or not at all."""
 
 from ottla_broker.config import Config
 from ottla_broker.connection_quotas import MAX_WAIT_S, ConnectionQuotas, Room

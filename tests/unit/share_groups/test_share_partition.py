@@ -1,4 +1,4 @@
-"""What a share group has in flight: by example, and against a model of each offset."""
+"""The records that a share group has in flight: by example, and against a model of each offset."""
 
 from dataclasses import dataclass, field
 

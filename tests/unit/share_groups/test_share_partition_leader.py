@@ -1,4 +1,4 @@
-"""How much of the log is read to deliver what a member asks for."""
+"""The amount of log that is read to deliver what a member asks for."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What clients have pushed, as /metrics shows it."""
+"""Pushed metrics of clients in /metrics."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Which metrics a client is asked for."""
+"""The metrics that a client is asked to push."""
 
 from uuid import UUID
 

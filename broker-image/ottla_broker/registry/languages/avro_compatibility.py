@@ -1,4 +1,5 @@
-"""Whether a reader's Avro schema can decode what a writer's has encoded (Avro's schema resolution).
+"""Compatibility of Avro schemas: a reader's schema must decode what a writer's has encoded (Avro's
+schema resolution).
 
 Rules: the Avro specification, "Schema Resolution". A pair of named types that is being compared
 already counts as compatible: recursion is decided by the rest.
@@ -92,7 +93,7 @@ def _resolve_named(raw: dict[str, Any], kind: str, enclosing: str, types: dict[s
 
 
 def find_avro_incompatibilities(reader: AvroType, writer: AvroType) -> list[Incompatibility]:
-    """Why the reader cannot decode the writer's data; empty when it can."""
+    """The reasons why the reader cannot decode the writer's data; empty when it can."""
     return _Comparison().compare(reader, writer, "")
 
 

@@ -37,7 +37,7 @@ def print_schema(source: SchemaSource, *, normalize: bool) -> str:
 
 
 def find_incompatibilities(reader: SchemaSource, writer: SchemaSource) -> list[Incompatibility]:
-    """Why `reader` cannot read what `writer` has written."""
+    """The reasons why `reader` cannot read what `writer` has written."""
     match reader.type:
         case SchemaType.avro:
             of_reader = parse_avro(reader.text, reader.references)

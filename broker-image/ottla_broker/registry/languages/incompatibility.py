@@ -1,4 +1,4 @@
-"""Why one schema cannot read what another one has written."""
+"""Reasons why one schema cannot read what another one has written."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Whether a reader's JSON Schema accepts every value that a writer's accepts.
+"""Compatibility of JSON Schemas: a reader's schema must accept every value that a writer's accepts.
 
 Each keyword of the reader has to be met by the writer's. What cannot be decided by comparing
 keywords, such as a changed `not` or `pattern`, counts as incompatible. A property that the reader
@@ -44,7 +44,7 @@ class JsonComparison:
         self._kept: list[Any] = []  # schemas made here: their ids must not be reused
 
     def find_incompatibilities(self) -> Found:
-        """Why the reader refuses what the writer accepts; empty when it does not."""
+        """The reason why the reader refuses what the writer accepts; empty when it does not."""
         decided = containment(self._reader, self._writer)
         if decided == Containment.YES:
             return []
@@ -210,7 +210,8 @@ class JsonComparison:
 
 
 def containment(reader: JsonDocument, writer: JsonDocument) -> Any:
-    """Whether the reader accepts every value of the writer, as far as jsonschema-rs proves it."""
+    """Checks whether the reader accepts every value of the writer, as far as jsonschema-rs can
+    prove it."""
     try:
         return canonical_form(reader).covers(canonical_form(writer))
     except (ValueError, TypeError, LookupError, jsonschema_rs.ReferencingError, jsonschema_rs.ValidationError):

@@ -1,5 +1,5 @@
-"""What single keywords of JSON Schemas accept: types, values, and bounds of numbers and lengths,
-compared between a reader and a writer. Pure.
+"""Compares single keywords of a reader's and a writer's JSON Schema: types, values, and bounds of
+numbers and lengths. Pure.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Whether a reader's Protobuf schema can read what a writer's has written.
+"""Compatibility of Protobuf schemas: a reader's schema must read what a writer's has written.
 
 The rules are those of Confluent's registry: wire types must match, and what a field means must not
 change without its number. Fields may be added and removed, names may change.
@@ -32,7 +32,7 @@ TYPE_NAMES: Final = {value.number: value.name[5:].lower() for value in FieldProt
 
 
 def find_protobuf_incompatibilities(reader: FileDescriptor, writer: FileDescriptor) -> list[Incompatibility]:
-    """Why the reader cannot read the writer's data; empty when it can."""
+    """The reasons why the reader cannot read the writer's data; empty when it can."""
     comparison = _Comparison(reader.package, writer.package)
     if reader.package != writer.package:
         comparison.report(

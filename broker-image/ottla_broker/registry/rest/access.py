@@ -1,4 +1,4 @@
-"""Who sends a request to the registry, and whether the cluster's rules allow it.
+"""Authentication and authorization of requests to the registry.
 
 The registry has the TLS and the logins of one of the broker's listeners
 (`schema.registry.security.listener`). Where that listener asks for SASL, HTTP basic authentication

@@ -1,4 +1,4 @@
-"""What requests of the REST interface contain: query parameters, subjects, versions, bodies.
+"""Parsing of REST requests: query parameters, subjects, versions, bodies.
 
 Booleans are read in any case, since clients print their own language's. Unknown fields of bodies
 and unknown parameters are accepted and ignored.

@@ -80,7 +80,7 @@ def broker_ids(brokers: int) -> range:
 
 
 def find_unsupported(cluster: Cluster) -> str:
-    """Why Kubernetes cannot run this Cluster; empty if it can."""
+    """The reason why Kubernetes cannot run this Cluster; empty if it can."""
     if not _NAME.fullmatch(cluster.name):
         return (
             f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case "

@@ -49,7 +49,7 @@ class BrokerImages:
 
 @dataclass(frozen=True, slots=True)
 class StartInputs:
-    """What pods are started with beside settings, each an annotation of theirs. `certificates`:
+    """Inputs of a pod's start beside settings, each an annotation of the pod. `certificates`:
     digest of the listeners' certificates. `login`, `tls`: of the inter-broker listener.
     `passwords`: digest of the login's passwords. `restart_at`: the last time `restartAt` that has
     passed. Each is empty if there is none.

@@ -96,7 +96,7 @@ def choose_launcher(pipeline: Pipeline, existing: Collection[Launcher], *, has_s
 
 
 def find_unsupported(pipeline: Pipeline) -> str:
-    """Why Kubernetes cannot run this Pipeline; empty if it can."""
+    """The reason why Kubernetes cannot run this Pipeline; empty if it can."""
     if not _NAME.fullmatch(pipeline.name):
         return (
             f"metadata.name: {pipeline.name!r} cannot begin the names of pods: use a lower-case "

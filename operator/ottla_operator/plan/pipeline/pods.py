@@ -47,8 +47,8 @@ class PipelineImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
-    """How a driver reaches brokers. `secret`: Secret of the User that it logs in as, empty without
-    a login. `keys`: the keys that it reads. `digest`: changes when it has to log in anew.
+    """A driver's connection to brokers. `secret`: Secret of the User that it logs in as, empty
+    without a login. `keys`: the keys that it reads. `digest`: changes when it has to log in anew.
     `registry`: URL of the schema registry, empty without one.
     """
 

@@ -1,4 +1,4 @@
-"""Whether the topics of a Pipeline exist, so that its driver may start.
+"""Decides whether a Pipeline's topics exist, so that its driver may start.
 
 A topic that has a Topic resource has to be Ready. A topic without one belongs to clients: a source
 has to exist; a sink may be created by its first record.
