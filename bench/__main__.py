@@ -12,7 +12,7 @@ ONE_BROKER = Benchmark(
     lines=LINES,
     sides=BROKERS,
     sessions=(Session(("",), 5, one_broker.measure_one_broker),),
-    amounts=one_broker.Amounts(),
+    load_size=one_broker.LoadSize(),
     quick=one_broker.QUICK,
     about={},
 )

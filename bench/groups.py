@@ -45,7 +45,7 @@ LINES = (
 
 
 @dataclass(frozen=True)
-class Amounts:
+class LoadSize:
     """`repeats`: how often a member leaves and another joins. `batched`, `single`: records that a
     share group acknowledges."""
 
@@ -55,13 +55,13 @@ class Amounts:
 
 
 def measure_groups(
-    protocol: str, members: int, side: RunBroker, wanted: Sequence[str], amounts: Amounts
+    protocol: str, members: int, side: RunBroker, wanted: Sequence[str], load_size: LoadSize
 ) -> dict[str, float]:
     with side(test_settings=False, group_initial_rebalance_delay_ms=0) as broker:
         for topic, partitions in (("warm", WARM_MEMBERS), ("measured", members)):
             rd.create_topic(broker.bootstrap, topic, partitions)
         asyncio.run(measure_rebalances(broker, protocol, "warm", WARM_MEMBERS, WARM_REPEATS))
-        found = asyncio.run(measure_rebalances(broker, protocol, "measured", members, amounts.repeats))
+        found = asyncio.run(measure_rebalances(broker, protocol, "measured", members, load_size.repeats))
     prefix = f"{protocol}-{members}"
     return {
         f"{prefix}-start": found.start_s,
@@ -70,10 +70,13 @@ def measure_groups(
     }
 
 
-def measure_share_groups(side: RunBroker, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_share_groups(side: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """A response has whole batches. So single records are produced as batches of one record."""
     found: dict[str, float] = {}
-    loads = (("share-batches", amounts.batched, BATCH, ()), ("share-records", amounts.single, 1, ONE_RECORD_A_BATCH))
+    loads = (
+        ("share-batches", load_size.batched, BATCH, ()),
+        ("share-records", load_size.single, 1, ONE_RECORD_A_BATCH),
+    )
     with side(test_settings=False) as broker:
         for name, records, max_records, settings in loads:
             rd.create_topic(broker.bootstrap, name)
@@ -97,8 +100,8 @@ GROUPS = Benchmark(
         ),
         Session(("share",), 3, measure_share_groups),
     ),
-    amounts=Amounts(),
-    quick=Amounts(3, 50_000, 4_000),
+    load_size=LoadSize(),
+    quick=LoadSize(3, 50_000, 4_000),
     about={"Apache Kafka": f"{KAFKA}, default settings, KRaft combined mode, heap 1 GiB"},
 )
 

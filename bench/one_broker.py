@@ -29,7 +29,7 @@ STOPS_WITHIN_S = 180.0  # Kafka with many partitions may take more than half a m
 
 
 @dataclass(frozen=True)
-class Amounts:
+class LoadSize:
     """The size of the load: records, or seconds (`*_s`), or bytes per second (`*_per_s`)."""
 
     large: int = 1_500_000
@@ -45,28 +45,28 @@ class Amounts:
     many_s: float = 4.0
 
 
-QUICK = Amounts(60_000, 400_000, 300_000, 60_000, 1_000, 500, 20_000, 10e6, 3.0, 1.0, 1.0)
+QUICK = LoadSize(60_000, 400_000, 300_000, 60_000, 1_000, 500, 20_000, 10e6, 3.0, 1.0, 1.0)
 
 
-def measure_one_broker(side: RunBroker, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_one_broker(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """The selected lines of one side by name, in the units of `bench.lines`."""
     found: dict[str, float] = {}
     if _is_any_selected(selected, "produce", "consume", "latency", "fan-out", "start", "memory"):
         with side(test_settings=False, start=False) as broker:
-            found |= _measure_load(broker, selected, amounts)
+            found |= _measure_load(broker, selected, load_size)
     if _is_any_selected(selected, "partitions"):
         with side(test_settings=False) as broker:
-            found |= _measure_many_partitions(broker, amounts)
+            found |= _measure_many_partitions(broker, load_size)
     if _is_any_selected(selected, "many-producers"):
         with side(test_settings=False) as broker:
-            found |= _measure_many_producers(broker, selected, amounts)
+            found |= _measure_many_producers(broker, selected, load_size)
     if _is_any_selected(selected, "connections"):
         with side(test_settings=False) as broker:
-            found |= _measure_idle_connections(broker, amounts)
+            found |= _measure_idle_connections(broker, load_size)
     return {name: value for name, value in found.items() if name in selected}
 
 
-def _measure_load(broker: BrokerProcess, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     broker.command(broker)  # formats Kafka's folder before the clock starts
     found = {"start": _measure_start_s(broker, "first")}
     time.sleep(2)  # lets background work of the start finish
@@ -75,32 +75,32 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], amounts: Amoun
         rd.create_topic(broker.bootstrap, topic)
     where = broker.bootstrap
     if _is_any_selected(selected, "produce-1k", "consume-1k", "memory-load"):
-        programs.produce(where, "large", amounts.large // 4, KIB)
+        programs.produce(where, "large", load_size.large // 4, KIB)
         with _log_broker_cpu(broker):
-            found["produce-1k"] = programs.produce(where, "large", amounts.large, KIB).mb_per_s
-        found["consume-1k"] = _measure_consuming(broker, "large", amounts.large)
+            found["produce-1k"] = programs.produce(where, "large", load_size.large, KIB).mb_per_s
+        found["consume-1k"] = _measure_consuming(broker, "large", load_size.large)
     if _is_any_selected(selected, "produce-100", "consume-100", "memory-load"):
-        programs.produce(where, "small", amounts.small // 4, HUNDRED)
+        programs.produce(where, "small", load_size.small // 4, HUNDRED)
         with _log_broker_cpu(broker):
-            found["produce-100"] = programs.produce(where, "small", amounts.small, HUNDRED).mb_per_s
-        found["consume-100"] = _measure_consuming(broker, "small", amounts.small)
+            found["produce-100"] = programs.produce(where, "small", load_size.small, HUNDRED).mb_per_s
+        found["consume-100"] = _measure_consuming(broker, "small", load_size.small)
     for line, settings in PRODUCER_SETTINGS.items():
         if line in selected:
             rd.create_topic(where, line)
-            programs.produce(where, line, amounts.settings // 4, KIB, settings=settings)
+            programs.produce(where, line, load_size.settings // 4, KIB, settings=settings)
             with _log_broker_cpu(broker):
-                found[line] = programs.produce(where, line, amounts.settings, KIB, settings=settings).mb_per_s
+                found[line] = programs.produce(where, line, load_size.settings, KIB, settings=settings).mb_per_s
     if _is_any_selected(selected, "produce-java", "memory-load"):
-        programs.produce_with_java(where, "java", amounts.java // 4, HUNDRED)
+        programs.produce_with_java(where, "java", load_size.java // 4, HUNDRED)
         with _log_broker_cpu(broker):
-            found["produce-java"] = programs.produce_with_java(where, "java", amounts.java, HUNDRED)
+            found["produce-java"] = programs.produce_with_java(where, "java", load_size.java, HUNDRED)
     if _is_any_selected(selected, "latency"):
         os.sync()  # else writeback of earlier lines takes processor time from this one
-        programs.measure_latency(broker.port, "latency", amounts.warm_latency, KIB)
-        took = programs.measure_latency(broker.port, "latency", amounts.latency, KIB)
+        programs.measure_latency(broker.port, "latency", load_size.warm_latency, KIB)
+        took = programs.measure_latency(broker.port, "latency", load_size.latency, KIB)
         found |= {"latency-p50": took.p50, "latency-p99": took.p99}
     if _is_any_selected(selected, "fan-out", "memory-load"):
-        found["fan-out"] = _measure_fan_out(broker, amounts)
+        found["fan-out"] = _measure_fan_out(broker, load_size)
     found["memory-load"] = broker.resident_memory_kib() / 1024
     return found
 
@@ -126,20 +126,20 @@ def _log_broker_cpu(broker: BrokerProcess) -> Iterator[None]:
     programs.command_log[-1] += f"\n      broker CPU: {broker.cpu_s() - before:.2f} s"
 
 
-def _measure_fan_out(broker: BrokerProcess, amounts: Amounts) -> float:
+def _measure_fan_out(broker: BrokerProcess, load_size: LoadSize) -> float:
     """Processor seconds of the broker per GB served, while one producer writes and 20 consumers
     follow.
     """
     os.sync()
-    readers = programs.start_consumers(broker.bootstrap, "busy", amounts.fan_out, CONSUMERS)
+    readers = programs.start_consumers(broker.bootstrap, "busy", load_size.fan_out, CONSUMERS)
     time.sleep(1)  # until all consumers are connected and waiting
     before = broker.cpu_s()
-    programs.produce(broker.bootstrap, "busy", amounts.fan_out, KIB, amounts.fan_out_per_s)
+    programs.produce(broker.bootstrap, "busy", load_size.fan_out, KIB, load_size.fan_out_per_s)
     served = programs.wait_for_load(readers)
     return (broker.cpu_s() - before) / (served.records * KIB / 1e9)
 
 
-def _measure_many_partitions(broker: BrokerProcess, amounts: Amounts) -> dict[str, float]:
+def _measure_many_partitions(broker: BrokerProcess, load_size: LoadSize) -> dict[str, float]:
     names = [f"many-{number}" for number in range(TOPICS)]
     for name in names:
         rd.create_topic(broker.bootstrap, name, PARTITIONS // TOPICS)
@@ -149,10 +149,10 @@ def _measure_many_partitions(broker: BrokerProcess, amounts: Amounts) -> dict[st
             rd.produce(broker.bootstrap, name, records, partition=partition)
     broker.stop(within_s=STOPS_WITHIN_S)
     took = _measure_start_s(broker, names[-1])
-    return {"partitions-start": took, "partitions-cpu": _measure_idle_share(broker, amounts) * 100}
+    return {"partitions-start": took, "partitions-cpu": _measure_idle_share(broker, load_size) * 100}
 
 
-def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     rd.create_topic(broker.bootstrap, "many", MANY_PARTITIONS)
     found: dict[str, float] = {}
     for connections in MANY_CONNECTIONS:
@@ -160,14 +160,14 @@ def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], amou
         if _is_any_selected(selected, name):
             os.sync()
             took = programs.measure_many_producers(
-                broker.port, broker.pid, "many", MANY_PARTITIONS, connections, amounts.many_warm_s, amounts.many_s
+                broker.port, broker.pid, "many", MANY_PARTITIONS, connections, load_size.many_warm_s, load_size.many_s
             )
             values = {"rate": took.per_s, "p50": took.p50, "p99": took.p99, "cpu": took.broker_cpu_us}
             found |= {name + unit: value for unit, value in values.items()}
     return found
 
 
-def _measure_idle_connections(broker: BrokerProcess, amounts: Amounts) -> dict[str, float]:
+def _measure_idle_connections(broker: BrokerProcess, load_size: LoadSize) -> dict[str, float]:
     """Each connection has sent one record. Raises RuntimeError if the limit on open files is too
     low.
     """
@@ -183,17 +183,17 @@ def _measure_idle_connections(broker: BrokerProcess, amounts: Amounts) -> dict[s
         connections.append(plain_requests.Connection(broker.port))
         connections[-1].send(request)
     each_kib = (broker.resident_memory_kib() - before_kib) / IDLE_CONNECTIONS
-    share = _measure_idle_share(broker, amounts)
+    share = _measure_idle_share(broker, load_size)
     for connection in connections:
         connection.close()
     return {"connections-memory": each_kib, "connections-cpu": share * 100}
 
 
-def _measure_idle_share(broker: BrokerProcess, amounts: Amounts) -> float:
+def _measure_idle_share(broker: BrokerProcess, load_size: LoadSize) -> float:
     """The share of a core that the broker uses when nothing is sent to it."""
     time.sleep(2)
     before, began = broker.cpu_s(), time.monotonic()
-    time.sleep(amounts.idle_s)
+    time.sleep(load_size.idle_s)
     return (broker.cpu_s() - before) / (time.monotonic() - began)
 
 

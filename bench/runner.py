@@ -14,11 +14,11 @@ from bench import machine, programs, report
 from bench.lines import Line
 
 Side = TypeVar("Side")
-Amounts = TypeVar("Amounts")
+LoadSize = TypeVar("LoadSize")
 
 
 @dataclass(frozen=True)
-class Session(Generic[Side, Amounts]):
+class Session(Generic[Side, LoadSize]):
     """Lines that are measured together: those whose names start with one of `lines`.
 
     Each side takes `turns` turns.
@@ -26,11 +26,11 @@ class Session(Generic[Side, Amounts]):
 
     lines: tuple[str, ...]
     turns: int
-    measure: Callable[[Side, Sequence[str], Amounts], dict[str, float]]
+    measure: Callable[[Side, Sequence[str], LoadSize], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Benchmark(Generic[Side, Amounts]):
+class Benchmark(Generic[Side, LoadSize]):
     """`name` is the module's, and the JSON file's in `build`. `about` adds to the description of
     the machine.
     """
@@ -38,9 +38,9 @@ class Benchmark(Generic[Side, Amounts]):
     name: str
     lines: Sequence[Line]
     sides: Mapping[str, Side]
-    sessions: Sequence[Session[Side, Amounts]]
-    amounts: Amounts
-    quick: Amounts
+    sessions: Sequence[Session[Side, LoadSize]]
+    load_size: LoadSize
+    quick: LoadSize
     about: Mapping[str, str]
 
     def select_lines(self, names: Sequence[str]) -> list[Line]:
@@ -51,13 +51,13 @@ class Benchmark(Generic[Side, Amounts]):
         return [line for line in self.lines if not names or line.name.startswith(tuple(names))]
 
 
-def run_benchmark(benchmark: Benchmark[Side, Amounts]) -> int:
+def run_benchmark(benchmark: Benchmark[Side, LoadSize]) -> int:
     """Run the benchmark. Returns the exit code: 1 if a requirement is missed."""
     arguments = _parse_arguments(benchmark)
     console = Console(width=None if sys.stdout.isatty() else 180)
     lines = benchmark.select_lines(arguments.lines)
     names = [line.name for line in lines]
-    amounts = benchmark.quick if arguments.quick else benchmark.amounts
+    load_size = benchmark.quick if arguments.quick else benchmark.load_size
     about = machine.describe() | dict(benchmark.about)
     for what, fact in about.items():
         console.print(f"[bold]{what}[/]: {fact}", highlight=False)
@@ -71,7 +71,7 @@ def run_benchmark(benchmark: Benchmark[Side, Amounts]) -> int:
                 heading = f"[bold]{side}[/], {', '.join(selected)}, {turn + 1} of {turns}"
                 console.print(f"{heading}, after {time.monotonic() - began:.0f} s", highlight=False)
                 already = len(programs.command_log)
-                values = session.measure(benchmark.sides[side], selected, amounts)
+                values = session.measure(benchmark.sides[side], selected, load_size)
                 for name in selected:
                     measured[side].setdefault(name, []).append(values[name])
                     console.print(f"  {name}: {values[name]:.3f}", highlight=False)
@@ -89,7 +89,7 @@ def run_benchmark(benchmark: Benchmark[Side, Amounts]) -> int:
     return 1 if any(result.is_reached is False for result in results) else 0
 
 
-def _parse_arguments(benchmark: Benchmark[Side, Amounts]) -> argparse.Namespace:
+def _parse_arguments(benchmark: Benchmark[Side, LoadSize]) -> argparse.Namespace:
     file = Path("build") / f"{benchmark.name.replace('.', '-')}.json"
     parser = argparse.ArgumentParser(
         prog=f"python -m {benchmark.name}",

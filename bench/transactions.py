@@ -28,7 +28,7 @@ LINES = (
 
 
 @dataclass(frozen=True)
-class Amounts:
+class LoadSize:
     """`commits`: transactions of one record. `large`: transactions of `records` records."""
 
     commits: int = 1000
@@ -49,13 +49,13 @@ class TransactResult:
     lag_p99: float
 
 
-def measure_transactions(side: RunBroker, wanted: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_transactions(side: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
     with side(test_settings=False) as broker:
         for topic in ("commits", "large", "plain"):
             rd.create_topic(broker.bootstrap, topic)
         if any(name.startswith(("commit", "read-lag")) for name in wanted):
-            small = transact(broker.bootstrap, "commits", amounts.commits, 1)
+            small = transact(broker.bootstrap, "commits", load_size.commits, 1)
             found |= {
                 "commit-p50": small.commit_p50,
                 "commit-p99": small.commit_p99,
@@ -65,10 +65,10 @@ def measure_transactions(side: RunBroker, wanted: Sequence[str], amounts: Amount
             }
         os.sync()
         if "transactional-1k" in wanted:
-            large = transact(broker.bootstrap, "large", amounts.large, amounts.records)
+            large = transact(broker.bootstrap, "large", load_size.large, load_size.records)
             found["transactional-1k"] = large.bytes / large.seconds / 1e6
         if "plain-1k" in wanted:
-            records = amounts.large * amounts.records
+            records = load_size.large * load_size.records
             found["plain-1k"] = programs.produce(broker.bootstrap, "plain", records, KIB).mb_per_s
     return {name: value for name, value in found.items() if name in wanted}
 
@@ -84,8 +84,8 @@ TRANSACTIONS = Benchmark(
     lines=LINES,
     sides=BROKERS,
     sessions=(Session(("",), 3, measure_transactions),),
-    amounts=Amounts(),
-    quick=Amounts(200, 4, 5_000),
+    load_size=LoadSize(),
+    quick=LoadSize(200, 4, 5_000),
     about={},
 )
 

@@ -3,7 +3,7 @@
 import sys
 
 from bench.cluster.lines import LINES
-from bench.cluster.sessions import QUICK, SESSIONS, Amounts, cluster_runner
+from bench.cluster.sessions import QUICK, SESSIONS, LoadSize, cluster_runner
 from bench.runner import Benchmark, run_benchmark
 
 THREE_BROKERS = Benchmark(
@@ -11,7 +11,7 @@ THREE_BROKERS = Benchmark(
     lines=LINES,
     sides={kind: cluster_runner(kind) for kind in ("ottla", "kafka")},
     sessions=SESSIONS,
-    amounts=Amounts(),
+    load_size=LoadSize(),
     quick=QUICK,
     about={"brokers": "3 each; replication factor 3, min.insync.replicas 2, acks=all"},
 )

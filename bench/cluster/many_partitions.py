@@ -16,7 +16,7 @@ PARTITIONS_PER_TOPIC = 500
 WITHIN_S = 600.0
 
 
-class Amounts(Protocol):
+class LoadSize(Protocol):
     @property
     def partitions(self) -> int: ...
     @property
@@ -24,11 +24,11 @@ class Amounts(Protocol):
 
 
 def measure_many_partitions(
-    side: Callable[..., AbstractContextManager[ProcessCluster]], selected: Sequence[str], amounts: Amounts
+    side: Callable[..., AbstractContextManager[ProcessCluster]], selected: Sequence[str], load_size: LoadSize
 ) -> dict[str, float]:
     found: dict[str, float] = {}
-    per_topic = min(PARTITIONS_PER_TOPIC, amounts.partitions)
-    names = [f"many-{number}" for number in range(amounts.partitions // per_topic)]
+    per_topic = min(PARTITIONS_PER_TOPIC, load_size.partitions)
+    names = [f"many-{number}" for number in range(load_size.partitions // per_topic)]
     with side() as cluster:
         client = rd.admin_client(cluster.bootstrap)
         began = time.monotonic()
@@ -38,7 +38,7 @@ def measure_many_partitions(
         found["10k-create"] = time.monotonic() - began
         eventually(lambda: all_are_in_sync(cluster, cluster.running_ids[0]), within_s=WITHIN_S)
         time.sleep(5)
-        found["10k-cpu"] = 100 * busiest_broker_share(cluster, amounts.idle_s)
+        found["10k-cpu"] = 100 * busiest_broker_share(cluster, load_size.idle_s)
         one, observer = cluster.brokers[1], 2
         one.stop(within_s=WITHIN_S)
         began = time.monotonic()

@@ -32,7 +32,7 @@ RunCluster = Callable[..., AbstractContextManager[ProcessCluster]]
 
 
 @dataclass(frozen=True)
-class Amounts:
+class LoadSize:
     """The size of the load: records, or seconds (`*_s`), or the number of repetitions."""
 
     large: int = 600_000
@@ -47,14 +47,14 @@ class Amounts:
     idle_s: float = 10.0
 
 
-QUICK = Amounts(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0)
+QUICK = LoadSize(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0)
 
 
 def cluster_runner(kind: str) -> RunCluster:
     return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKA_HEAP)
 
 
-def measure_load(side: RunCluster, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_load(side: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
     with side(start=False) as cluster:
         for broker in cluster.brokers.values():
@@ -68,7 +68,7 @@ def measure_load(side: RunCluster, selected: Sequence[str], amounts: Amounts) ->
             broker.wait_until_ready()
         time.sleep(2)  # lets background work of the start finish
         found["memory"] = sum(broker.resident_memory_kib() for broker in cluster.brokers.values()) / 1024
-        for name, size, records in (("produce-1k", KIB, amounts.large), ("produce-100", HUNDRED, amounts.small)):
+        for name, size, records in (("produce-1k", KIB, load_size.large), ("produce-100", HUNDRED, load_size.small)):
             if name in selected:
                 create_topic(cluster, name, PARTITIONS)
                 acks.measure_flood(cluster.bootstrap, name, PARTITIONS, size, records // 4)
@@ -78,9 +78,9 @@ def measure_load(side: RunCluster, selected: Sequence[str], amounts: Amounts) ->
         if any(name.startswith("latency") for name in selected):
             create_topic(cluster, "steady", PARTITIONS)
             ask = partial(acks.measure_steady_latency, cluster.bootstrap, "steady", PARTITIONS, KIB, STEADY_PER_S)
-            ask(amounts.warm_s)
+            ask(load_size.warm_s)
             before = _cpu_s(cluster)
-            took = ask(amounts.steady_s)
+            took = ask(load_size.steady_s)
             command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
             found |= {f"latency-{name}": took[key] * 1000 for name, key in PERCENTILES.items()}
         if "new-topic" in selected:
@@ -107,19 +107,19 @@ def _cpu_s(cluster: ProcessCluster) -> float:
     return sum(broker.cpu_s() for broker in cluster.brokers.values())
 
 
-def measure_faults(side: RunCluster, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_faults(side: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
     with side() as cluster:
         create_topic(cluster, WATCHED, 1)
         if any(name.startswith("killed") for name in selected):
             took = [
                 longest_ack_gap_s(cluster, BrokerProcess.kill, BrokerProcess.start)
-                for _ in _log_repetitions(amounts.kills, "SIGKILL of the leader")
+                for _ in _log_repetitions(load_size.kills, "SIGKILL of the leader")
             ]
             found |= {"killed-p50": statistics.median(took), "killed-p95": percentile(took, 95)}
             _log_values(took)
         if "silent-p95" in selected:
-            times = _log_repetitions(amounts.pauses, "SIGSTOP of the leader")
+            times = _log_repetitions(load_size.pauses, "SIGSTOP of the leader")
             took = [
                 longest_ack_gap_s(cluster, BrokerProcess.pause, BrokerProcess.resume, *SHORT_CLIENT_TIMEOUTS)
                 for _ in times
@@ -129,12 +129,12 @@ def measure_faults(side: RunCluster, selected: Sequence[str], amounts: Amounts) 
         if "planned" in selected:
             took = [
                 longest_ack_gap_s(cluster, _restart, _do_nothing)
-                for _ in _log_repetitions(amounts.restarts, "SIGTERM of the leader")
+                for _ in _log_repetitions(load_size.restarts, "SIGTERM of the leader")
             ]
             found["planned"] = max(took)
             _log_values(took)
         if "controller" in selected:
-            times = _log_repetitions(amounts.controllers, "SIGKILL of the controller")
+            times = _log_repetitions(load_size.controllers, "SIGKILL of the controller")
             took = [topic_creation_after_controller_loss_s(cluster, number) for number in times]
             found["controller"] = statistics.median(took)
             _log_values(took)
@@ -222,7 +222,7 @@ def _log_values(took: Sequence[float]) -> None:
     command_log[-1] += "\n      " + " ".join(f"{value:.3f}" for value in took) + " s"
 
 
-SESSIONS: tuple[Session[RunCluster, Amounts], ...] = (
+SESSIONS: tuple[Session[RunCluster, LoadSize], ...] = (
     Session(("start", "memory", "produce", "latency", "new-topic"), 3, measure_load),
     Session(("killed", "silent", "planned", "controller"), 1, measure_faults),
     Session(("10k",), 1, many_partitions.measure_many_partitions),

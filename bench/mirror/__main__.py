@@ -3,7 +3,7 @@
 import sys
 
 from bench.mirror.lines import LINES
-from bench.mirror.sessions import QUICK, SESSIONS, Amounts
+from bench.mirror.sessions import QUICK, SESSIONS, LoadSize
 from bench.mirror.sides import SIDES
 from bench.runner import Benchmark, run_benchmark
 
@@ -12,7 +12,7 @@ MIRRORS = Benchmark(
     lines=LINES,
     sides=SIDES,
     sessions=SESSIONS,
-    amounts=Amounts(),
+    load_size=LoadSize(),
     quick=QUICK,
     about={
         "source": "one Apache Kafka broker",

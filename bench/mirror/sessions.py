@@ -29,7 +29,7 @@ RunCopier = Callable[[], AbstractContextManager[Copier]]
 
 
 @dataclass(frozen=True)
-class Amounts:
+class LoadSize:
     """The size of the load, in records of 1 KiB, seconds (`*_s`) or records per second (`*_per_s`).
 
     `copied`: records to copy. `behind`: records that the copy has to catch up with, while
@@ -47,42 +47,42 @@ class Amounts:
     idle_s: float = 10.0
 
 
-QUICK = Amounts(60_000, 60_000, 500, 500, 2.0, 3.0, 60, 3.0)
+QUICK = LoadSize(60_000, 60_000, 500, 500, 2.0, 3.0, 60, 3.0)
 
 
-def measure_copying(side: RunCopier, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_copying(side: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
     with side() as copier:
         source = copier.source.bootstrap
         rd.create_topic(source, "bench-flood", PARTITIONS)
-        acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, amounts.copied)
+        acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, load_size.copied)
         copier.start()
-        _wait_until_copied(copier, "bench-flood", amounts.copied // 4)  # warms up
+        _wait_until_copied(copier, "bench-flood", load_size.copied // 4)  # warms up
         already, began, before = _copied_records(copier, "bench-flood"), time.monotonic(), copier.cpu_s()
-        _wait_until_copied(copier, "bench-flood", amounts.copied)
-        megabytes = (amounts.copied - already) * KIB / 1e6
+        _wait_until_copied(copier, "bench-flood", load_size.copied)
+        megabytes = (load_size.copied - already) * KIB / 1e6
         found["copy-rate"] = megabytes / (time.monotonic() - began)
         found["copy-cpu"] = megabytes / (copier.cpu_s() - before)
         if "catch-up" in selected:
-            found["catch-up"] = _catch_up_s(copier, amounts)
+            found["catch-up"] = _catch_up_s(copier, load_size)
         if any(name.startswith("lag") for name in selected):
             rd.create_topic(source, "bench-lag", PARTITIONS)
             _wait_until_copied(copier, "bench-lag", 0)
-            took = _measure_lag_s(copier, amounts)
+            took = _measure_lag_s(copier, load_size)
             found |= {"lag-p50": took["p50"] * 1000, "lag-p99": took["p99"] * 1000}
         found["memory"] = copier.added_memory_kib() / 1024
     return found
 
 
-def _catch_up_s(copier: Copier, amounts: Amounts) -> float:
+def _catch_up_s(copier: Copier, load_size: LoadSize) -> float:
     """Seconds from the first record copied again until less than half a second's records are
     missing.
     """
     source = copier.source.bootstrap
     copier.stop()
-    acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, amounts.behind)
+    acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, load_size.behind)
     before = _copied_records(copier, "bench-flood")
-    with _produce_meanwhile(source, "bench-flood", amounts.meanwhile_per_s):
+    with _produce_meanwhile(source, "bench-flood", load_size.meanwhile_per_s):
         copier.start()
         _wait_until_copied(copier, "bench-flood", before + 1)
         began = time.monotonic()
@@ -91,7 +91,7 @@ def _catch_up_s(copier: Copier, amounts: Amounts) -> float:
             missing = asyncio.run(sum_of_high_watermarks(source, "bench-flood", PARTITIONS)) - _copied_records(
                 copier, "bench-flood"
             )
-            return missing <= amounts.meanwhile_per_s * LEVEL_LAG_S
+            return missing <= load_size.meanwhile_per_s * LEVEL_LAG_S
 
         eventually(has_caught_up, within_s=COPIED_WITHIN_S, message="the copy has caught up")
         took = time.monotonic() - began
@@ -114,16 +114,16 @@ def _produce_meanwhile(bootstrap: str, topic: str, per_s: int) -> Iterator[None]
         process.wait()
 
 
-def _measure_lag_s(copier: Copier, amounts: Amounts) -> dict[str, float]:
+def _measure_lag_s(copier: Copier, load_size: LoadSize) -> dict[str, float]:
     words = [copier.source.bootstrap, "bench-lag", copier.target.bootstrap, copier.target_topic("bench-lag")]
-    words += [str(part) for part in (PARTITIONS, KIB, amounts.lag_per_s, amounts.warm_s, amounts.lag_s)]
+    words += [str(part) for part in (PARTITIONS, KIB, load_size.lag_per_s, load_size.warm_s, load_size.lag_s)]
     found: dict[str, float] = json.loads(programs.run_program([programs.compile_program("lag"), *words]))
     return found
 
 
-def measure_idle(side: RunCopier, selected: Sequence[str], amounts: Amounts) -> dict[str, float]:
+def measure_idle(side: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     with side() as copier:
-        each = amounts.partitions // MANY_TOPICS
+        each = load_size.partitions // MANY_TOPICS
         names = [f"bench-many-{number}" for number in range(MANY_TOPICS)]
         for name in names:
             rd.create_topic(copier.source.bootstrap, name, each)
@@ -133,7 +133,7 @@ def measure_idle(side: RunCopier, selected: Sequence[str], amounts: Amounts) -> 
             _wait_until_copied(copier, name, 1_000, each)
         time.sleep(5)  # lets background work finish
         before, began = copier.cpu_s(), time.monotonic()
-        time.sleep(amounts.idle_s)
+        time.sleep(load_size.idle_s)
         return {"idle": (copier.cpu_s() - before) / (time.monotonic() - began) * 100}
 
 
@@ -154,7 +154,7 @@ def _copied_records(copier: Copier, topic: str, partitions: int = PARTITIONS) ->
         return -1
 
 
-SESSIONS: tuple[Session[RunCopier, Amounts], ...] = (
+SESSIONS: tuple[Session[RunCopier, LoadSize], ...] = (
     Session(("copy", "catch-up", "lag", "memory"), 1, measure_copying),
     Session(("idle",), 1, measure_idle),
 )

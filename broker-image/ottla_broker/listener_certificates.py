@@ -65,7 +65,7 @@ class ListenerCertificates:
     async def reload_changed(self) -> None:
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:
-            config.replace_secrets(await in_thread(config.read_secrets_again, "ssl."))
+            config.replace_secrets(await in_thread(config.reread_secrets, "ssl."))
         except SettingError as reason:
             self._log_failure("", str(reason))
             return

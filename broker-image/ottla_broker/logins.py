@@ -95,8 +95,8 @@ class ListenerLogins:
         """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:
-            found = await in_thread(config.read_secrets_again, SASL_JAAS_CONFIG.name)
-            before = config.secrets_in_use(SASL_JAAS_CONFIG.name)
+            found = await in_thread(config.reread_secrets, SASL_JAAS_CONFIG.name)
+            before = config.current_secrets(SASL_JAAS_CONFIG.name)
             if found == before:
                 self._failure = ""
                 return

@@ -22,7 +22,7 @@ LARGE: Final = 600_000  # above sasl.server.max.receive.size
 
 
 @dataclass
-class HandshakesTried:
+class HandshakeResults:
     """`hung` and `served` must stay empty: handshakes without an answer or an end, and requests
     that were served without a login.
     """
@@ -36,11 +36,11 @@ class HandshakesTried:
         return self.ended.total()
 
 
-async def try_handshakes(host: str, port: int, seconds: float, seed: int, at_least: int) -> HandshakesTried:
+async def try_handshakes(host: str, port: int, seconds: float, seed: int, at_least: int) -> HandshakeResults:
     """Tries handshakes for `seconds`, and until there were `at_least`. None has a right
     password.
     """
-    tried, loop = HandshakesTried(), asyncio.get_running_loop()
+    tried, loop = HandshakeResults(), asyncio.get_running_loop()
     end_s = loop.time() + seconds
 
     async def run(number: int) -> None:

@@ -30,7 +30,7 @@ async def produce(session: ApiSession) -> None:
     async def ask(case: str, name: str, *written: tuple[int, bytes | None], **more: Any) -> None:
         await session.send_case(case, **fields(name, *written, **more))
 
-    async def odd() -> str:
+    async def new_topic() -> str:
         """A topic for one case: where we differ on purpose, offsets of later cases must not."""
         return await session.create_topic(f"odd-{len(session.ids)}")
 
@@ -58,7 +58,7 @@ async def produce(session: ApiSession) -> None:
     await ask("corrupt bytes", there, (0, good[:-1] + b"!"))
     await ask("a wrong CRC", there, (0, good[:CRC_AT] + b"\0\0\0\0" + good[CRC_AT + 4 :]))
     await ask("cut short", there, (0, good[:-5]))
-    await ask("bytes behind", await odd(), (0, good + b"\0\0\0"))
+    await ask("bytes behind", await new_topic(), (0, good + b"\0\0\0"))
     await ask("two batches", there, (0, good + good))
     await ask("magic 1", there, (0, good[:MAGIC_AT] + b"\1" + good[MAGIC_AT + 1 :]))
     zstd = encode_values(b"a" * 99, compression=Compression.zstd)
@@ -74,20 +74,22 @@ async def produce(session: ApiSession) -> None:
         there,
         (0, encode_values(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)),
     )
-    await ask("LogAppendTime from a client", await odd(), (0, encode_values(b"a", log_append_time_ms=START_MS)))
+    await ask("LogAppendTime from a client", await new_topic(), (0, encode_values(b"a", log_append_time_ms=START_MS)))
     await ask("too far in the future", there, (0, encode_values(b"a", at_ms=FAR_FUTURE_MS)))
     await ask("a negative time", there, (0, encode_values(b"a", at_ms=-5)))
     await ask("no time", there, (0, encode_values(b"a", at_ms=-1)))
     await ask("gzip", there, (0, encode_values(b"a" * 99, compression=Compression.gzip)))
     await ask("zstd", there, (0, encode_values(b"a" * 99, compression=Compression.zstd)))
-    await ask("an unknown codec", await odd(), (0, set_attributes(good, 5)))
-    await ask("records behind the count", await odd(), (0, set_record_count(good, 1)))
-    await ask("fewer records than the count", await odd(), (0, set_record_count(good, 3)))
+    await ask("an unknown codec", await new_topic(), (0, set_attributes(good, 5)))
+    await ask("records behind the count", await new_topic(), (0, set_record_count(good, 1)))
+    await ask("fewer records than the count", await new_topic(), (0, set_record_count(good, 3)))
     await ask("no records in a batch", there, (0, set_record_count(good, 0)))
     await ask("a negative count", there, (0, set_record_count(good, -1)))
     await ask("a transactional id", there, (0, good), transactional_id=session.unique_name("tx"))
     unbegun = encode_values(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
-    await ask("a transaction that was not begun", await odd(), (0, unbegun), transactional_id=session.unique_name("tx"))
+    await ask(
+        "a transaction that was not begun", await new_topic(), (0, unbegun), transactional_id=session.unique_name("tx")
+    )
     small = await session.create_topic("small", max_message_bytes=100)
     await ask("too large", small, (0, encode_values(b"x" * 101)))
     await ask("too large, and from offset 7 on", small, (0, encode_values(b"x" * 101, base_offset=7)))

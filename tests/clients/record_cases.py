@@ -27,7 +27,7 @@ async def fetch(session: ApiSession) -> None:
     def topic(name: str, *partitions: dict[str, Any]) -> dict[str, Any]:
         return {"topic": name, "topic_id": session.ids.get(name, UNKNOWN_ID), "partitions": partitions}
 
-    def at(offset: int, index: int = 0, **more: Any) -> dict[str, Any]:
+    def fetch_at(offset: int, index: int = 0, **more: Any) -> dict[str, Any]:
         return {"partition": index, "fetch_offset": offset, "partition_max_bytes": MAX_BYTES, **more}
 
     async def ask(case: str, *topics: dict[str, Any], **more: Any) -> Any:
@@ -35,66 +35,71 @@ async def fetch(session: ApiSession) -> None:
             case, **{"replica_id": -1, "max_wait": 0, "min_bytes": 0, "topics": topics, **more}
         )
 
-    await ask("from the start", topic(there, at(1)))
-    await ask("from inside a batch", topic(there, at(4)))
-    await ask("at the end", topic(there, at(6)))
-    await ask("beyond the end", topic(there, at(7)))
-    await ask("before the start", topic(there, at(0)))
-    await ask("at -1", topic(there, at(-1)))
-    await ask("an empty partition", topic(empty, at(0)))
-    await ask("waiting for what does not come", topic(empty, at(0)), max_wait=10, min_bytes=1)
-    await ask("beyond an empty one", topic(empty, at(1)), max_wait=5000, min_bytes=1)
-    await ask("read committed", topic(there, at(1)), isolation_level=1)
-    await ask("isolation level 7", topic(there, at(1)), isolation_level=7)
-    await ask("an unknown partition", topic(there, at(0, 9), at(4)))
-    await ask("an unknown topic", topic(session.unique_name("unknown"), at(0)), max_wait=5000, min_bytes=1)
-    await ask("two partitions", topic(there, at(3), at(0, 1)))
-    await ask("one byte of a partition", topic(tall, at(0, partition_max_bytes=1)))
-    await ask("one byte in all", topic(tall, at(0)), max_bytes=1)
-    await ask("one byte in all, two topics", topic(tall, at(0)), topic(there, at(1)), max_bytes=1)
-    await ask("6000 bytes", topic(tall, at(0, partition_max_bytes=6000)))
+    await ask("from the start", topic(there, fetch_at(1)))
+    await ask("from inside a batch", topic(there, fetch_at(4)))
+    await ask("at the end", topic(there, fetch_at(6)))
+    await ask("beyond the end", topic(there, fetch_at(7)))
+    await ask("before the start", topic(there, fetch_at(0)))
+    await ask("at -1", topic(there, fetch_at(-1)))
+    await ask("an empty partition", topic(empty, fetch_at(0)))
+    await ask("waiting for what does not come", topic(empty, fetch_at(0)), max_wait=10, min_bytes=1)
+    await ask("beyond an empty one", topic(empty, fetch_at(1)), max_wait=5000, min_bytes=1)
+    await ask("read committed", topic(there, fetch_at(1)), isolation_level=1)
+    await ask("isolation level 7", topic(there, fetch_at(1)), isolation_level=7)
+    await ask("an unknown partition", topic(there, fetch_at(0, 9), fetch_at(4)))
+    await ask("an unknown topic", topic(session.unique_name("unknown"), fetch_at(0)), max_wait=5000, min_bytes=1)
+    await ask("two partitions", topic(there, fetch_at(3), fetch_at(0, 1)))
+    await ask("one byte of a partition", topic(tall, fetch_at(0, partition_max_bytes=1)))
+    await ask("one byte in all", topic(tall, fetch_at(0)), max_bytes=1)
+    await ask("one byte in all, two topics", topic(tall, fetch_at(0)), topic(there, fetch_at(1)), max_bytes=1)
+    await ask("6000 bytes", topic(tall, fetch_at(0, partition_max_bytes=6000)))
     await ask("no topic")
-    await ask("a replica that is none", topic(there, at(1)), replica_id=9, replica_state={"replica_id": 9})
+    await ask("a replica that is none", topic(there, fetch_at(1)), replica_id=9, replica_state={"replica_id": 9})
     if session.version >= 9:
-        await ask("the leader's epoch", topic(there, at(1, current_leader_epoch=0)))
-        await ask("an epoch to come", topic(there, at(1, current_leader_epoch=1)))
+        await ask("the leader's epoch", topic(there, fetch_at(1, current_leader_epoch=0)))
+        await ask("an epoch to come", topic(there, fetch_at(1, current_leader_epoch=1)))
     if session.version >= 12:
-        await ask("last fetched epoch", topic(there, at(4, last_fetched_epoch=0)))
-        await ask("last fetched epoch to come", topic(there, at(4, last_fetched_epoch=3)))
-        await ask("last fetched epoch, beyond its end", topic(there, at(9, last_fetched_epoch=0)))
-        await ask("another cluster", topic(there, at(4)), cluster_id="another")
+        await ask("last fetched epoch", topic(there, fetch_at(4, last_fetched_epoch=0)))
+        await ask("last fetched epoch to come", topic(there, fetch_at(4, last_fetched_epoch=3)))
+        await ask("last fetched epoch, beyond its end", topic(there, fetch_at(9, last_fetched_epoch=0)))
+        await ask("another cluster", topic(there, fetch_at(4)), cluster_id="another")
     if session.version >= 13:
-        await ask("an unknown and a known id", topic(session.unique_name("unknown"), at(0)), topic(there, at(4)))
-        await ask("no id", {"topic_id": None, "partitions": [at(0)]})
+        await ask(
+            "an unknown and a known id", topic(session.unique_name("unknown"), fetch_at(0)), topic(there, fetch_at(4))
+        )
+        await ask("no id", {"topic_id": None, "partitions": [fetch_at(0)]})
     if session.version < 7:
         return
-    made = await ask("a new session", topic(there, at(1), at(0, 1)), session_epoch=0)
+    made = await ask("a new session", topic(there, fetch_at(1), fetch_at(0, 1)), session_epoch=0)
     session_id = made.session_id
     await ask("nothing new in it", session_id=session_id, session_epoch=1)
-    await ask("another offset in it", topic(there, at(4)), session_id=session_id, session_epoch=2)
+    await ask("another offset in it", topic(there, fetch_at(4)), session_id=session_id, session_epoch=2)
     await ask("a wrong epoch", session_id=session_id, session_epoch=2)
     await ask("a wrong epoch ahead", session_id=session_id, session_epoch=9)
-    await ask("a topic more", topic(tall, at(5)), session_id=session_id, session_epoch=3)
+    await ask("a topic more", topic(tall, fetch_at(5)), session_id=session_id, session_epoch=3)
     is_topic_unknown = {"topic": there, "topic_id": session.ids[there], "partitions": [0]}
     await ask("a partition less", forgotten_topics_data=[is_topic_unknown], session_id=session_id, session_epoch=4)
     await ask(
-        "an unknown topic in it", topic(session.unique_name("unknown"), at(0)), session_id=session_id, session_epoch=5
+        "an unknown topic in it",
+        topic(session.unique_name("unknown"), fetch_at(0)),
+        session_id=session_id,
+        session_epoch=5,
     )
     await ask("and again", session_id=session_id, session_epoch=6)
     await ask("another session", session_id=12345, session_epoch=1)
     await ask("another session, to be closed", session_id=12345, session_epoch=-1)
-    await ask("another session, to be made", topic(there, at(4)), session_id=12345, session_epoch=0)
-    await ask("closed", topic(there, at(4)), session_id=session_id, session_epoch=-1)
+    await ask("another session, to be made", topic(there, fetch_at(4)), session_id=12345, session_epoch=0)
+    await ask("closed", topic(there, fetch_at(4)), session_id=session_id, session_epoch=-1)
     await ask("after it was closed", session_id=session_id, session_epoch=7)
     nothing = await ask("a new session of nothing", session_epoch=0)
     await ask("nothing in it", session_id=nothing.session_id, session_epoch=1)
     await ask("after nothing in it", session_id=nothing.session_id, session_epoch=2)
-    await fetch_with_other_topic_naming(session, topic(there, at(4)))
+    await fetch_with_other_topic_naming(session, topic(there, fetch_at(4)))
     if session.version >= 12:
-        await fetch_diverged_again(session, topic(there, at(9, last_fetched_epoch=0)))
+        await fetch_diverged_again(session, topic(there, fetch_at(9, last_fetched_epoch=0)))
     gone_soon = await session.create_topic("gone-soon")
-    await fetch_deleted_topic(session, gone_soon, topic(gone_soon, at(0)))
-    await ask("no session, epoch 5", topic(there, at(4)), session_epoch=5)
+    await fetch_deleted_topic(session, gone_soon, topic(gone_soon, fetch_at(0)))
+    await ask("no session, epoch 5", topic(there, fetch_at(4)), session_epoch=5)
 
 
 async def fetch_diverged_again(session: ApiSession, wanted: dict[str, Any]) -> None:

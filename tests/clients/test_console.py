@@ -183,8 +183,10 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
         if path.endswith("form=text"):
             shown = 10 if "follow" in path else len(HOSTILE)
             expect(tab.locator("#records > tr")).to_have_count(shown, timeout=WITHIN_MS)
-            texts = [normal(text) for text in tab.locator("#records > tr > td:nth-child(4)").all_inner_texts()]
-            assert set(texts) <= {normal(printable(text)) for text in HOSTILE}, path
+            texts = [
+                normalize_spaces(text) for text in tab.locator("#records > tr > td:nth-child(4)").all_inner_texts()
+            ]
+            assert set(texts) <= {normalize_spaces(printable(text)) for text in HOSTILE}, path
         assert (
             tab.locator("main script, main iframe, main img, main svg, main base, main style, main [onerror]").count()
             == 0
@@ -209,7 +211,7 @@ def search(tab: Page, console: BrokerProcess, topic: str, expression: str) -> No
     tab.get_by_role("button", name="Search all").click()
 
 
-def normal(text: str) -> str:
+def normalize_spaces(text: str) -> str:
     return " ".join(text.split())
 
 

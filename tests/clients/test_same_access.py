@@ -120,7 +120,11 @@ def undeclared(answers: dict[SentRequest, Json]) -> list[str]:
             assert api is not None and api.rights is not None
             declared = {(right.kind, each) for right in api.rights for each in implied_by(right.operation)}
             without = answers[replace(asked, user=NOBODY)]
-            if asked.user == user and (kind, operation) not in declared and neutral(answer, user) != neutral(without):
+            if (
+                asked.user == user
+                and (kind, operation) not in declared
+                and without_user_name(answer, user) != without_user_name(without)
+            ):
                 found[f"{operation.name} {kind.name} of {asked.api}"] = True
     return list(found)
 
@@ -129,7 +133,7 @@ def implied_by(operation: Operation) -> frozenset[Operation]:
     return IMPLIED_BY.get(operation, frozenset({operation}))
 
 
-def neutral(answer: Json, user: str = NOBODY) -> str:
+def without_user_name(answer: Json, user: str = NOBODY) -> str:
     return re.sub(rf"\b{user}\b", "USER", repr(answer))
 
 

@@ -43,7 +43,7 @@ def commit_one(broker: BrokerProcess, topic: str, group: str) -> None:
     consumer.close()
 
 
-def once(broker: BrokerProcess, *arguments: str) -> str:
+def run_top_once(broker: BrokerProcess, *arguments: str) -> str:
     command = [*COMMAND, "top", *arguments, "--bootstrap", broker.bootstrap]
     done = subprocess.run(
         command,
@@ -60,20 +60,20 @@ def once(broker: BrokerProcess, *arguments: str) -> str:
 
 def test_without_a_terminal_it_prints_one_table_with_rates(new_broker: NewBroker) -> None:
     with new_broker() as broker, producing(broker, "busy"):
-        eventually(lambda: "busy" in once(broker, "--interval", "0.2"), within_s=30)
-        (busy,) = (it for it in json.loads(once(broker, "topics", "-o", "json")) if it["topic"] == "busy")
+        eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
+        (busy,) = (it for it in json.loads(run_top_once(broker, "topics", "-o", "json")) if it["topic"] == "busy")
         assert busy["recordsPerSecond"] > 0 and busy["records"] > 0 and busy["problem"] == ""
         commit_one(broker, "busy", "slow")
-        (slow,) = (it for it in json.loads(once(broker, "groups", "-o", "json")) if it["group"] == "slow")
+        (slow,) = (it for it in json.loads(run_top_once(broker, "groups", "-o", "json")) if it["group"] == "slow")
         assert slow["lag"] > 0
-        heading, row = once(broker, "brokers", "--once").splitlines()
+        heading, row = run_top_once(broker, "brokers", "--once").splitlines()
         assert heading.split()[:3] == ["BROKER", "ADDRESS", "STATE"]
         assert row.split()[:3] == ["1", broker.bootstrap, "controller"]
 
 
 def test_on_a_terminal_keys_choose_what_is_shown(new_broker: NewBroker) -> None:
     with new_broker() as broker, producing(broker, "busy"):
-        eventually(lambda: "busy" in once(broker, "--interval", "0.2"), within_s=30)
+        eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
         commit_one(broker, "busy", "slow")
         ours, theirs = pty.openpty()
         environment = command_environment() | {"TERM": "xterm", "COLUMNS": "120", "LINES": "30"}

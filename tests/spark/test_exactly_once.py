@@ -84,13 +84,13 @@ def test_batch_that_can_have_other_rows_when_it_runs_again_has_one_writer(
     }
     planned: dict[str, int] = {}
 
-    class Planned(TransactionalWriter):
+    class RecordingWriter(TransactionalWriter):
         def __init__(
             self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, files: Checkpoint, writers: int
         ) -> None:
             super().__init__(sink, encode, target, files, writers)
             planned[sink.query_name] = writers
 
-    monkeypatch.setattr(query_runner, "TransactionalWriter", Planned)
+    monkeypatch.setattr(query_runner, "TransactionalWriter", RecordingWriter)
     pipeline(spec)
     assert planned == {"each": 3, "joined": 1, "random": 1, "counted": 1}

@@ -149,7 +149,7 @@ class Config:
 
     # Files that settings name
 
-    def read_secrets_again(self, prefix: str) -> SecretValues:
+    def reread_secrets(self, prefix: str) -> SecretValues:
         """Reads again the settings with this prefix that are given as `${directory:PATH:FILE}`, and
         returns their present values. Raises SettingError.
         """
@@ -159,7 +159,7 @@ class Config:
             if key[2].name.startswith(prefix)
         }
 
-    def secrets_in_use(self, prefix: str) -> SecretValues:
+    def current_secrets(self, prefix: str) -> SecretValues:
         """The values of the settings with this prefix that are given as `${directory:PATH:FILE}`,
         as they were read last.
         """

@@ -9,7 +9,7 @@ from ottla_broker.config.addresses import (
     principals,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
-from ottla_broker.config.value_types import boolean, integer, list_of, long, one_of, only, secret, string
+from ottla_broker.config.value_types import boolean, fixed, integer, list_of, long, one_of, secret, string
 from ottla_broker.wire.client_security import MECHANISMS
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, TLS_VERSIONS
 
@@ -18,7 +18,7 @@ _tls = Section("TLS of listeners", BROKER_SETTINGS)  # each also as `listener.na
 _STORE = "Java keystores cannot be read; provide keys and certificates as PEM (KIP-651)"
 _DIFFERS = "PEM is the only format that Ottla reads"
 
-_tls.row("ssl.keystore.type", only(string(), "PEM", _STORE), "PEM", "Format of the keystore.", differs=_DIFFERS)
+_tls.row("ssl.keystore.type", fixed(string(), "PEM", _STORE), "PEM", "Format of the keystore.", differs=_DIFFERS)
 SSL_KEYSTORE_LOCATION = _tls.row("ssl.keystore.location", string("a file"), None,
     "File with the broker's private key and certificate chain. It is read again when it changes, and so are all files "
     "of certificates: new connections use what is new, without a restart. Alternative: "
@@ -30,7 +30,7 @@ SSL_KEYSTORE_KEY = _tls.row("ssl.keystore.key", secret("a private key in PEM"), 
     "Private key of the certificate.", is_sensitive=True)
 SSL_KEY_PASSWORD = _tls.row("ssl.key.password", secret(), None,
     "Password of an encrypted private key.", is_sensitive=True)
-_tls.row("ssl.truststore.type", only(string(), "PEM", _STORE), "PEM", "Format of the truststore.", differs=_DIFFERS)
+_tls.row("ssl.truststore.type", fixed(string(), "PEM", _STORE), "PEM", "Format of the truststore.", differs=_DIFFERS)
 SSL_TRUSTSTORE_LOCATION = _tls.row("ssl.truststore.location", string("a file"), None,
     "File with the certificate authorities that sign clients' certificates. Alternative: "
     "`ssl.truststore.certificates`.")

@@ -101,7 +101,7 @@ GROUP_SETTINGS: dict[str, Setting[object]] = {}
 CLIENT_METRICS_SETTINGS: dict[str, Setting[object]] = {}
 
 
-class Rarer(TypedDict, total=False):
+class OptionalColumns(TypedDict, total=False):
     """Columns that few rows have; see `Setting`."""
 
     differs: str
@@ -126,7 +126,7 @@ class Section:
         default: T | str,
         doc: str,
         mode: UpdateMode | None = None,
-        **more: Unpack[Rarer],
+        **more: Unpack[OptionalColumns],
     ) -> Setting[T]:
         """`default`: a value, or its text; None: not set. `mode`: where it is not the section's."""
         value = type.parse(default) if isinstance(default, str) else default

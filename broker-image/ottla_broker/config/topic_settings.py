@@ -15,11 +15,11 @@ from ottla_broker.config.value_types import (
     ValueType,
     boolean,
     double,
+    fixed,
     integer,
     list_of,
     long,
     one_of,
-    only,
 )
 
 T = TypeVar("T")
@@ -172,15 +172,15 @@ TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS = _replicas.row("follower.replicat
 _tiers = TopicSection(Section("Topics: tiered storage (not implemented)", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
 _NO_TIERS = "records are kept on the broker's own disks only"
 
-_tiers.row("remote.storage.enable", only(boolean(), False, _NO_TIERS), False,
+_tiers.row("remote.storage.enable", fixed(boolean(), False, _NO_TIERS), False,
     "Whether segments move to remote storage.")
-_tiers.row("remote.log.copy.disable", only(boolean(), False, _NO_TIERS), False,
+_tiers.row("remote.log.copy.disable", fixed(boolean(), False, _NO_TIERS), False,
     "Whether copying to remote storage is paused.")
-_tiers.row("remote.log.delete.on.disable", only(boolean(), False, _NO_TIERS), False,
+_tiers.row("remote.log.delete.on.disable", fixed(boolean(), False, _NO_TIERS), False,
     "Whether remote segments are deleted when remote storage is disabled.")
-_tiers.row("local.retention.ms", only(long(), -2, _NO_TIERS), -2,
+_tiers.row("local.retention.ms", fixed(long(), -2, _NO_TIERS), -2,
     "Time in milliseconds that remote segments also stay on the broker's disks. -2: `retention.ms`.")
-_tiers.row("local.retention.bytes", only(long(), -2, _NO_TIERS), -2,
+_tiers.row("local.retention.bytes", fixed(long(), -2, _NO_TIERS), -2,
     "Bytes of remote segments that also stay on the broker's disks. -2: `retention.bytes`.")
 
 _maintenance = Section("Logs: maintenance", BROKER_SETTINGS)

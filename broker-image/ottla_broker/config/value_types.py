@@ -68,7 +68,7 @@ class ValueType(NamedTuple, Generic[T_co]):
 
 
 def integer(at_least: int | None = None, at_most: int | None = None, *, also: int | None = None) -> ValueType[int]:
-    return _whole(ConfigType.INT, MAX_INT32, at_least, at_most, also)
+    return _integer_type(ConfigType.INT, MAX_INT32, at_least, at_most, also)
 
 
 def integer_of(*values: int) -> ValueType[int]:
@@ -80,15 +80,15 @@ def integer_of(*values: int) -> ValueType[int]:
             raise ValueError
         return value
 
-    return ValueType(ConfigType.INT, _or([*by_text]), parse)
+    return ValueType(ConfigType.INT, _join_choices([*by_text]), parse)
 
 
 def long(at_least: int | None = None, at_most: int | None = None, *, also: int | None = None) -> ValueType[int]:
-    return _whole(ConfigType.LONG, MAX_INT64, at_least, at_most, also)
+    return _integer_type(ConfigType.LONG, MAX_INT64, at_least, at_most, also)
 
 
 def short(at_least: int | None = None, at_most: int | None = None) -> ValueType[int]:
-    return _whole(ConfigType.SHORT, MAX_INT16, at_least, at_most, None)
+    return _integer_type(ConfigType.SHORT, MAX_INT16, at_least, at_most, None)
 
 
 def double(at_least: float | None = None, at_most: float | None = None) -> ValueType[float]:
@@ -141,7 +141,7 @@ def one_of(*values: Text, any_case: bool = False) -> ValueType[Text]:
             raise ValueError
         return value
 
-    return ValueType(ConfigType.STRING, _or(values), parse, words=None if any_case else values)
+    return ValueType(ConfigType.STRING, _join_choices(values), parse, words=None if any_case else values)
 
 
 def list_of(*values: str, allowed: str = "", check: Callable[[str], bool] | None = None) -> ValueType[tuple[str, ...]]:
@@ -154,10 +154,10 @@ def list_of(*values: str, allowed: str = "", check: Callable[[str], bool] | None
                 raise ValueError(f"{entry!r} is none of them" if values else f"{entry!r} has another form")
         return entries
 
-    return ValueType(ConfigType.LIST, allowed or f"a comma-separated list of {_or(values, 'and')}", parse)
+    return ValueType(ConfigType.LIST, allowed or f"a comma-separated list of {_join_choices(values, 'and')}", parse)
 
 
-def only(kind: ValueType[T], value: T, why: str) -> ValueType[T]:
+def fixed(kind: ValueType[T], value: T, why: str) -> ValueType[T]:
     """Accepts one value only, for a setting of Kafka's that clients and tools send."""
 
     def parse(text: str) -> T:
@@ -184,7 +184,7 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(entry.strip() for entry in text.split(",")) if text else ()
 
 
-def _whole(
+def _integer_type(
     code: Literal[ConfigType.INT, ConfigType.LONG, ConfigType.SHORT],
     limit: int,
     at_least: int | None,
@@ -221,7 +221,7 @@ def _bounds(at_least: float | None, at_most: float | None) -> str:
     return "" if at_most is None else f", at most {at_most}"
 
 
-def _or(values: Sequence[str], word: str = "or") -> str:
+def _join_choices(values: Sequence[str], word: str = "or") -> str:
     return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {word} {values[-1]}"
 
 

@@ -34,11 +34,11 @@ class IsrState:
     `propose_with`, `propose_without` or `withdraw` sends it when that returns True.
     """
 
-    __slots__ = ("_has_turned_away", "pending")
+    __slots__ = ("_has_deferred_followers", "pending")
 
     def __init__(self) -> None:
         self.pending: IsrChange | None = None
-        self._has_turned_away = False  # a follower that caught up while a proposal was undecided
+        self._has_deferred_followers = False  # a follower that caught up while a proposal was undecided
 
     def maximal_isr(self, isr: tuple[int, ...]) -> tuple[int, ...]:
         """Every replica that may be in sync by the controller's decision. `isr`: the committed
@@ -55,7 +55,7 @@ class IsrState:
     ) -> bool:
         """Proposes an ISR with those of the candidates that may join (rule 4)."""
         if self.pending is not None:
-            self._has_turned_away = True
+            self._has_deferred_followers = True
             return False
         joining = [follower.broker for follower in candidates if may_join(follower)]
         return bool(joining) and self._propose(registration, (*registration.isr, *joining))
@@ -65,17 +65,17 @@ class IsrState:
         staying = tuple(broker for broker in registration.isr if broker not in leaving)
         return self.pending is None and staying != registration.isr and self._propose(registration, staying)
 
-    def take_waiting(self, out_of_sync: Iterable[Follower], log_end: int) -> list[Follower]:
+    def take_candidates(self, out_of_sync: Iterable[Follower], log_end: int) -> list[Follower]:
         """Called when no proposal is undecided. Returns the followers to consider for the ISR: all
         if one had to wait for the decision, else those that have reached `log_end`. The others
         fetch again anyway.
         """
-        everybody, self._has_turned_away = self._has_turned_away, False
+        everybody, self._has_deferred_followers = self._has_deferred_followers, False
         return [follower for follower in out_of_sync if everybody or follower.log_end >= log_end]
 
     @property
-    def has_waiting_followers(self) -> bool:
-        return self._has_turned_away and self.pending is None
+    def has_deferred_followers(self) -> bool:
+        return self._has_deferred_followers and self.pending is None
 
     def reject(self, change: IsrChange) -> bool:
         """Drops a proposal that the controller will never commit. True if it was pending."""

@@ -177,7 +177,7 @@ class PartitionLeader:
 
     def _expand_isr_by_waiting(self) -> None:
         if self.isr.pending is None and self.followers.out_of_sync:
-            self._expand_isr(self.isr.take_waiting(self.followers.out_of_sync, self._log.end))
+            self._expand_isr(self.isr.take_candidates(self.followers.out_of_sync, self._log.end))
 
     def _propose(self) -> None:
         self.update_maximal_isr()
@@ -187,7 +187,7 @@ class PartitionLeader:
         """Drops a proposal that will never be committed."""
         if self.isr.reject(change):
             self.update_maximal_isr()
-            if self.isr.has_waiting_followers:
+            if self.isr.has_deferred_followers:
                 self._expand_isr_by_waiting()
 
     def withdraw_isr_change(self, change: IsrChange) -> None:

@@ -21,7 +21,7 @@ from ottla_operator.plan.pipeline import desired as pipeline_objects
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret, logs_in
+from ottla_operator.plan.source_credentials import ObservedSecret, uses_sasl
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord, parse_records
 from ottla_operator.plan.user_secret import Contents
@@ -165,7 +165,7 @@ class KubePlatform:
     # Mirrors.
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
-        tls, login = mirror.spec.source.tls is not None, logs_in(mirror)
+        tls, login = mirror.spec.source.tls is not None, uses_sasl(mirror)
         if bootstrap := in_cluster_bootstrap(source, tls=tls, login=login):
             return bootstrap
         how = "with TLS, which source.tls asks for" if tls else "without TLS; set source.tls to connect with TLS"

@@ -36,7 +36,7 @@ from ottla_operator.plan.listener_security import (
 )
 from ottla_operator.plan.registry_access import RegistryAccess, registry_security
 from ottla_operator.plan.settings import Settings
-from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, logs_in
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, uses_sasl
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.user_records import UserRecord
 from ottla_operator.plan.user_secret import Contents
@@ -363,7 +363,7 @@ class LocalPlatform:
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
         transport = "SSL" if mirror.spec.source.tls is not None else "PLAINTEXT"
-        protocol = f"SASL_{transport}" if logs_in(mirror) else transport
+        protocol = f"SASL_{transport}" if uses_sasl(mirror) else transport
         if authenticates_everyone(source) and protocol not in map(security_protocol, source.listeners):
             message = (
                 f"Cluster {source.name}, the source, has no listener with {protocol}: set source.tls and credentials"

@@ -106,7 +106,7 @@ class ClusterObservations:
         return bool(self.outdated) or self.restarted is not None or (self.was_rolling and bool(self.missing))
 
     @property
-    def late(self) -> list[int]:
+    def overdue(self) -> list[int]:
         """Brokers that have their desired settings and are still not ready after
         `start_timeout_s`.
         """
@@ -131,11 +131,13 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     if observed.refused_settings:
         return refuse_settings(observed.refused_settings)
     if observed.creation_error:
-        return Stalled("FailedCreate", f"{_brokers(_uncreated(observed))} cannot be created: {observed.creation_error}")
+        return Stalled(
+            "FailedCreate", f"{_brokers(_missing_brokers(observed))} cannot be created: {observed.creation_error}"
+        )
     if without_image := _with_problem(observed, IMAGE_ERRORS):
         return Stalled("ImagePullBackOff", f"{_brokers(without_image)} cannot start. {_problems(observed)}")
-    if late := observed.late:
-        message = f"{_brokers(late)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+    if overdue := observed.overdue:
+        message = f"{_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
         return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.certificate_error:
         return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep what they have")
@@ -260,7 +262,7 @@ def reassignment_progress(
     return {"moved": total - moving, "total": total}
 
 
-def _uncreated(observed: ClusterObservations) -> list[int]:
+def _missing_brokers(observed: ClusterObservations) -> list[int]:
     """Brokers of the spec that do not exist; those that do not serve if all exist, as where a pod
     is being replaced.
     """

@@ -76,7 +76,7 @@ def secret_names(mirror: Mirror) -> list[str]:
     return sorted({ref.name for ref in refs if ref})
 
 
-def logs_in(mirror: Mirror) -> bool:
+def uses_sasl(mirror: Mirror) -> bool:
     """True if brokers log in at the source by SASL."""
     credentials = mirror.spec.source.credentials
     return credentials is not None and credentials.mechanism != _CLIENT_CERTIFICATE

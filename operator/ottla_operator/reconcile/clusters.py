@@ -143,7 +143,7 @@ class ClusterReconciler:
                 was_rolling=bool((resource.get("status") or {}).get("roll")),
                 refused_settings=refused,
                 rejected_settings=rejected,
-                scales_from=_scales_from(scaled, brokers, resource),
+                scales_from=_replicas_before_scaling(scaled, brokers, resource),
                 scaling=scaled.in_progress,
                 scale_down_blocked=scaled.blocked,
                 moves_started=scaled.moves_started,
@@ -271,7 +271,7 @@ def _elects_preferred_leaders(cluster: Cluster) -> bool:
     return cluster.config.get(AUTO_LEADER_REBALANCE_ENABLE.name, "true").lower() != "false"
 
 
-def _scales_from(scaled: ScalingStep, brokers: BrokerSet, resource: Json) -> int | None:
+def _replicas_before_scaling(scaled: ScalingStep, brokers: BrokerSet, resource: Json) -> int | None:
     """Number of brokers before the scaling in progress; None if there is none. A new Cluster does
     not scale.
     """

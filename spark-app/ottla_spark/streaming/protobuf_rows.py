@@ -30,7 +30,7 @@ Fill = Callable[[Any, Any], None]
 """Sets a message to a value of Spark's. Raises ValueError and TypeError."""
 Convert = Callable[[Any], Any]
 
-_WHOLE: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_INTEGER_TYPES: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
 def fill_message(message: Descriptor, columns: T.StructType) -> Fill:
@@ -95,7 +95,7 @@ def _set_field(field: FieldDescriptor, type_: T.DataType) -> Fill:
 
 def _set_list(field: FieldDescriptor, type_: T.DataType) -> Fill:
     if not isinstance(type_, T.ArrayType):
-        raise _unfit(field, type_)
+        raise _type_mismatch(field, type_)
     name = field.name
     if field.message_type is None:
         convert = _scalar(field, type_.elementType)
@@ -112,7 +112,7 @@ def _set_list(field: FieldDescriptor, type_: T.DataType) -> Fill:
 
 def _set_map(field: FieldDescriptor, type_: T.DataType) -> Fill:
     if not isinstance(type_, T.MapType):
-        raise _unfit(field, type_)
+        raise _type_mismatch(field, type_)
     name, (key, value) = field.name, field.message_type.fields
     key_of = _scalar(key, type_.keyType)
     if value.message_type is None:
@@ -140,7 +140,7 @@ def _scalar(field: FieldDescriptor, type_: T.DataType) -> Convert:
         if field.enum_type is not None and isinstance(type_, T.StringType):
             return _enum_number(field)
         if isinstance(wanted, T.IntegerType | T.LongType | T.DecimalType) and (
-            isinstance(type_, _WHOLE) or type_ == UNSIGNED_64
+            isinstance(type_, _INTEGER_TYPES) or type_ == UNSIGNED_64
         ):
             return int
         if isinstance(wanted, T.FloatType | T.DoubleType) and isinstance(type_, T.FloatType | T.DoubleType):
@@ -149,7 +149,7 @@ def _scalar(field: FieldDescriptor, type_: T.DataType) -> Convert:
             return bytes
         if isinstance(wanted, T.StringType | T.BooleanType) and type_ == wanted and field.enum_type is None:
             return _not_null
-    raise _unfit(field, type_)
+    raise _type_mismatch(field, type_)
 
 
 def _not_null(value: Any) -> Any:
@@ -184,7 +184,7 @@ def _fill_value(field: FieldDescriptor, type_: T.DataType) -> Fill:
         convert = _scalar(field.message_type.fields[0], type_)
         return lambda target, value: setattr(target, "value", convert(value))
     if full_name in {TIMESTAMP, DURATION} | JSON_MESSAGES or not isinstance(type_, T.StructType):
-        raise _unfit(field, type_)
+        raise _type_mismatch(field, type_)
     fill = fill_message(field.message_type, type_)
 
     def fill_row(target: Any, row: Any) -> None:
@@ -207,7 +207,7 @@ def _fill_duration(target: Any, value: datetime.timedelta) -> None:
     target.nanos = sign * length.microseconds * 1000
 
 
-def _unfit(field: FieldDescriptor, type_: T.DataType) -> PipelineError:
+def _type_mismatch(field: FieldDescriptor, type_: T.DataType) -> PipelineError:
     label = "repeated " if field.is_repeated and not is_map(field) else ""
     return PipelineError(
         f"the column {field.name} is {type_.simpleString()}, and the field {field.name} is "

@@ -13,11 +13,11 @@ from ottla_broker.config.value_types import (
     ValueType,
     boolean,
     double,
+    fixed,
     integer,
     list_of,
     long,
     one_of,
-    only,
     plain_text,
     short,
 )
@@ -105,7 +105,7 @@ def test_booleans_choices_and_lists_are_parsed() -> None:
     assert list_of("a", "b").parse(" a , b") == ("a", "b")
     assert list_of("a", "b").parse("") == ()
     kind: ValueType[bool]
-    for kind, wrong in ((boolean(), "yes"), (only(boolean(), False, "why"), "true")):
+    for kind, wrong in ((boolean(), "yes"), (fixed(boolean(), False, "why"), "true")):
         with pytest.raises(ValueError):
             kind.parse(wrong)
 

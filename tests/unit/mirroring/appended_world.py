@@ -139,7 +139,7 @@ class AppendedMirrorWorld:
             source = AppendedSourceRecord(TOPIC, self.ids[name], name, "t", mark, 1)
             self.image.appended_sources.setdefault(TOPIC, {})[self.ids[name]] = source
         self.disk = MemoryDisk()
-        self.replicas = {number: self._made(number) for number in (1, 2, 3)}
+        self.replicas = {number: self._create_replica(number) for number in (1, 2, 3)}
         self.retention = AppendedRetention(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
         self.mirrored: dict[str, MirroredPartition] = {}
         # Of fetchers that were told to stop and have not stopped yet.
@@ -149,7 +149,7 @@ class AppendedMirrorWorld:
         self.ours = 0
         self._elected()
 
-    def _made(self, number: int) -> Replica:
+    def _create_replica(self, number: int) -> Replica:
         directory = f"/{number}-{self.random.getrandbits(40)}/t-0"
         storage = Storage(self.disk, runtime(Clock()))
         log = create_log(storage, directory, "t", 0, TOPIC, SMALL)
@@ -252,7 +252,7 @@ class AppendedMirrorWorld:
             return
         self.wiped = self.random.choice([one for one in self.replicas if one != self.state.leader])
         self._commit(isr=tuple(one for one in self.state.isr if one != self.wiped))
-        self.replicas[self.wiped] = self._made(self.wiped)
+        self.replicas[self.wiped] = self._create_replica(self.wiped)
 
     def delete_records(self) -> None:
         """Deletes records as retention and DeleteRecords do; gives up if the ISR is too slow."""

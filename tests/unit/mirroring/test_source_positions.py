@@ -62,11 +62,11 @@ OFFSETS = st.one_of(
 
 
 @given(st.lists(st.tuples(OFFSETS, st.integers(1, 60), st.booleans()), min_size=1, max_size=6))
-def test_last_batch_or_marker_decides_the_position(came: list[tuple[int, int, bool]]) -> None:
+def test_last_batch_or_marker_decides_the_position(batches: list[tuple[int, int, bool]]) -> None:
     """Holds for the producer state of the log, and for a state restored from a snapshot at any
     moment."""
     states = ProducerStates()
-    for base, count, is_batch in came:
+    for base, count, is_batch in batches:
         if is_batch:
             data: bytes | bytearray = stamped_batch(batch(count, base_offset=base))
             wanted = base + count
@@ -131,12 +131,12 @@ def test_only_committed_batches_are_appended() -> None:
         batch(1, base_offset=10, producer=(1, 0, 0), transactional=True),  # aborted, began before
         batch(2, base_offset=11, producer=(2, 0, 0), transactional=True),
         batch(1, base_offset=13),
-        at(marker(False, 1), 14),
+        with_base_offset(marker(False, 1), 14),
         batch(1, base_offset=15, producer=(1, 0, 1), transactional=True),  # its next one
         batch(1, base_offset=16, producer=(3, 0, 0), transactional=True),  # aborted
-        at(marker(True, 2), 17),
-        at(marker(True, 1), 18),
-        at(marker(False, 3), 19),
+        with_base_offset(marker(True, 2), 17),
+        with_base_offset(marker(True, 1), 18),
+        with_base_offset(marker(False, 3), 19),
     ]
     data, found, position = b"".join(sent), [], 0
     for one in sent:
@@ -146,5 +146,5 @@ def test_only_committed_batches_are_appended() -> None:
     assert [fields[0] for _, fields in kept] == [11, 13, 15]
 
 
-def at(data: bytes, offset: int) -> bytes:
+def with_base_offset(data: bytes, offset: int) -> bytes:
     return offset.to_bytes(8) + data[8:]

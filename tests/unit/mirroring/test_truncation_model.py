@@ -68,13 +68,13 @@ class Model:
         partition = Partition("t", TOPIC, 0, log, self.state, broker, lambda: NOW, peers, peers.propose)
         self.replicas[broker] = partition
         if partition.is_leader:
-            self._led(partition)
+            self._begin_leadership(partition)
 
     @property
     def leader(self) -> Partition:
         return self.replicas[self.state.leader]
 
-    def _led(self, partition: Partition) -> None:
+    def _begin_leadership(self, partition: Partition) -> None:
         if self.joined_epoch >= 0:
             self.begin(partition, JOINED, self.joined_epoch)
 
@@ -86,7 +86,7 @@ class Model:
         for partition in self.replicas.values():
             partition.update_registration(self.state)
         if self.state.leader_epoch != before.leader_epoch:
-            self._led(self.leader)
+            self._begin_leadership(self.leader)
 
     def elect(self) -> None:
         """Elects an in-sync replica."""
@@ -138,7 +138,7 @@ class Model:
         log, epoch = self.leader.log, self.state.leader_epoch
         if self.joined_epoch >= 0 and is_truncated(log, JOINED, self.joined_epoch):
             if JOINED <= log.end < SOURCE_ENDS:
-                self.leader.append_mirrored_records(bytearray(of_source(log.end, epoch)))
+                self.leader.append_mirrored_records(bytearray(source_batch(log.end, epoch)))
             return
         if self.truncates_in_the_middle:
             self.joined_epoch = epoch - 1
@@ -158,7 +158,7 @@ class Model:
             return
         assert log.end >= self.committed, "committed records are in the leader's log"
         self.committed = max(self.committed, log.high_watermark)
-        assert sources(self.leader, self.committed), "committed records are the source's"
+        assert has_source_records(self.leader, self.committed), "committed records are the source's"
 
     async def settle(self) -> None:
         for _ in range(400):
@@ -167,14 +167,14 @@ class Model:
             self.check()
         for partition in self.replicas.values():
             assert partition.log.end == partition.log.high_watermark == SOURCE_ENDS
-            assert sources(partition, SOURCE_ENDS)
+            assert has_source_records(partition, SOURCE_ENDS)
 
 
-def of_source(offset: int, epoch: int) -> bytes:
+def source_batch(offset: int, epoch: int) -> bytes:
     return batch(1, size=1000 + offset, base_offset=offset, epoch=epoch)
 
 
-def sources(partition: Partition, end: int) -> bool:
+def has_source_records(partition: Partition, end: int) -> bool:
     """True if all batches from the join offset to `end` are the source's; they have another size
     than ours.
     """

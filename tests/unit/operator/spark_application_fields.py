@@ -16,7 +16,7 @@ JVM_SIZE = re.compile(r"[0-9]+[kmgt]?")
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def whole(least: int, bits: int) -> Holds:
+def integer_of_bits(least: int, bits: int) -> Holds:
     """A whole number in JSON, as Go's int32 or int64 takes it."""
     return lambda it: type(it) is int and least <= it < 2 ** (bits - 1)
 
@@ -50,19 +50,19 @@ def template_with(container: str) -> Holds:
 
 
 POD: Final[dict[str, Holds]] = {
-    "cores": whole(1, 32),
+    "cores": integer_of_bits(1, 32),
     "memory": text(JVM_SIZE),
     "labels": texts,
     "coreRequest": text(QUANTITY),
 }
 DRIVER: Final = POD | {"serviceAccount": text(DNS_1035), "template": template_with("spark-kubernetes-driver")}
-EXECUTOR: Final = POD | {"instances": whole(1, 32), "template": template_with("spark-kubernetes-executor")}
+EXECUTOR: Final = POD | {"instances": integer_of_bits(1, 32), "template": template_with("spark-kubernetes-executor")}
 RESTART: Final[dict[str, Holds]] = {
     "type": one_of("Never", "Always", "OnFailure"),
-    "onFailureRetries": whole(0, 32),
-    "onSubmissionFailureRetries": whole(0, 32),
-    "onFailureRetryInterval": whole(1, 64),
-    "onSubmissionFailureRetryInterval": whole(1, 64),
+    "onFailureRetries": integer_of_bits(0, 32),
+    "onSubmissionFailureRetries": integer_of_bits(0, 32),
+    "onFailureRetryInterval": integer_of_bits(1, 64),
+    "onSubmissionFailureRetryInterval": integer_of_bits(1, 64),
 }
 SPEC: Final[dict[str, Holds]] = {
     "type": one_of("Java", "Python", "Scala", "R"),

@@ -110,7 +110,7 @@ def test_what_prevents_ready_is_the_reason(
 
 
 def test_an_unready_broker_that_is_being_restarted_is_not_late() -> None:
-    assert not replace(HEALTHY, brokers=LATE, outdated={2: "image"}).late
+    assert not replace(HEALTHY, brokers=LATE, outdated={2: "image"}).overdue
 
 
 def test_a_broker_can_be_spared_only_if_everything_is_known_to_be_in_sync() -> None:

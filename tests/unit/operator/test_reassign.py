@@ -177,13 +177,16 @@ def test_no_order_of_the_same_replicas_balances_leaders_better(replicas: list[li
         new == old for index, (new, old) in enumerate(zip(made, replicas, strict=True)) if index not in changeable
     )
 
-    def worst(leaders: Sequence[int]) -> tuple[int, int]:
+    def leader_imbalance(leaders: Sequence[int]) -> tuple[int, int]:
         led = [sum(it == broker for it in leaders) for broker in range(4)]
         return max(led), -min(led)
 
     choices = [it if index in changeable else it[:1] for index, it in enumerate(replicas)]
-    every = [worst(leaders) for leaders in itertools.product(*choices)]
-    assert worst([it[0] for it in made]) == (min(most for most, _ in every), min(least for _, least in every))
+    every = [leader_imbalance(leaders) for leaders in itertools.product(*choices)]
+    assert leader_imbalance([it[0] for it in made]) == (
+        min(most for most, _ in every),
+        min(least for _, least in every),
+    )
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 3))

@@ -43,12 +43,12 @@ def test_one_proposal_is_pending_at_a_time_and_followers_are_considered_again_af
     assert isr_state.propose_with(record, [two], allow_all)
     assert not isr_state.propose_with(record, [three], allow_all)
     assert not isr_state.propose_without(record, {1})
-    assert not isr_state.has_waiting_followers, "not before the proposal is decided"
+    assert not isr_state.has_deferred_followers, "not before the proposal is decided"
     assert isr_state.reject(pending(isr_state))
-    assert isr_state.has_waiting_followers
-    assert isr_state.take_waiting([two, three], 5) == [two, three]
-    assert not isr_state.has_waiting_followers
-    assert isr_state.take_waiting([two, three], 5) == [two], "a follower that lacks records will fetch again"
+    assert isr_state.has_deferred_followers
+    assert isr_state.take_candidates([two, three], 5) == [two, three]
+    assert not isr_state.has_deferred_followers
+    assert isr_state.take_candidates([two, three], 5) == [two], "a follower that lacks records will fetch again"
 
 
 def test_only_lagging_members_are_removed() -> None:

@@ -125,12 +125,12 @@ def test_settings_that_name_a_mounted_file_are_read_again(tmp_path: Path, author
     )
     config = Config.load([file])
     before = listener_tls(config, "SSL").fingerprint()
-    config.replace_secrets(config.read_secrets_again("ssl."))
+    config.replace_secrets(config.reread_secrets("ssl."))
     assert listener_tls(config, "SSL").fingerprint() == before
     certificate, key = create_server_certificate(authority, "mounted-anew", ["DNS:localhost"])
     shutil.copy(certificate, mounted / "tls.crt")
     shutil.copy(key, mounted / "tls.key")
-    config.replace_secrets(config.read_secrets_again("ssl."))
+    config.replace_secrets(config.reread_secrets("ssl."))
     assert listener_tls(config, "SSL").fingerprint() != before
     assert listener_tls(config, "SSL").keystore_certificate_chain == certificate.read_text()
     listener_tls(config, "SSL").load()

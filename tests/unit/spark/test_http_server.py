@@ -29,7 +29,7 @@ signal.pause()
 """
 
 
-def ran() -> ProgressSnapshot:
+def finished_progress() -> ProgressSnapshot:
     now = ProgressSnapshot()
     report = ProgressLog(None, "hourly", now)
     report.write_state("running", group="g")
@@ -41,7 +41,7 @@ def ran() -> ProgressSnapshot:
 
 
 def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
-    snapshot = ran().to_json()
+    snapshot = finished_progress().to_json()
     assert snapshot.pop("lastProgress").endswith("Z")
     assert snapshot == {
         "pipeline": "hourly",
@@ -58,7 +58,7 @@ def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
 
 
 def test_metrics_are_in_prometheus_format() -> None:
-    now = ran()
+    now = finished_progress()
     ProgressLog(None, "hourly", now).write_state("failed", error="it fell")
     found: dict[tuple[str, ...], float] = {
         (sample.name, *sample.labels.values()): sample.value
@@ -77,7 +77,9 @@ def test_metrics_that_the_chart_uses_exist() -> None:
     watched = re.findall(
         r"ottla_pipeline_\w+", "".join(it.read_text() for it in files.rglob("*") if it.suffix in (".yaml", ".json"))
     )
-    assert watched and set(watched) <= set(re.findall(r"^ottla_pipeline_\w+", ran().to_prometheus(), re.MULTILINE))
+    assert watched and set(watched) <= set(
+        re.findall(r"^ottla_pipeline_\w+", finished_progress().to_prometheus(), re.MULTILINE)
+    )
 
 
 def get(port: int, path: str) -> tuple[int, str]:

@@ -14,15 +14,15 @@ CLIENT: dict[str, str | None] = {
 }
 
 
-KAFKAS = {0: -725132322, 1: -1132247971, 3: -1441860073, 12: 1613849943, 13: -152952332, 40: 708979907}
+IDS_OF_KAFKA = {0: -725132322, 1: -1132247971, 3: -1441860073, 12: 1613849943, 13: -152952332, 40: 708979907}
 """By the number of metrics; computed by Java 17 with classes of Kafka 4.1."""
 
 
-@pytest.mark.parametrize("count", KAFKAS)
+@pytest.mark.parametrize("count", IDS_OF_KAFKA)
 def test_subscription_ids_are_kafkas(count: int) -> None:
     names = order_as_java(f"org.apache.kafka.metric.{it * 7919}.x" for it in range(count))
     instance = UUID(int=(0x0123456789ABCDEF << 64) + 0xFEDCBA9876543210 + count)
-    assert subscription_id(names, 300_000, instance) == KAFKAS[count]
+    assert subscription_id(names, 300_000, instance) == IDS_OF_KAFKA[count]
 
 
 def test_a_client_gets_the_union_of_what_selects_it_with_the_shortest_interval() -> None:

@@ -13,17 +13,17 @@ import jsonschema_rs
 
 from ottla_broker.registry.languages.json_keywords import (
     Found,
+    add_bounds_of_values,
     compare_bounds,
     compare_numbers,
     compare_types,
-    compare_undecided,
+    compare_uncomparable,
     compare_values,
     has_combination,
     merge_keyword,
     refusal,
     tuple_items,
     types_of,
-    with_bounds_of_values,
     written_types,
 )
 from ottla_broker.registry.languages.json_schema import ASSERTIONS, JsonDocument, with_draft
@@ -145,7 +145,7 @@ class JsonComparison:
         if found:
             return found
         types = written_types(writer)
-        writer = with_bounds_of_values(writer)
+        writer = add_bounds_of_values(writer)
         if "number" in types or "integer" in types:
             found += compare_numbers(reader, writer, path)
         if "string" in types:
@@ -156,7 +156,7 @@ class JsonComparison:
         if "object" in types:
             found += compare_bounds(reader, writer, path, "Properties", "object")
             found += self._compare_objects(reader, writer, path, at, by)
-        return found + list(compare_undecided(reader, writer, types, path))
+        return found + list(compare_uncomparable(reader, writer, types, path))
 
     def _compare_arrays(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
         found = []

@@ -8,12 +8,12 @@ from typing import Any, Final
 from ottla_broker.registry.languages.incompatibility import Incompatibility
 
 TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
-UNDECIDED: Final = (
+UNCOMPARABLE: Final = (
     "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas", "contains", "minContains",
     "maxContains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "pattern",
 )  # fmt: skip
 """Keywords that must not change, for what they accept cannot be compared."""
-OF_TYPES: Final = {
+KEYWORDS_OF_TYPE: Final = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "string": ("minLength", "maxLength", "pattern"),
     "array": ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains",
@@ -77,7 +77,7 @@ def written_types(writer: dict[str, Any]) -> list[str]:
     return sorted({type_name(value) for value in values if accepts_type(types, type_name(value))})
 
 
-def with_bounds_of_values(writer: dict[str, Any]) -> dict[str, Any]:
+def add_bounds_of_values(writer: dict[str, Any]) -> dict[str, Any]:
     """Adds the bounds of an enum's values: the range of its numbers and the lengths of its
     strings.
     """
@@ -162,16 +162,16 @@ def compare_bounds(reader: dict[str, Any], writer: dict[str, Any], path: str, wh
     return found
 
 
-def compare_undecided(
+def compare_uncomparable(
     reader: dict[str, Any], writer: dict[str, Any], types: list[str], path: str
 ) -> Iterator[Incompatibility]:
     of_other_types = {
         name
-        for kind, names in OF_TYPES.items()
+        for kind, names in KEYWORDS_OF_TYPE.items()
         if kind not in types and not (kind == "number" and "integer" in types)
         for name in names
     }
-    for keyword in UNDECIDED:
+    for keyword in UNCOMPARABLE:
         if keyword in reader and keyword not in of_other_types and reader[keyword] != writer.get(keyword):
             text = f"The keyword {keyword} is not that of the old schema"
             yield refusal(f"{keyword.upper()}_CHANGED", text, f"{path}/{keyword}", keyword)

@@ -122,9 +122,9 @@ class JsonDocument:
             if root is None:
                 raise SchemaError(f"$ref {ref!r} names nothing")
             document = JsonDocument(root, self._references)
-        return document.inside(unquote(fragment), ref), document
+        return document.resolve_fragment(unquote(fragment), ref), document
 
-    def inside(self, fragment: str, ref: str) -> Any:
+    def resolve_fragment(self, fragment: str, ref: str) -> Any:
         if not fragment:
             return self.root
         if not fragment.startswith("/"):
