@@ -15,15 +15,16 @@ import asyncio
 import logging
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from ottla_broker.busy_poll import MAX_REQUEST_BYTES, BusyPoll, PollCredit
 from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.produce_turn import ProduceTurn
+from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import (
     Buffers,
     CloseConnection,
@@ -54,6 +55,13 @@ MAX_UNANSWERED: Final = 1024
 """Produce requests of one connection whose responses wait for replicas."""
 MIN_RESPONSE_BYTES: Final = 64 * 1024
 """What a fetch may always return, however little memory is left."""
+
+
+class WaitingReply(NamedTuple):
+    """A response that is not ready yet, and when its request was served."""
+
+    reply: Future[Buffers]
+    request: ServedRequest
 
 
 @dataclass(slots=True)
@@ -94,13 +102,15 @@ class Connection(asyncio.BufferedProtocol):
         self._services = services
         self._listener = listener
         self._frames = FrameReader(services.scratch, services.limits.request_bytes, services.requests.try_allocate)
-        self._queue: deque[bytearray] = deque()  # whole requests that wait for their turn
+        self._queue: deque[tuple[bytearray, float]] = deque()  # requests that wait for their turn, and since when
         self._queued_bytes = 0
-        self._replies: deque[Buffers | Future[Buffers]] = deque()  # in order; empty unless the first is not done
+        self._replies: deque[Buffers | WaitingReply] = deque()  # in order; empty unless the first is not done
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
         self._templates = ProduceTemplates()
         self._joined = 0  # requests in the turn that is not completed
         self._is_writing_paused = False
+        self._unread_since_s = 0.0  # while writing is paused
+        self._answered_api = 0  # of the last response
         self._is_reading_paused = False
         self._is_starved = False  # a fetch waits for memory of responses
         self._hold_timer: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
@@ -145,12 +155,12 @@ class Connection(asyncio.BufferedProtocol):
         requests, responses = self._services.requests, self._services.responses
         requests.remove_waiter(self._resume_receiving)
         responses.remove_waiter(self._resume_fetching)
-        requests.release(self._frames.claimed_bytes + sum(len(f) for f in self._queue if len(f) > SMALL_FRAME_BYTES))
+        requests.release(self._frames.claimed_bytes + sum(len(f) for f, _ in self._queue if len(f) > SMALL_FRAME_BYTES))
         self._queue.clear()
         self.unsent.end()
-        for reply in self._replies:
-            if isinstance(reply, Future) and not isinstance(reply, asyncio.Task):
-                reply.cancel()  # a fetch that waits; tasks run to their end
+        for waiting in self._replies:
+            if isinstance(waiting, WaitingReply) and not isinstance(waiting.reply, asyncio.Task):
+                waiting.reply.cancel()  # a fetch that waits; tasks run to their end
         self._replies.clear()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -176,10 +186,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
+        self._unread_since_s = self._services.dispatcher.request_times.clock()
         self.unsent.begin(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
+        times = self._services.dispatcher.request_times
+        times.observe_send(self._answered_api, times.clock() - self._unread_since_s)
         self.unsent.end()
         self._serve_queued()
 
@@ -187,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _receive(self, frame: bytearray) -> None:
         if self._queue or self._is_blocked():
-            self._queue.append(frame)
+            self._queue.append((frame, self._services.dispatcher.request_times.clock()))
             self._queued_bytes += len(frame)
             self._pause_or_resume_reading()
             if self.state.is_follower and isinstance(self._working, DelayedFetchResponse):
@@ -209,9 +222,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_queued(self) -> None:
         while self._queue and not self._is_blocked() and not self._is_closed:
-            frame = self._queue.popleft()
+            frame, received_s = self._queue.popleft()
             self._queued_bytes -= len(frame)
-            self._serve(frame)
+            self._serve(frame, received_s)
         if not self._is_closed:
             self._pause_or_resume_reading()
 
@@ -232,7 +245,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading_paused = False
             self._transport.resume_reading()
 
-    def _serve(self, frame: bytearray) -> None:
+    def _serve(self, frame: bytearray, received_s: float | None = None) -> None:
+        """`received_s`: None if the request was received in this turn of the loop."""
         turn = self._services.produce_turn
         if (found := self._templates.match(frame)) is not None and turn.accepts(self.state):
             self._joined += 1
@@ -240,29 +254,40 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._joined:
             turn.complete()  # before a request that may depend on what this connection sent before
-        self._serve_alone(frame)
+        self._serve_alone(frame, received_s)
 
-    def _serve_alone(self, frame: bytearray) -> None:
+    def _serve_alone(self, frame: bytearray, received_s: float | None = None) -> None:
         services = self._services
+        times = services.dispatcher.request_times
+        began_s = times.clock()
+        queue_s = 0.0 if received_s is None else began_s - received_s
         try:
             if self.state.sasl is not None and self.state.sasl.expects_bare_tokens:
                 reply = services.dispatcher.authenticate(frame, self.state, self.state.sasl)
-                self._wait_for(cast("Future[Buffers]", reply), pipelined=False)
+                login = ServedRequest(ApiKey.SASL_AUTHENTICATE, queue_s, began_s, times.clock())
+                self._wait_for(cast("Future[Buffers]", reply), login, pipelined=False)
                 return
             header = read_request_header(frame)
             key = header.api_key
             if services.dispatcher.must_wait_for_start(frame, header, self._listener):
-                self._hold(frame)
+                self._hold(frame, began_s - queue_s)
                 return
             if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
-                self._starve(frame)
+                self._starve(frame, began_s - queue_s)
                 return
             reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes())
             if key == ApiKey.PRODUCE:
                 self._templates.learn(frame, header)
+            api = FOLLOWER_FETCH if key == ApiKey.FETCH and self.state.is_follower else key
+            handled_s = times.clock()
             if isinstance(reply, Future):
-                self._wait_for(reply, pipelined=key == ApiKey.PRODUCE and not isinstance(reply, OrderedResponse))
-            elif reply is not None:
+                request = ServedRequest(api, queue_s, began_s, handled_s)
+                pipelined = key == ApiKey.PRODUCE and not isinstance(reply, OrderedResponse)
+                self._wait_for(reply, request, pipelined=pipelined)
+            else:
+                times.observe(api, queue_s, handled_s - began_s)
+                self._answered_api = api
+            if reply is not None and not isinstance(reply, Future):
                 self._answer(reply)
                 if services.busy_poll is not None and key == ApiKey.PRODUCE:
                     self._earn_busy_poll(services.busy_poll, frame)
@@ -298,7 +323,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closed:
             response.cancel()
         else:
-            self._wait_for(response, pipelined=True)
+            turn = self._services.produce_turn
+            handled_s = self._services.dispatcher.request_times.clock()
+            request = ServedRequest(ApiKey.PRODUCE, turn.queue_s, turn.began_s, handled_s)
+            self._wait_for(response, request, pipelined=True)
 
     def serve_unjoined(self, frame: bytearray) -> None:
         """Serve a request that the turn could not join."""
@@ -321,8 +349,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._write(reply)
 
-    def _wait_for(self, reply: Future[Buffers], *, pipelined: bool) -> None:
-        self._replies.append(reply)
+    def _wait_for(self, reply: Future[Buffers], request: ServedRequest, *, pipelined: bool) -> None:
+        self._replies.append(WaitingReply(reply, request))
         if not pipelined:
             self._working = reply
         if isinstance(reply, DeferredResponse):
@@ -346,10 +374,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         while self._replies:
             first = self._replies[0]
-            if isinstance(first, Future):
-                if not first.done() or first.cancelled() or first.exception() is not None:
+            if isinstance(first, WaitingReply):
+                done, request = first
+                if not done.done() or done.cancelled() or done.exception() is not None:
                     break
-                first = first.result()
+                self._answered_api = request.api
+                self._services.dispatcher.request_times.observe_deferred(request)
+                first = done.result()
             self._replies.popleft()
             self._write(first)
         if self.state.sasl is not None:
@@ -379,8 +410,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # While the broker starts
 
-    def _hold(self, frame: bytearray) -> None:
-        self._queue.appendleft(frame)
+    def _hold(self, frame: bytearray, received_s: float) -> None:
+        self._queue.appendleft((frame, received_s))
         self._queued_bytes += len(frame)
         loop = asyncio.get_running_loop()
         self._hold_timer = loop.call_later(HOLD_S, self.close, "the broker is still starting")
@@ -425,12 +456,12 @@ class Connection(asyncio.BufferedProtocol):
         """Note whether the client has read some of what was unsent."""
         self.unsent.recount(self._transport.get_write_buffer_size())
 
-    def _starve(self, frame: bytearray) -> None:
+    def _starve(self, frame: bytearray, received_s: float) -> None:
         """Lets a fetch wait, its records unread from disk, until slow clients have read some of
         their responses.
         """
         self._is_starved = True
-        self._queue.appendleft(frame)
+        self._queue.appendleft((frame, received_s))
         self._queued_bytes += len(frame)
         self._services.responses.add_waiter(self._resume_fetching)
         self._services.on_response_memory_exhausted()
@@ -447,6 +478,10 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_or_resume_reading()
 
     # The end
+
+    def waiting_requests(self) -> Iterator[ServedRequest]:
+        """Those that wait for replicas, records, members or the controller."""
+        return (one.request for one in self._replies if isinstance(one, WaitingReply))
 
     @property
     def is_idle(self) -> bool:

@@ -11,6 +11,7 @@ from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
+from ottla_broker.request_times import RequestTimes
 from ottla_broker.requests.api import Handler, find_api, find_handler, respond
 from ottla_broker.requests.audited_changes import AUDITED, record_changes
 from ottla_broker.requests.context import (
@@ -61,11 +62,12 @@ class RequestDispatcher:
     """Serves the requests of all connections. One per broker, on the running loop. `authorizer`:
     None: the broker's.
 
-    `request_counts`: requests received, by API key.
+    `request_counts`: requests received, by API key. `request_times`: how long they took.
     """
 
     def __init__(self, broker: Broker, authorizer: Authorizer | None = None) -> None:
         self.request_counts = [0] * API_KEY_LIMIT
+        self.request_times = RequestTimes(broker.runtime.processing_clock)
         self._broker = broker
         self._authorizer = authorizer or broker.authorizer
         self._client_quotas = broker.client_quotas

@@ -28,10 +28,13 @@ class ListenError(Exception):
 
 
 class ListenerCertificates:
-    """`contexts`: TLS contexts of the bound listeners, by name."""
+    """`contexts`: TLS contexts of the bound listeners, by name. `expire_at_s`: the end of the
+    validity of their own certificates, in seconds since the epoch.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.contexts: dict[str, ssl.SSLContext] = {}
+        self.expire_at_s: dict[str, float] = {}
         self._broker = broker
         self._fingerprints: dict[str, bytes] = {}
         self._failures: dict[str, str] = {}  # what was logged last, by listener
@@ -47,6 +50,7 @@ class ListenerCertificates:
             self.contexts[listener.name], certificate = tls.load()
         except TlsConfigError as reason:
             raise ListenError(f"listeners={listener}: {reason}") from None
+        self.expire_at_s[listener.name] = certificate.not_after
         if why := certificate.validity_problem(self._broker.runtime.now_ms() / 1000):
             logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
 
@@ -94,6 +98,7 @@ class ListenerCertificates:
             return False
         self._failures.pop(name, None)
         self.contexts[name], self._fingerprints[name] = context, fingerprint
+        self.expire_at_s[name] = certificate.not_after
         until = datetime.fromtimestamp(certificate.not_after, UTC)
         logger.info("listener %s has new certificates; its own is valid until %s", name, f"{until:%Y-%m-%d %H:%M} UTC")
         return True

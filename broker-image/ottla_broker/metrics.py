@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+Kind = Literal["counter", "gauge", "histogram", "summary"]
 API_KEY_LIMIT = 128
 """Above Kafka's largest API key: the size of the list that counts requests by key."""
 
@@ -18,7 +19,8 @@ class PartitionTraffic:
     """Records and bytes of one partition since its replica was created on this broker.
 
     `bytes_in` and `bytes_out` count clients, `replication_in` what this broker fetched as a
-    follower, `replication_out` what its followers fetched.
+    follower, `replication_out` what its followers fetched. `produce_requests` and `fetch_requests`
+    count the partition in requests of clients that appended or read records.
     """
 
     messages_in: int = 0
@@ -26,6 +28,8 @@ class PartitionTraffic:
     bytes_out: int = 0
     replication_in: int = 0
     replication_out: int = 0
+    produce_requests: int = 0
+    fetch_requests: int = 0
     isr_expansions: int = 0
     isr_shrinkages: int = 0
 
@@ -34,22 +38,26 @@ class Metric(NamedTuple):
     """One family of samples. `labels`: the names of the labels that distinguish them."""
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Kind
     doc: str
     labels: tuple[str, ...] = ()
 
 
 class Sample(NamedTuple):
-    """`labels`: the values of the metric's labels, in their order."""
+    """`labels`: the values of the metric's labels, in their order. `suffix`: follows the metric's
+    name. `bound`: a last label, `le` of a histogram or `quantile` of a summary.
+    """
 
     labels: Sequence[str]
     value: float
+    suffix: str = ""
+    bound: str = ""
 
 
 METRICS: list[Metric] = []
 
 
-def _metric(kind: Literal["counter", "gauge"], name: str, doc: str, *labels: str) -> Metric:
+def _metric(kind: Kind, name: str, doc: str, *labels: str) -> Metric:
     metric = Metric(name, kind, doc, labels)
     METRICS.append(metric)
     return metric
@@ -76,6 +84,16 @@ BYTES_IN = _counter(
 BYTES_OUT = _counter(
     "kafka_server_brokertopicmetrics_bytesout_total", "Bytes that this broker sent to consumers.", "topic"
 )
+PRODUCE_REQUESTS = _counter(
+    "kafka_server_brokertopicmetrics_totalproducerequests_total",
+    "Appends that producers requested, one for each partition of a request.",
+    "topic",
+)
+FETCH_REQUESTS = _counter(
+    "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+    "Reads for consumers that found records, one for each partition of a request.",
+    "topic",
+)
 REPLICATION_BYTES_IN = _counter(
     "kafka_server_brokertopicmetrics_replicationbytesin_total",
     "Bytes that this broker fetched from leaders as a follower.",
@@ -85,8 +103,55 @@ REPLICATION_BYTES_OUT = _counter(
     "Bytes that this broker sent to followers as a leader.",
 )
 REQUESTS = _counter("kafka_network_requestmetrics_requests_total", "Requests received, by API.", "request")
+REQUEST_DURATION = _metric(
+    "histogram",
+    "ottla_request_duration_seconds",
+    "Duration of requests by API and phase. queue: wait to be served. local: processing. remote: wait for replicas, "
+    "records, members or the controller. send: time for which a client left a response unread; other responses are "
+    "not counted. total: queue, local and remote.",
+    "request",
+    "phase",
+)
+REQUEST_QUANTILES = {
+    phase: _metric(
+        "summary",
+        f"kafka_network_requestmetrics_{name}timems",
+        f"Milliseconds of the phase {phase} of ottla_request_duration_seconds; quantiles of the last five minutes.",
+        "request",
+    )
+    for phase, name in (
+        ("queue", "requestqueue"),
+        ("local", "local"),
+        ("remote", "remote"),
+        ("send", "responsesend"),
+        ("total", "total"),
+    )
+}
+EVENT_LOOP_IDLE = _gauge(
+    "kafka_network_socketserver_networkprocessoravgidle_percent",
+    "Share of time, 0 to 1, in which the broker's thread of requests was idle since the previous scrape.",
+)
+HANDLER_IDLE = _gauge(
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "The same: one thread reads requests and handles them.",
+)
+WAITING = _gauge(
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "Requests that wait for replicas, records or members, by kind of request.",
+    "delayedOperation",
+)
+CERTIFICATE_EXPIRY = _gauge(
+    "ottla_listener_certificate_expiry_seconds",
+    "End of the validity of a listener's own certificate, in seconds since the epoch.",
+    "listener",
+)
 
 CONNECTIONS = _gauge("kafka_server_socketservermetrics_connection_count", "Open connections, by listener.", "listener")
+STRIMZI_CONNECTIONS = _gauge(
+    "kafka_server_socket_server_metrics_connection_count",
+    "The same, under the name that Strimzi's rules give it.",
+    "listener",
+)
 CONNECTIONS_REFUSED = _counter(
     "ottla_connections_refused_total", "Connections refused because of a limit on connections."
 )
@@ -230,6 +295,37 @@ HIGH_WATERMARK = _gauge(
     "topic",
     "partition",
 )
+PARTITION_REPLICAS = _gauge(
+    "kafka_cluster_partition_replicascount", "Replicas of a partition that this broker leads.", "topic", "partition"
+)
+PARTITION_ISR = _gauge(
+    "kafka_cluster_partition_insyncreplicascount",
+    "In-sync replicas of a partition that this broker leads.",
+    "topic",
+    "partition",
+)
+PARTITION_UNDER_MIN_ISR = _gauge(
+    "kafka_cluster_partition_underminisr",
+    "1 if a partition that this broker leads has fewer in-sync replicas than min.insync.replicas.",
+    "topic",
+    "partition",
+)
+PARTITION_AT_MIN_ISR = _gauge(
+    "kafka_cluster_partition_atminisr",
+    "1 if a partition that this broker leads has exactly min.insync.replicas in-sync replicas.",
+    "topic",
+    "partition",
+)
+FLUSH_TIMES = _metric(
+    "histogram",
+    "ottla_log_flush_duration_seconds",
+    "Duration of flushes of a log: writes of its indexes and syncs of its files.",
+)
+FLUSH_QUANTILES = _metric(
+    "summary",
+    "kafka_log_logflushstats_logflushrateandtimems",
+    "Milliseconds of ottla_log_flush_duration_seconds; quantiles of the last five minutes.",
+)
 OFFLINE_DIRECTORIES = _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that are offline.")
 DIRECTORY_BYTES = _gauge(
     "ottla_log_directory_total_bytes", "Size of the file system of a log directory.", "logDirectory"
@@ -284,10 +380,43 @@ STREAMS_GROUP_COUNT = _gauge(
     "Groups of the streams protocol (KIP-1071) that this broker coordinates, by state.",
     "state",
 )
+SHARE_GROUP_COUNT = _gauge(
+    "kafka_server_group_coordinator_metrics_share_group_count",
+    "Share groups (KIP-932) that this broker coordinates, by state.",
+    "state",
+)
+GROUP_OFFSET = _gauge(
+    "kafka_consumergroup_current_offset",
+    "Committed offset of a group that this broker coordinates, under the name that the Kafka exporter gives it.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+TRANSACTIONS = _gauge(
+    "ottla_transactions", "Transactional ids that this broker coordinates, by state of the transaction.", "state"
+)
+
+QUORUM_STATE = _gauge(
+    "kafka_server_raftmetrics_current_state",
+    "1 for the role of this broker in the quorum of the metadata log.",
+    "current_state",
+)
+QUORUM_LEADER = _gauge(
+    "kafka_server_raftmetrics_current_leader", "Leader of the metadata log that this broker knows; -1 for none."
+)
+QUORUM_EPOCH = _gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the quorum that this broker knows.")
+QUORUM_HIGH_WATERMARK = _gauge(
+    "kafka_server_raftmetrics_high_watermark", "High watermark of the metadata log on this broker."
+)
+QUORUM_LOG_END = _gauge("kafka_server_raftmetrics_log_end_offset", "Log end offset of the metadata log on this broker.")
 
 PROCESS_CPU = _counter("process_cpu_seconds_total", "CPU time of the broker's process, in seconds.")
 PROCESS_RESIDENT = _gauge("process_resident_memory_bytes", "Resident memory of the broker's process.")
 PROCESS_VIRTUAL = _gauge("process_virtual_memory_bytes", "Virtual memory of the broker's process.")
 PROCESS_OPEN_FILES = _gauge("process_open_fds", "Open files and sockets of the broker's process.")
+DISK_READ = _gauge("kafka_server_kafkaserver_linux_disk_read_bytes", "Bytes that the broker's process read from disks.")
+DISK_WRITTEN = _gauge(
+    "kafka_server_kafkaserver_linux_disk_write_bytes", "Bytes that the broker's process wrote to disks."
+)
 PROCESS_MAX_FILES = _gauge("process_max_fds", "Limit on open files and sockets.")
 PROCESS_START = _gauge("process_start_time_seconds", "Start time of the broker's process, in seconds since the epoch.")

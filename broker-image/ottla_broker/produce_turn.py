@@ -25,6 +25,7 @@ from ottla_broker.log.partition_log import NO_TIMESTAMP
 from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
+from ottla_broker.request_times import RequestTimes
 from ottla_broker.requests.context import ConnectionState, DeferredResponse, RequestContext
 from ottla_broker.security.authorizer import Authorizer, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
@@ -64,17 +65,22 @@ in the frame start and end.
 
 class ProduceTurn:
     """One per broker, on the running loop. `is_completing`: requests are being appended and
-    answered, and a connection that has some among them must not answer others.
+    answered, and a connection that has some among them must not answer others. `began_s`: when
+    it began to append; `queue_s`: time from the turn's first request to that.
     """
 
-    def __init__(self, broker: Broker, authorizer: Authorizer, request_counts: list[int]) -> None:
+    def __init__(
+        self, broker: Broker, authorizer: Authorizer, request_counts: list[int], request_times: RequestTimes
+    ) -> None:
         self._broker = broker
         self._authorizer = authorizer
         self._request_counts = request_counts
+        self._request_times = request_times
         self._loop = asyncio.get_running_loop()
         self._requests: list[Request] = []
         self._bytes = 0
         self.is_completing = False
+        self._received_s = self.began_s = self.queue_s = 0.0
 
     def accepts(self, connection: ConnectionState) -> bool:
         """True if requests of the connection may be joined: neither quotas nor a login in progress
@@ -90,6 +96,7 @@ class ProduceTurn:
         `match`.
         """
         if not self._requests:
+            self._received_s = self._request_times.clock()
             self._loop.call_soon(self.complete)  # after everything that lies ready in sockets, before the loop waits
         self._requests.append((client, frame, template, *span))
         self._bytes += len(frame)
@@ -102,6 +109,8 @@ class ProduceTurn:
             return
         requests, self._requests, self._bytes = self._requests, [], 0
         self.is_completing = True
+        self.began_s = self._request_times.clock()
+        self.queue_s = self.began_s - self._received_s
         try:
             self._answer(requests, self._append(requests))
         finally:
@@ -146,6 +155,7 @@ class ProduceTurn:
 
     def _answer(self, requests: Sequence[Request], results: "Sequence[tuple[Partition, int] | None]") -> None:
         may_poll = len(requests) <= MAX_POLLED
+        answered = 0
         for (client, frame, template, index, start, _), result in zip(requests, results, strict=True):
             if result is None:
                 client.serve_unjoined(frame)
@@ -158,7 +168,11 @@ class ProduceTurn:
                 if not partition.is_committed(appended):
                     client.send_joined_later(self._wait_for_replicas(client, frame, template, partition, appended))
                     continue
+            answered += 1
             client.send_joined(template.response(frame, index, offset, log.start), may_poll=may_poll)
+        if answered:
+            times = self._request_times
+            times.observe(ApiKey.PRODUCE, self.queue_s, times.clock() - self.began_s, answered)
 
     def _append_info(self, partition: Partition, offset: int, frame: bytearray, start: int) -> LogAppendInfo:
         batch = parse_batch_header(frame, start)

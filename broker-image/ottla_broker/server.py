@@ -99,7 +99,12 @@ class Server:
         broker.on_logins_removed = self._close_removed_logins
         self._services = ConnectionServices(
             self.dispatcher,
-            ProduceTurn(broker, authorizer or broker.authorizer, self.dispatcher.request_counts),
+            ProduceTurn(
+                broker,
+                authorizer or broker.authorizer,
+                self.dispatcher.request_counts,
+                self.dispatcher.request_times,
+            ),
             self._limits,
             self.requests,
             self.responses,
@@ -116,7 +121,7 @@ class Server:
         self._quotas = ConnectionQuotas(broker.config, broker.client_quotas, self._loop.time)
         self.bound_listeners: list[Listener] = []
         self._bound: list[tuple[str, socket.socket]] = []
-        self._certificates = ListenerCertificates(broker)
+        self.certificates = ListenerCertificates(broker)
         self._handshakes: dict[str, Handshakes] = {}  # of listeners with TLS
         self._delayed: set[Connection] = set()  # refused, and not closed yet
         self._listeners: list[asyncio.Server] = []
@@ -136,7 +141,7 @@ class Server:
         advertised = {}
         for listener, address in zip(config.listeners, config.advertised_listeners, strict=True):
             if config.security_protocol(listener.name) in TLS_PROTOCOLS:
-                self._certificates.load(listener)
+                self.certificates.load(listener)
             try:
                 sock = self._listen_on(listener, config)
             except OSError as error:
@@ -156,21 +161,21 @@ class Server:
         while self._bound:
             name, sock = self._bound.pop(0)
             make_protocol: Callable[[], asyncio.BufferedProtocol] = partial(Connection, self._services, name)
-            if name in self._certificates.contexts:
+            if name in self.certificates.contexts:
                 self._handshakes[name] = Handshakes(
                     partial(self._admit_handshake, name), partial(self._quotas.remove, name)
                 )
                 make_protocol = partial(self._make_tls_transport, name, make_protocol)
             self._listeners.append(await self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
         self._logins.start()
-        self._certificates.start()
+        self.certificates.start()
         self._close_idle_connections()
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
         """A transport with the listener's present certificates."""
         return TlsTransport(
-            self._certificates.contexts[listener],
+            self.certificates.contexts[listener],
             self._handshakes[listener],
             make_protocol,
             accepts_plaintext=accepts_plaintext(self._broker.config, listener),
@@ -190,7 +195,7 @@ class Server:
         for handshakes in self._handshakes.values():
             handshakes.close()
         await self._logins.close()
-        await self._certificates.close()
+        await self.certificates.close()
         for connection in tuple(self.connections):
             connection.finish()
         if self.connections:

@@ -8,7 +8,7 @@ before `__consumer_offsets` exists.
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -74,6 +74,13 @@ class GroupCoordinator:
             )
         shard = GroupCoordinatorShard(journal, self._runtime, self.config, self.metadata, self._share_states)
         await load_shard(self._shards, shard, journal, self._loading)
+
+    def committed_offsets(self) -> Iterator[tuple[OffsetCommitKey, int]]:
+        """The committed offsets of all groups whose partitions are loaded."""
+        for shard in serving_shards(self._shards):
+            for group_id in shard.offsets.group_ids():
+                for key, commit in shard.offsets.group_commits(group_id):
+                    yield key, commit.offset
 
     def unload(self, partition: int) -> None:
         """Drops the groups of a partition that this broker no longer leads."""

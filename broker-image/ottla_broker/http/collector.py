@@ -8,16 +8,18 @@ from ottla_broker import metrics
 from ottla_broker.broker import Broker
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
+from ottla_broker.coordination.share_group import ShareGroup, ShareGroupState
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.metrics import Metric, Sample
+from ottla_broker.request_times import api_title
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 
 STARTING, RUNNING = 1, 3
-PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type, StreamsGroup.type)
+PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type, StreamsGroup.type, ShareGroup.type)
 
 
 Family = tuple[Metric, list[Sample]]
@@ -27,7 +29,19 @@ def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
     """One family of samples after the other, so that the caller can yield to the loop between two
     of them.
     """
-    for collect in (_topics, _replicas, _mirrors, _controller, _logs, _groups, _quotas, _client_telemetry):
+    for collect in (
+        _topics,
+        _replicas,
+        _partitions,
+        _mirrors,
+        _controller,
+        _quorum,
+        _logs,
+        _groups,
+        _transactions,
+        _quotas,
+        _client_telemetry,
+    ):
         yield from collect(broker)
     yield from _server(server)
 
@@ -40,11 +54,21 @@ def _topics(broker: Broker) -> Iterator[Family]:
     records: Counter[str] = Counter()
     written: Counter[str] = Counter()
     read: Counter[str] = Counter()
+    produces: Counter[str] = Counter()
+    fetches: Counter[str] = Counter()
     for partition in broker.partitions:
         records[partition.topic] += partition.traffic.messages_in
         written[partition.topic] += partition.traffic.bytes_in
         read[partition.topic] += partition.traffic.bytes_out
-    for metric, counted in ((metrics.MESSAGES_IN, records), (metrics.BYTES_IN, written), (metrics.BYTES_OUT, read)):
+        produces[partition.topic] += partition.traffic.produce_requests
+        fetches[partition.topic] += partition.traffic.fetch_requests
+    for metric, counted in (
+        (metrics.MESSAGES_IN, records),
+        (metrics.BYTES_IN, written),
+        (metrics.BYTES_OUT, read),
+        (metrics.PRODUCE_REQUESTS, produces),
+        (metrics.FETCH_REQUESTS, fetches),
+    ):
         yield metric, [Sample((topic,), count) for topic, count in sorted(counted.items())]
 
 
@@ -68,6 +92,46 @@ def _replicas(broker: Broker) -> Iterator[Family]:
     yield single_sample(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
     yield single_sample(metrics.OFFLINE_REPLICAS, sum(p.log.failure is not None for p in broker.partitions))
     yield single_sample(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
+
+
+def _partitions(broker: Broker) -> Iterator[Family]:
+    led = [
+        (
+            (partition.topic, str(partition.partition)),
+            len(partition.registration.replicas),
+            len(partition.registration.isr),
+            min(partition.log.config.min_insync_replicas, len(partition.registration.replicas)),
+        )
+        for partition in broker.partitions
+        if partition.is_leader
+    ]
+    yield metrics.PARTITION_REPLICAS, [Sample(labels, replicas) for labels, replicas, _, _ in led]
+    yield metrics.PARTITION_ISR, [Sample(labels, isr) for labels, _, isr, _ in led]
+    yield metrics.PARTITION_UNDER_MIN_ISR, [Sample(labels, int(isr < minimum)) for labels, _, isr, minimum in led]
+    yield metrics.PARTITION_AT_MIN_ISR, [Sample(labels, int(isr == minimum)) for labels, _, isr, minimum in led]
+
+
+def _quorum(broker: Broker) -> Iterator[Family]:
+    try:
+        replica = broker.quorum.describe_replica()
+    except KafkaError:
+        return  # the metadata log is not open yet
+    role = "leader" if replica.leader_id == broker.node_id else "follower" if replica.leader_id >= 0 else "unattached"
+    if broker.node_id not in [voter.broker for voter in replica.voters] and role == "follower":
+        role = "observer"
+    yield metrics.QUORUM_STATE, [Sample((role,), 1)]
+    yield single_sample(metrics.QUORUM_LEADER, replica.leader_id)
+    yield single_sample(metrics.QUORUM_EPOCH, replica.epoch)
+    yield single_sample(metrics.QUORUM_HIGH_WATERMARK, replica.high_watermark)
+    yield single_sample(metrics.QUORUM_LOG_END, replica.log_end.offset)
+
+
+def _transactions(broker: Broker) -> Iterator[Family]:
+    try:
+        states = Counter(one.state for _, one in broker.transactions.coordinator.list_transactions())
+    except KafkaError:
+        states = Counter()  # a coordinator is loading: no counts rather than wrong ones
+    yield metrics.TRANSACTIONS, [Sample((state.name,), count) for state, count in sorted(states.items())]
 
 
 def _mirrors(broker: Broker) -> Iterator[Family]:
@@ -160,8 +224,14 @@ def _groups(broker: Broker) -> Iterator[Family]:
     for metric, kind, known in (
         (metrics.CONSUMER_GROUP_COUNT, ConsumerGroup.type, ConsumerGroupState),
         (metrics.STREAMS_GROUP_COUNT, StreamsGroup.type, StreamsGroupState),
+        (metrics.SHARE_GROUP_COUNT, ShareGroup.type, ShareGroupState),
     ):
         yield metric, [Sample((state.name,), by_type[kind, state.value]) for state in known]
+    committed = broker.group_coordinator.committed_offsets() if groups else ()
+    yield (
+        metrics.GROUP_OFFSET,
+        [Sample((key.group, key.topic, str(key.partition)), offset) for key, offset in committed],
+    )
     yield single_sample(metrics.GROUPS, states.total())
     for metric, state in (
         (metrics.GROUPS_STABLE, GroupState.stable),
@@ -178,7 +248,16 @@ def _server(server: Server) -> Iterator[Family]:
     counted = [key for key in ApiKey if key < metrics.API_KEY_LIMIT and served[key]]  # Ottla's own are not
     yield metrics.REQUESTS, [Sample((key.title,), served[key]) for key in counted]
     listeners = Counter(connection.state.listener for connection in server.connections)
-    yield metrics.CONNECTIONS, [Sample((name,), count) for name, count in sorted(listeners.items())]
+    for metric in (metrics.CONNECTIONS, metrics.STRIMZI_CONNECTIONS):
+        yield metric, [Sample((name,), count) for name, count in sorted(listeners.items())]
+    waiting = Counter(api_title(request.api) for one in server.connections for request in one.waiting_requests())
+    for title in ("FetchConsumer", "FetchFollower"):
+        waiting["Fetch"] += waiting.pop(title, 0)
+    waiting["Rebalance"] = waiting.pop("JoinGroup", 0)
+    waiting["Produce"] += 0
+    yield metrics.WAITING, [Sample((operation,), count) for operation, count in sorted(waiting.items())]
+    expiry = sorted(server.certificates.expire_at_s.items())
+    yield metrics.CERTIFICATE_EXPIRY, [Sample((listener,), at_s) for listener, at_s in expiry]
     yield single_sample(metrics.CONNECTIONS_REFUSED, server.refused_connections)
     yield single_sample(metrics.REQUEST_MEMORY, server.requests.allocated_bytes)
     yield single_sample(metrics.RESPONSE_MEMORY, server.responses.allocated_bytes)

@@ -5,13 +5,29 @@ Read from Linux's /proc, without which most are left out. Blocks for about 0.1 m
 
 import os
 import resource
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ottla_broker import metrics
-from ottla_broker.metrics import Metric
+from ottla_broker.metrics import Metric, Sample
 
 _STARTTIME = 21  # the field of /proc/self/stat after the closing parenthesis of the name is number 3: 22 less that
+
+
+class EventLoopIdleTime:
+    """The idle share of the thread that calls it, between two calls."""
+
+    def __init__(self) -> None:
+        self._last_s = time.monotonic(), time.thread_time()
+
+    def collect(self) -> Iterator[tuple[Metric, list[Sample]]]:
+        before, now = self._last_s, (time.monotonic(), time.thread_time())
+        self._last_s = now
+        elapsed_s, busy_s = now[0] - before[0], now[1] - before[1]
+        idle = max(0.0, 1 - busy_s / elapsed_s) if elapsed_s > 0 else 1.0
+        for metric in (metrics.EVENT_LOOP_IDLE, metrics.HANDLER_IDLE):
+            yield metric, [Sample((), idle)]
 
 
 def read_process_metrics() -> Iterator[tuple[Metric, float]]:
@@ -22,12 +38,15 @@ def read_process_metrics() -> Iterator[tuple[Metric, float]]:
         virtual, resident = (int(pages) for pages in Path("/proc/self/statm").read_text().split()[:2])
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         boot_line = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        io = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
         open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 (pathlib would make an object of each)
     except OSError:
         return
     page_bytes = os.sysconf("SC_PAGE_SIZE")
     yield metrics.PROCESS_VIRTUAL, virtual * page_bytes
     yield metrics.PROCESS_RESIDENT, resident * page_bytes
+    yield metrics.DISK_READ, int(io["read_bytes"])
+    yield metrics.DISK_WRITTEN, int(io["write_bytes"])
     yield metrics.PROCESS_OPEN_FILES, open_files
     started_ticks = int(fields[_STARTTIME - 2])
     yield metrics.PROCESS_START, int(boot_line.split()[1]) + started_ticks / os.sysconf("SC_CLK_TCK")

@@ -7,10 +7,14 @@ test fails when the page differs from the declarations.
 """
 
 from collections.abc import Iterable
+from math import isfinite
 
 from ottla_broker.metrics import METRICS, Metric, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+OPEN_METRICS_END = "# EOF\n"
+_NOT_FINITE = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 _PAGE_START = """\
@@ -22,7 +26,13 @@ ottla_broker.http.prometheus_text`. Edit those instead. -->
 A broker with `http.listener=host:port` serves these metrics at `/metrics` for Prometheus. A
 metric that Kafka has too is named as the usual rules of the JMX exporter name Kafka's. `/livez`
 returns 200 as soon as the process serves HTTP. `/readyz` returns 200 while the broker serves
-clients, otherwise 503 with the reasons, one per line.
+clients, otherwise 503 with the reasons, one per line. Prometheus gets OpenMetrics, compressed with
+gzip, if it asks for them.
+
+`ottla_request_duration_seconds` is for alerts and for sums over brokers. The quantiles of
+`kafka_network_requestmetrics_*` are those of one broker in the last five minutes, for dashboards
+that were made for Kafka. A follower's Fetch requests are `FetchFollower`, all others
+`FetchConsumer`.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -54,23 +64,38 @@ three push intervals after its last push. `telemetry.max.bytes` limits one push.
 """
 
 
-def format_header(metric: Metric) -> str:
-    return f"# HELP {metric.name} {metric.doc}\n# TYPE {metric.name} {metric.kind}\n"
+def is_open_metrics_accepted(accept: str) -> bool:
+    """True if the header Accept of a request prefers OpenMetrics, as Prometheus' does."""
+    return "application/openmetrics-text" in accept
+
+
+def format_header(metric: Metric, *, open_metrics: bool = False) -> str:
+    """OpenMetrics names a counter without `_total`. A counter without that suffix is untyped in
+    it.
+    """
+    name, kind = metric.name, str(metric.kind)
+    if open_metrics and kind == "counter":
+        name, kind = (name.removesuffix("_total"), kind) if name.endswith("_total") else (name, "unknown")
+    return f"# HELP {name} {metric.doc.translate(_ESCAPES)}\n# TYPE {name} {kind}\n"
 
 
 def format_samples(metric: Metric, samples: Iterable[Sample]) -> str:
-    if not metric.labels:
-        return "".join(f"{metric.name} {_format_value(sample.value)}\n" for sample in samples)
+    bound_label = "le" if metric.kind == "histogram" else "quantile"
     written = []
-    for sample in samples:
-        pairs = zip(metric.labels, sample.labels, strict=True)
-        labels = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
-        written.append(f"{metric.name}{{{labels}}} {_format_value(sample.value)}\n")
+    for values, value, suffix, bound in samples:
+        pairs = zip(metric.labels, values, strict=True)
+        labels = ",".join([f'{name}="{text.translate(_ESCAPES)}"' for name, text in pairs])
+        if bound:
+            labels += f'{"," if labels else ""}{bound_label}="{bound}"'
+        name = f"{metric.name}{suffix}"
+        written.append(f"{name}{{{labels}}} {_format_value(value)}\n" if labels else f"{name} {_format_value(value)}\n")
     return "".join(written)
 
 
 def _format_value(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))
+    if isinstance(value, int):
+        return str(value)
+    return repr(float(value)) if isfinite(value) else _NOT_FINITE[repr(float(value))]
 
 
 def metrics_page() -> str:

@@ -88,9 +88,11 @@ async def checkpoint(log: LogState) -> None:
 
 
 async def _run(log: LogState, work: FlushWork) -> None:
-    state, directory = log.flush, log.directory
+    state, directory, runtime = log.flush, log.directory, log.storage.runtime
+    began_s = runtime.processing_clock()
     try:
-        await log.storage.runtime.run_in_thread(flush_to_device, log.storage.disk, work)
+        await runtime.run_in_thread(flush_to_device, log.storage.disk, work)
+        log.storage.flush_times.observe(runtime.processing_clock() - began_s)
     except OSError as error:
         if log.directory != directory:
             return  # the log has moved, and its former folder is gone

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_broker.duration_histogram import DurationHistogram
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.segment import Segment
@@ -31,6 +32,7 @@ class Storage:
     write_recovery_points: Callable[[], None] = lambda: None
     files: OpenFiles = field(init=False)
     tails: TailBudget = field(default_factory=TailBudget)
+    flush_times: DurationHistogram = field(default_factory=DurationHistogram)
     _indexed: OrderedDict[int, Segment] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:

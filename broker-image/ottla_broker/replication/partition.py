@@ -245,6 +245,7 @@ class Partition:
         if self.rejected_batches:
             self.rejected_batches.record_append(records)
         self._on_appended(leader, appended)
+        self.traffic.produce_requests += from_client
         return appended
 
     def append_small_batches(self, batches: Sequence[bytearray]) -> Sequence[int]:
@@ -260,6 +261,7 @@ class Partition:
             return ()  # nothing is written: each batch finds out by itself
         if joined.first_offsets:
             self._on_appended(leader, joined)
+            self.traffic.produce_requests += len(joined.first_offsets)
         return joined.first_offsets
 
     def append_mirrored_records(self, records: Buffer) -> LogAppendInfo:

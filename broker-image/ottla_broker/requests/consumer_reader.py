@@ -54,6 +54,7 @@ class ConsumerReader:
 
     def count_sent(self, partition: Partition, size: int) -> None:
         partition.traffic.bytes_out += size
+        partition.traffic.fetch_requests += 1
 
     def find(self, cached: CachedPartition) -> Partition:
         partitions, request = self._context.broker.partitions, cached.request

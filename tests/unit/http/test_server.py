@@ -1,6 +1,8 @@
 """/livez, /readyz and /metrics of a broker, over HTTP."""
 
 import asyncio
+import gzip
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aiohttp import ClientSession
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla_broker.broker import Broker
@@ -15,6 +18,7 @@ from ottla_broker.config import HttpAddress
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.http.server import HttpServer
 from ottla_broker.metrics import METRICS
+from ottla_broker.request_times import RequestTimes, ServedRequest
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.records import Record, encode_batch
@@ -23,14 +27,21 @@ from tests.unit.config.api_broker import broker_with_topic
 Get = Callable[[str], Coroutine[None, None, tuple[int, str]]]
 
 
+WAITING = [ServedRequest(ApiKey.PRODUCE, 0.0, 0.0, 0.0), ServedRequest(ApiKey.FETCH, 0.0, 0.0, 0.0)]
+
+
 def small_server() -> Any:
     """A server with three connections and without requests."""
     pool = SimpleNamespace(allocated_bytes=12)
     listeners = ("PLAINTEXT", "PLAINTEXT", "INSIDE")
     return SimpleNamespace(
-        dispatcher=SimpleNamespace(request_counts=[0] * 128),
+        dispatcher=SimpleNamespace(request_counts=[0] * 128, request_times=RequestTimes(time.perf_counter)),
         refused_connections=3,
-        connections=[SimpleNamespace(state=ConnectionState("127.0.0.1", 1, listener)) for listener in listeners],
+        connections=[
+            SimpleNamespace(state=ConnectionState("127.0.0.1", 1, listener), waiting_requests=lambda: WAITING)
+            for listener in listeners
+        ],
+        certificates=SimpleNamespace(expire_at_s={"INSIDE": 1.8e9}),
         requests=pool,
         responses=pool,
     )
@@ -108,6 +119,16 @@ def test_metrics_have_the_values_of_the_broker(tmp_path: Path) -> None:
                 ("kafka_controller_kafkacontroller_globaltopiccount",): 1,
                 ("kafka_log_log_logendoffset", "t", "1"): 2,
                 ("kafka_log_log_size", "t", "0"): len(batch),
+                ("kafka_server_brokertopicmetrics_totalproducerequests_total", "t"): 2,
+                ("kafka_server_delayedoperationpurgatory_purgatorysize", "Produce"): 3,
+                ("kafka_server_delayedoperationpurgatory_purgatorysize", "Fetch"): 3,
+                ("ottla_listener_certificate_expiry_seconds", "INSIDE"): 1.8e9,
+                ("kafka_cluster_partition_replicascount", "t", "1"): 1,
+                ("kafka_cluster_partition_insyncreplicascount", "t", "1"): 1,
+                ("kafka_cluster_partition_atminisr", "t", "1"): 1,
+                ("kafka_cluster_partition_underminisr", "t", "1"): 0,
+                ("kafka_server_raftmetrics_current_state", "leader"): 1,
+                ("kafka_server_raftmetrics_current_leader",): broker.node_id,
                 ("ottla_connections_refused_total",): 3,
                 ("ottla_request_memory_bytes",): 12,
                 ("kafka_server_kafkaserver_brokerstate",): 3,
@@ -115,6 +136,28 @@ def test_metrics_have_the_values_of_the_broker(tmp_path: Path) -> None:
             assert {key: found.get(key) for key in expected} == expected
             assert found[("process_resident_memory_bytes",)] > 1 << 20
             assert not [key for key in found if "__cluster_metadata" in key]
+
+    asyncio.run(scenario())
+
+
+def test_prometheus_gets_open_metrics_and_gzip_if_it_accepts_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker_with_topic(tmp_path) as broker:
+            http = HttpServer(broker, small_server())
+            url = f"http://127.0.0.1:{await http.start(HttpAddress('127.0.0.1', 0))}/metrics"
+            accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+            headers = {"Accept": accept, "Accept-Encoding": "gzip"}
+            async with ClientSession(auto_decompress=False) as session, session.get(url, headers=headers) as response:
+                assert response.content_type == "application/openmetrics-text"
+                assert response.headers["Content-Encoding"] == "gzip"
+                text = gzip.decompress(await response.read()).decode()
+            families = {family.name: family for family in parse_open_metrics(text)}  # type: ignore[no-untyped-call]
+            assert families["kafka_server_brokertopicmetrics_messagesin"].type == "counter"
+            plain = {"Accept-Encoding": "identity", "Accept": "text/plain"}
+            async with ClientSession() as session, session.get(url, headers=plain) as response:
+                assert (response.content_type, response.headers.get("Content-Encoding")) == ("text/plain", None)
+                assert len(list(text_string_to_metric_families(await response.text()))) == len(families)
+            await http.close()
 
     asyncio.run(scenario())
 

@@ -1,0 +1,92 @@
+"""Histograms of how long requests take, by API and phase, as Kafka's RequestMetrics has them.
+
+- `queue`: from the arrival of the whole request until the broker serves it. A request waits behind
+  others of its connection, while the client exceeds a quota, or while the broker starts.
+- `local`: the broker's own processing until the response is ready or waits for others.
+- `remote`: the wait for replicas, records, group members or the controller, and for earlier
+  responses of the same connection.
+- `send`: how long a client left a response unread after its socket was full. Other responses are
+  not counted in this phase.
+- `total`: `queue`, `local` and `remote` together.
+
+Counting allocates nothing: an index into a list and two additions for each phase.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla_broker.duration_histogram import DurationHistogram, bucket_of
+from ottla_broker.wire.api_keys import ApiKey
+
+FOLLOWER_FETCH: Final = -1
+"""In place of the API key: Fetch requests of followers."""
+PHASES: Final = ("queue", "local", "remote", "send", "total")
+
+
+class ApiTimes:
+    """The histograms of one API."""
+
+    __slots__ = PHASES
+
+    def __init__(self) -> None:
+        self.queue = DurationHistogram()
+        self.local = DurationHistogram()
+        self.remote = DurationHistogram()
+        self.send = DurationHistogram()
+        self.total = DurationHistogram()
+
+    def phases(self) -> list[tuple[str, DurationHistogram]]:
+        return [(phase, getattr(self, phase)) for phase in PHASES]
+
+
+class ServedRequest(NamedTuple):
+    """A request whose response is not ready when its handler returns. Times are those of
+    `RequestTimes.clock`.
+    """
+
+    api: int
+    queue_s: float
+    began_s: float
+    handled_s: float
+
+
+class RequestTimes:
+    """One per broker. `by_api`: by API key, for those that were requested."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.by_api: dict[int, ApiTimes] = {}
+
+    def observe(self, api: int, queue_s: float, local_s: float, times: int = 1) -> None:
+        """Count requests that were answered without a wait."""
+        found = self.by_api.get(api) or self._add(api)
+        found.queue.observe(queue_s, times)
+        bucket = found.local.observe(local_s, times)
+        if queue_s:
+            bucket = bucket_of(queue_s + local_s)
+        found.total.counts[bucket] += times
+        found.total.sum_s += (queue_s + local_s) * times
+
+    def observe_deferred(self, request: ServedRequest) -> None:
+        """Count a request whose response is written now."""
+        api, queue_s, began_s, handled_s = request
+        now_s = self.clock()
+        found = self.by_api.get(api) or self._add(api)
+        found.queue.observe(queue_s)
+        found.local.observe(handled_s - began_s)
+        found.remote.observe(now_s - handled_s)
+        found.total.observe(queue_s + now_s - began_s)
+
+    def observe_send(self, api: int, duration_s: float) -> None:
+        (self.by_api.get(api) or self._add(api)).send.observe(duration_s)
+
+    def _add(self, api: int) -> ApiTimes:
+        self.by_api[api] = times = ApiTimes()
+        return times
+
+
+def api_title(api: int) -> str:
+    """The name that Kafka's metrics give to requests: those of consumers and followers are two."""
+    if api == ApiKey.FETCH:
+        return "FetchConsumer"
+    return "FetchFollower" if api == FOLLOWER_FETCH else ApiKey(api).title
