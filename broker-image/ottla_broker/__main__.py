@@ -135,12 +135,13 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     try:
         advertised = server.bind()
-        close_http = await start_http(broker, server)
+        registry = await start_registry(broker, advertised)
+        close_http = await start_http(broker, server, None if registry is None else registry.registry)
         await server.serve()
         endpoints = {
             name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in advertised.items()
         }
-        if (registry := await start_registry(broker, advertised)) is not None:
+        if registry is not None:
             endpoints |= registry.endpoints
         restart = asyncio.create_task(_stop_on_order(broker, stop))
         if not await completes_before(stop, broker.start(endpoints)):
@@ -157,7 +158,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         if restart is not None:
             restart.cancel()
         if registry is not None:
-            await registry.close()
+            await registry.registry.close()
         await server.close()
         await broker.stop()
         if close_http is not None:
@@ -184,7 +185,7 @@ async def completes_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]
     return True
 
 
-async def start_http(broker: Broker, server: Server) -> Callable[[], Awaitable[None]] | None:
+async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[[], Awaitable[None]] | None:
     """Serves health and metrics on `http.listener`, also before the broker is ready, and the
     console where it is enabled. Returns a function that closes the server.
     """
@@ -195,7 +196,7 @@ async def start_http(broker: Broker, server: Server) -> Callable[[], Awaitable[N
         return None
     from ottla_broker.http.server import HttpServer  # aiohttp would be most of a broker's start-up time
 
-    console = make_console(broker, server)
+    console = make_console(broker, server, registry)
     http = HttpServer(broker, server, () if console is None else console.routes)
     try:
         await http.start(address)
@@ -220,7 +221,7 @@ class ConsoleParts(NamedTuple):
     close: Callable[[], Awaitable[None]]
 
 
-def make_console(broker: Broker, server: Server) -> ConsoleParts | None:
+def make_console(broker: Broker, server: Server, registry: Any) -> ConsoleParts | None:
     """None where it is not enabled: its modules take start-up time and memory. Raises StartError,
     SettingError.
     """
@@ -230,15 +231,17 @@ def make_console(broker: Broker, server: Server) -> ConsoleParts | None:
         from ottla_broker.console.console import Console
     except ImportError as reason:
         raise StartError(f"console.enable=true needs pip install 'ottla[console]': {reason}") from None
-    console = Console(broker, server)
+    console = Console(broker, server, registry)
     return ConsoleParts(console.routes(), console.start, console.close)
 
 
 class StartedRegistry(NamedTuple):
-    """`endpoints`: what other brokers forward requests for the registry to."""
+    """`endpoints`: what other brokers forward requests for the registry to. `registry`: a
+    LazyRegistry, which is not imported here.
+    """
 
     endpoints: dict[str, Endpoint]
-    close: Callable[[], Awaitable[None]]
+    registry: Any
 
 
 async def start_registry(broker: Broker, advertised: Mapping[str, Listener]) -> StartedRegistry | None:
@@ -259,7 +262,7 @@ async def start_registry(broker: Broker, advertised: Mapping[str, Listener]) -> 
         raise StartError(f"schema.registry.listener={address} cannot be bound: {error.strerror or error}") from error
     except TlsConfigError as reason:
         raise StartError(f"schema.registry.listener={address}: {reason}") from None
-    return StartedRegistry({ENDPOINT: endpoint}, registry.close)
+    return StartedRegistry({ENDPOINT: endpoint}, registry)
 
 
 def make_busy_poll(config: Config) -> busy_poll.BusyPoll | None:

@@ -4,9 +4,11 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import quote, urlencode
 
 import confluent_kafka as ck
 import pytest
+import requests
 from playwright.sync_api import Browser, Page, expect
 
 from ottla_broker.console.record_display import printable
@@ -25,8 +27,13 @@ WITHIN_MS = 60_000
 
 @pytest.fixture(scope="module")
 def console() -> Iterator[BrokerProcess]:
-    """A broker with a console, and with the topic `orders`."""
-    with run_ottla_broker(num_partitions=1, http_listener=f"127.0.0.1:{free_port()}", console_enable="true") as it:
+    """A broker with a console and a schema registry, and with the topic `orders`."""
+    with run_ottla_broker(
+        num_partitions=1,
+        http_listener=f"127.0.0.1:{free_port()}",
+        console_enable="true",
+        schema_registry_listener=f"127.0.0.1:{free_port()}",
+    ) as it:
         rd.create_topic(it.bootstrap, "orders", partitions=6, retention_ms=604_800_000)
         producer = ck.Producer({"bootstrap.servers": it.bootstrap})
         for number in range(RECORDS):
@@ -179,7 +186,6 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
     pages += [f"/0/{offset}" for offset in range(len(HOSTILE))]
     for path in pages:
         tab.goto(f"{url_of(console)}/topics/hostile/messages{path}")
-        assert tab.evaluate("typeof attacked") == "undefined"
         if path.endswith("form=text"):
             shown = 10 if "follow" in path else len(HOSTILE)
             expect(tab.locator("#records > tr")).to_have_count(shown, timeout=WITHIN_MS)
@@ -187,14 +193,18 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
                 normalize_spaces(text) for text in tab.locator("#records > tr > td:nth-child(4)").all_inner_texts()
             ]
             assert set(texts) <= {normalize_spaces(printable(text)) for text in HOSTILE}, path
-        assert (
-            tab.locator("main script, main iframe, main img, main svg, main base, main style, main [onerror]").count()
-            == 0
-        )
+        assert_is_text(tab)
     name = "%3Cscript%3Eattacked()%3C%2Fscript%3E"
     for path in (f"/topics?search={name}", f"/topics/hostile/messages?key={name}&filter={name}"):
         tab.goto(f"{url_of(console)}{path}")
         assert tab.locator("main script").count() == 0
+
+
+def assert_is_text(tab: Page) -> None:
+    """The page runs and contains nothing of an attack."""
+    assert tab.evaluate("typeof attacked") == "undefined"
+    attacks = "main script, main iframe, main img, main svg, main base, main style, main [onerror], main [onfocus]"
+    assert tab.locator(attacks).count() == 0
 
 
 def test_export_has_every_record_as_a_line_of_json(console: BrokerProcess) -> None:
@@ -275,7 +285,52 @@ def consumer(
         made.close()
 
 
+# Schemas
+
+
+def test_subject_shows_its_schema_and_changes_and_checks_another(tab: Page, console: BrokerProcess) -> None:
+    register(console, "shipments-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
+    tab.get_by_role("link", name="Schemas").click()
+    tab.get_by_role("searchbox", name="Search").press_sequentially("shipm")
+    tab.get_by_role("link", name="shipments-value").click()
+    expect(tab.locator(".figures")).to_contain_text("BACKWARD")
+    expect(tab.get_by_role("region", name="Changes").locator(".added")).to_contain_text(['"name": "note"'])
+    take_screenshot(tab, "subject")
+    tab.get_by_role("textbox", name="Schema").fill(SHIPMENT.replace("long", "string"))
+    tab.get_by_role("button", name="Check").click()
+    expect(tab.get_by_role("alert")).to_contain_text("TYPE_MISMATCH")
+    tab.get_by_role("textbox", name="Schema").fill(SHIPMENT)
+    tab.get_by_role("button", name="Check").click()
+    expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("compatible with version 2")
+    tab.get_by_role("navigation", name="Versions").get_by_role("link", name="1").click()
+    expect(tab.get_by_role("region", name="Changes")).to_have_count(0)
+
+
+def test_hostile_schemas_are_shown_as_text(tab: Page, console: BrokerProcess) -> None:
+    allowed = [text for text in HOSTILE if text.isprintable() and not set(text) & set("/{}")]  # paths of the registry
+    for text in allowed:
+        register(console, f"hostile-{text}", json.dumps({"type": "string", "doc": "".join(HOSTILE), "x": text}))
+    for path in ["/schemas", *(f"/schema?{urlencode({'subject': f'hostile-{text}'})}" for text in allowed[::4])]:
+        tab.goto(f"{url_of(console)}{path}")
+        assert_is_text(tab)
+
+
+def register(console: BrokerProcess, subject: str, *schemas: str, kind: str = "AVRO") -> int:
+    """The id of the last of them."""
+    url = f"http://{console.settings['schema.registry.listener']}/subjects/{quote(subject, safe='')}/versions"
+    for schema in schemas:
+        answer = requests.post(url, json={"schema": schema, "schemaType": kind}, timeout=60)
+        assert answer.status_code == 200, answer.text
+    return int(answer.json()["id"])
+
+
+SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"long"}]}'
+NOTE = '{"name":"note","type":"string","default":""}'
+
+
 PAGES = (
+    "/schemas",
+    "/schema?subject=shipments-value",
     "/groups",
     "/group?id=billing",
     "/",

@@ -13,14 +13,13 @@ from aiohttp import web
 from ottla_broker.broker import Broker
 from ottla_broker.console.access import ConsoleUser, find_login_listener
 from ottla_broker.console.cluster_requests import ClusterRequests
-from ottla_broker.console.groups import GroupPages
 from ottla_broker.console.login import OpenAccess, PasswordAccess, redirect
-from ottla_broker.console.messages import MessagePages
 from ottla_broker.console.overview import Overview
+from ottla_broker.console.page_routes import make_page_routes
 from ottla_broker.console.rendering import Renderer
 from ottla_broker.console.requests import SECURITY_HEADERS, PageError, PageHandler, PageRequest
 from ottla_broker.console.static_files import StaticFiles
-from ottla_broker.console.topics import TopicPages
+from ottla_broker.registry.lazy_registry import LazyRegistry
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.server import Server
@@ -36,9 +35,11 @@ DENIED: Final = frozenset(AUTHORIZATION_ERRORS.values())
 
 
 class Console:
-    """One per broker. Raises SettingError where users of the console cannot log in."""
+    """One per broker. `registry`: None if the broker serves none. Raises SettingError where users
+    of the console cannot log in.
+    """
 
-    def __init__(self, broker: Broker, server: Server) -> None:
+    def __init__(self, broker: Broker, server: Server, registry: LazyRegistry | None = None) -> None:
         listener = find_login_listener(broker.config)
         self._broker = broker
         self._login = None if listener is None else PasswordAccess(broker, listener)
@@ -49,26 +50,10 @@ class Console:
         )
         self._requests = ClusterRequests(broker)
         self._overview = Overview(broker, server, self._requests)
-        self._topics = TopicPages(broker, self._requests)
-        self._groups = GroupPages(broker, self._requests, self._topics)
-        self._messages = MessagePages(broker, self._requests, self._topics)
+        self._pages = make_page_routes(broker, registry, self._requests, self._overview)
 
     def routes(self) -> list[web.RouteDef]:
-        pages: dict[str, PageHandler] = {
-            "/": self._overview.show,
-            "/log-dirs": self._overview.show_log_dirs,
-            "/throughput": self._overview.throughput,
-            "/topics": self._topics.show_list,
-            "/topics/{topic}": self._topics.show_topic,
-            "/topics/{topic}/groups": self._groups.show_readers,
-            "/groups": self._groups.show_list,
-            "/group": self._groups.show_group,
-            "/topics/{topic}/messages": self._messages.show,
-            "/topics/{topic}/messages/stream": self._messages.stream,
-            "/topics/{topic}/messages/export": self._messages.export,
-            "/topics/{topic}/messages/{partition:\\d{1,9}}/{offset:\\d{1,19}}": self._messages.show_record,
-        }
-        served = [web.get(path, self._serve(handler)) for path, handler in pages.items()]
+        served = [web.route(one.method, one.path, self._serve(one.handler)) for one in self._pages]
         if self._login is not None:
             served.append(web.get("/login", self._show_login))
             served.append(web.post("/login", self._answer_form(self._login.log_in)))

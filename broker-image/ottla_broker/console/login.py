@@ -97,9 +97,7 @@ class PasswordAccess:
         """Raises PageError."""
         token = http.cookies.get(self._cookie, "")
         session = self._sessions.find(token)
-        sent = (await read_form(http)).get("token", "")
-        if session is not None and not hmac.compare_digest(sent.encode(), session.form_token.encode()):
-            raise PageError(403, "This form is not of your session; load the page again.")
+        await read_page_form(http, "" if session is None else session.form_token)
         self._sessions.close(token)
         response = redirect("/login")
         response.del_cookie(self._cookie, path="/", httponly=True, samesite="Strict", secure=http.secure)
@@ -112,14 +110,26 @@ class PasswordAccess:
             return await self._passwords.is_right(listener_sasl(self._broker.config, self._listener), name, password)
 
 
+async def read_page_form(http: web.Request, form_token: str) -> dict[str, str]:
+    """A form of a page. `form_token`: of the user's session; empty without one. Raises PageError
+    for a form of another session too.
+    """
+    form = await read_form(http)
+    if form_token and not hmac.compare_digest(form.get("token", "").encode(), form_token.encode()):
+        raise PageError(403, "This form is not of your session; load the page again.")
+    return form
+
+
 async def read_form(http: web.Request) -> dict[str, str]:
-    """Raises PageError for a form of another site, and for one that is not UTF-8."""
+    """Raises PageError for a form of another site, for one that is not UTF-8 or too large."""
     if not is_same_origin(http):
         raise PageError(403, "This form was sent by another site.")
     try:
         form = await http.post()
     except UnicodeDecodeError:
         raise PageError(400, "This form is not text in UTF-8.") from None
+    except web.HTTPRequestEntityTooLarge as reason:
+        raise PageError(413, f"This form is too large: {reason.text}.") from None
     return {name: value for name, value in form.items() if isinstance(value, str)}
 
 

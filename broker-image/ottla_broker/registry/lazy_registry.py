@@ -10,8 +10,7 @@ import importlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
@@ -33,7 +32,8 @@ class LazyRegistry:
         self._broker = broker
         self._sockets: list[socket.socket] = []
         self._tls: ssl.SSLContext | None = None
-        self._close_server: Callable[[], Awaitable[None]] | None = None
+        self._server: Any = None
+        self._is_serving = asyncio.Event()
         self._is_loading = False
         self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
         broker.schema_ids = self
@@ -55,6 +55,12 @@ class LazyRegistry:
         self._load_soon()
         return None
 
+    async def load(self) -> Any:
+        """The SchemaRegistry, when it has read the schemas."""
+        self._load_soon()
+        await self._is_serving.wait()
+        return self._server.registry
+
     def _load_soon(self) -> None:
         if not self._is_loading:
             self._stop_waiting()
@@ -65,14 +71,14 @@ class LazyRegistry:
         await self._broker.runtime.run_in_thread(importlib.import_module, SERVER)
         from ottla_broker.registry.rest.server import RegistryServer
 
-        server = RegistryServer(self._broker)
-        self._close_server = server.close
-        await server.start(self._sockets, self._tls)
+        self._server = RegistryServer(self._broker)
+        await self._server.start(self._sockets, self._tls)
+        self._is_serving.set()
 
     async def close(self) -> None:
         await self._tasks.cancel()
-        if self._close_server is not None:
-            await self._close_server()
+        if self._server is not None:
+            await self._server.close()
         self._stop_waiting()
         for each in self._sockets:
             each.close()

@@ -57,5 +57,13 @@ class NamedSchema(msgspec.Struct, frozen=True):
     text: str
 
 
+class SchemaSource(msgspec.Struct, frozen=True):
+    """A schema with the schemas that it refers to, each after those that it refers to itself."""
+
+    type: str
+    text: str
+    references: tuple[NamedSchema, ...] = ()
+
+
 LATEST: Final = -1
 """The number that stands for "latest" in references and requests."""

@@ -12,7 +12,6 @@ import msgspec
 
 from ottla_broker.registry import errors
 from ottla_broker.registry.compatibility import CompatibilityLevel
-from ottla_broker.registry.languages.dispatch import SchemaSource
 from ottla_broker.registry.record_format import SchemasRecord
 from ottla_broker.registry.registrations import (
     CompatibilityCheck,
@@ -22,11 +21,11 @@ from ottla_broker.registry.registrations import (
     plan_registration,
     resolve_references,
 )
-from ottla_broker.registry.schema import SCHEMA_TYPES, Schema
+from ottla_broker.registry.schema import SCHEMA_TYPES, Schema, SchemaSource
 from ottla_broker.registry.schemas_topic import SchemasTopic
 from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import context_of
-from ottla_broker.registry.worker import CompareRequest, FormatRequest, PrintRequest
+from ottla_broker.registry.worker_messages import CompareRequest, FormatRequest, PrintRequest
 from ottla_broker.registry.worker_process import SchemaWorker
 
 MAX_CACHED: Final = 2000

@@ -7,52 +7,27 @@ request takes too long.
 
 import os
 import resource
-import struct
 import sys
 from typing import BinaryIO, Final
 
 import msgspec
 
-from ottla_broker.registry.languages.dispatch import (
-    SchemaSource,
-    find_incompatibilities,
-    format_schema,
-    print_schema,
+from ottla_broker.registry.languages.dispatch import find_incompatibilities, format_schema, print_schema
+from ottla_broker.registry.languages.incompatibility import SchemaError
+from ottla_broker.registry.worker_messages import (
+    LENGTH,
+    CompareRequest,
+    FormatRequest,
+    PrintRequest,
+    Request,
+    Response,
 )
-from ottla_broker.registry.languages.incompatibility import Incompatibility, SchemaError
 
 MAX_MEMORY_BYTES: Final = 256 << 20
 """Of data. A schema of 1 MB needs some 50 MB; brokers in containers have few hundred in all."""
 NICENESS: Final = 5
 """Records are served first where cores are short."""
 MAX_RECURSION: Final = 4000
-LENGTH: Final = struct.Struct(">I")
-
-
-class PrintRequest(msgspec.Struct, tag="print"):
-    source: SchemaSource
-    normalize: bool
-
-
-class CompareRequest(msgspec.Struct, tag="compare"):
-    reader: SchemaSource
-    writer: SchemaSource
-
-
-class FormatRequest(msgspec.Struct, tag="format"):
-    source: SchemaSource
-    form: str
-
-
-Request = PrintRequest | CompareRequest | FormatRequest
-
-
-class Response(msgspec.Struct):
-    """`error`: why a schema is invalid."""
-
-    text: str = ""
-    incompatibilities: list[Incompatibility] = []
-    error: str = ""
 
 
 def main() -> None:

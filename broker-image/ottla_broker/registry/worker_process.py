@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from ottla_broker.registry.errors import invalid_schema, operation_timed_out
-from ottla_broker.registry.worker import LENGTH, Request, Response
+from ottla_broker.registry.worker_messages import LENGTH, Request, Response
 
 logger = logging.getLogger(__name__)
 

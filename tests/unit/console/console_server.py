@@ -32,17 +32,24 @@ class ConsoleClient:
         self.url = url
         self.session = session
 
+    async def post(self, path: str, form: Mapping[str, str], **headers: str) -> Answer:
+        headers = {"Origin": self.url, **headers}
+        async with self.session.post(self.url + path, data=form, headers=headers, allow_redirects=False) as response:
+            return Answer(response.status, response.headers, await response.text())
+
     async def get(self, path: str, **headers: str) -> Answer:
         async with self.session.get(self.url + path, headers=headers, allow_redirects=False) as response:
             return Answer(response.status, response.headers, await response.text())
 
 
 @asynccontextmanager
-async def run_console(folder: Path, **settings: str) -> AsyncIterator[ConsoleClient]:
-    """A broker with the topic `t` and its console. `settings`: with underscores for dots."""
+async def run_console(folder: Path, registry: Any = None, **settings: str) -> AsyncIterator[ConsoleClient]:
+    """A broker with the topic `t` and its console. `registry`: what loads a schema registry.
+    `settings`: with underscores for dots.
+    """
     server: Any = SimpleNamespace(dispatcher=SimpleNamespace(request_counts=[0] * 128))
     async with broker_with_topic(folder, **settings) as broker:
-        console = Console(broker, server)
+        console = Console(broker, server, registry)
         http = HttpServer(broker, server, console.routes())
         port = await http.start(HttpAddress("127.0.0.1", 0))
         console.start()

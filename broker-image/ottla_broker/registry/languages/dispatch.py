@@ -4,23 +4,13 @@ raises SchemaError.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from ottla_broker.registry.languages import avro_schema, json_schema, protobuf_descriptor, protobuf_schema
 from ottla_broker.registry.languages.avro_compatibility import find_avro_incompatibilities, parse_avro
 from ottla_broker.registry.languages.incompatibility import Incompatibility, SchemaError
 from ottla_broker.registry.languages.json_compatibility import JsonComparison
 from ottla_broker.registry.languages.json_schema import JsonDocument
 from ottla_broker.registry.languages.protobuf_compatibility import find_protobuf_incompatibilities
-from ottla_broker.registry.schema import NamedSchema, SchemaType
-
-
-class SchemaSource(msgspec.Struct, frozen=True):
-    """A schema with the schemas that it refers to, each after those that it refers to itself."""
-
-    type: str
-    text: str
-    references: tuple[NamedSchema, ...] = ()
+from ottla_broker.registry.schema import NamedSchema, SchemaSource, SchemaType
 
 
 def print_schema(source: SchemaSource, *, normalize: bool) -> str:

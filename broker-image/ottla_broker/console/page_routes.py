@@ -1,0 +1,61 @@
+"""The pages of the console and their paths.
+
+Those that not everybody opens are imported with their first request (`LazyPages`).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla_broker.broker import Broker
+from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.lazy_pages import LazyPages
+from ottla_broker.console.overview import Overview
+from ottla_broker.console.requests import PageHandler
+from ottla_broker.console.topics import TopicPages
+from ottla_broker.registry.lazy_registry import LazyRegistry
+
+
+class PageRoute(NamedTuple):
+    method: str
+    path: str
+    handler: PageHandler
+
+
+def make_page_routes(
+    broker: Broker, registry: LazyRegistry | None, requests: ClusterRequests, overview: Overview
+) -> list[PageRoute]:
+    topics = TopicPages(broker, requests)
+    return [
+        PageRoute("GET", "/", overview.show),
+        PageRoute("GET", "/log-dirs", overview.show_log_dirs),
+        PageRoute("GET", "/throughput", overview.throughput),
+        PageRoute("GET", "/topics", topics.show_list),
+        PageRoute("GET", "/topics/{topic}", topics.show_topic),
+        *_group_routes(broker, requests, topics),
+        *_message_routes(broker, requests, topics),
+        *_schema_routes(broker, registry),
+    ]
+
+
+def _group_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages) -> Iterator[PageRoute]:
+    groups = LazyPages(broker.runtime, "groups", lambda module: module.GroupPages(broker, requests, topics))
+    yield PageRoute("GET", "/topics/{topic}/groups", groups.handler("show_readers"))
+    yield PageRoute("GET", "/groups", groups.handler("show_list"))
+    yield PageRoute("GET", "/group", groups.handler("show_group"))
+
+
+def _message_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages) -> Iterator[PageRoute]:
+    messages = LazyPages(broker.runtime, "messages", lambda module: module.MessagePages(broker, requests, topics))
+    path = "/topics/{topic}/messages"
+    yield PageRoute("GET", path, messages.handler("show"))
+    yield PageRoute("GET", f"{path}/stream", messages.handler("stream"))
+    yield PageRoute("GET", f"{path}/export", messages.handler("export"))
+    one = path + r"/{partition:\d{1,9}}/{offset:\d{1,19}}"
+    yield PageRoute("GET", one, messages.handler("show_record"))
+
+
+def _schema_routes(broker: Broker, registry: LazyRegistry | None) -> Iterator[PageRoute]:
+    schemas = LazyPages(broker.runtime, "schemas", lambda module: module.SchemaPages(broker, registry))
+    yield PageRoute("GET", "/schemas", schemas.handler("show_list"))
+    yield PageRoute("GET", "/schema", schemas.handler("show_subject"))
+    yield PageRoute("POST", "/schema", schemas.handler("check"))

@@ -1,0 +1,28 @@
+"""Long lists, shown a page at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+PAGE_SIZE: Final = 100
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T]):
+    """`found`: items on all pages. `number`: of this page, from 1. `last`: number of the last
+    one.
+    """
+
+    rows: Sequence[T]
+    found: int
+    number: int
+    last: int
+
+
+def cut_page(items: Sequence[T], number: int) -> ListPage[T]:
+    """Page `number` from 1; the last one if there are fewer."""
+    last = max(1, -(-len(items) // PAGE_SIZE))
+    number = min(max(1, number), last)
+    return ListPage(items[(number - 1) * PAGE_SIZE : number * PAGE_SIZE], len(items), number, last)

@@ -1,0 +1,34 @@
+"""The schema registry of this broker, as a user of the console may use it.
+
+The rules are those of the registry's own interface: a subject maps to the topic that it is named
+after.
+"""
+
+import asyncio
+from typing import Final
+
+from ottla_broker.console.access import ConsoleUser
+from ottla_broker.console.requests import PageError
+from ottla_broker.registry.lazy_registry import LazyRegistry
+from ottla_broker.registry.schema_registry import SchemaRegistry
+from ottla_broker.registry.subject_names import topic_of
+from ottla_broker.security.authorizer import Operation, Resource
+
+LOAD_TIMEOUT_S: Final = 10.0
+NO_REGISTRY: Final = "This broker serves no schema registry: schema.registry.listener is not set."
+
+
+async def load_registry(registry: LazyRegistry | None) -> SchemaRegistry:
+    """Raises PageError."""
+    if registry is None:
+        raise PageError(404, NO_REGISTRY)
+    try:
+        async with asyncio.timeout(LOAD_TIMEOUT_S):
+            found: SchemaRegistry = await registry.load()
+            return found
+    except TimeoutError:
+        raise PageError(503, "The schema registry is still reading its topic; try again soon.") from None
+
+
+def may(user: ConsoleUser, operation: Operation, subject: str) -> bool:
+    return user.may(operation, Resource.topic(topic_of(subject)))

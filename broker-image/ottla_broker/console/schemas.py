@@ -1,0 +1,194 @@
+"""The pages of schemas: the list of subjects, one subject with its versions, and the check of a
+schema's compatibility.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.console.access import ConsoleUser
+from ottla_broker.console.login import read_page_form
+from ottla_broker.console.paging import cut_page
+from ottla_broker.console.registry_access import NO_REGISTRY, load_registry, may
+from ottla_broker.console.requests import PageError, PageRequest
+from ottla_broker.console.text_diff import DiffLine, compare_lines
+from ottla_broker.console.topic_list import matches
+from ottla_broker.registry.compatibility import level_of
+from ottla_broker.registry.errors import RegistryError
+from ottla_broker.registry.lazy_registry import LazyRegistry
+from ottla_broker.registry.registrations import plan_check
+from ottla_broker.registry.schema import SCHEMA_TYPES, Schema, SchemaType
+from ottla_broker.registry.schema_registry import SchemaRegistry
+from ottla_broker.registry.state import RegistryState, SchemaVersion
+from ottla_broker.registry.subject_names import topic_of
+from ottla_broker.security.authorizer import Operation
+
+SUBJECTS_PER_SLICE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRow:
+    name: str
+    versions: int
+    latest: SchemaVersion
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectLevel:
+    """`is_own`: set for the subject. `name` empty: the user may not describe it."""
+
+    name: str = ""
+    is_own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCheck:
+    """A schema that the user asks about. `refusal`: why the registry would not take it, in lines;
+    empty: it would. `checked`: the versions that it is compared with.
+    """
+
+    type: str
+    text: str
+    refusal: tuple[str, ...] = ()
+    checked: tuple[int, ...] = ()
+
+
+class SchemaPages:
+    def __init__(self, broker: Broker, registry: LazyRegistry | None) -> None:
+        self._broker = broker
+        self._registry = registry
+
+    async def show_list(self, page: PageRequest) -> web.Response:
+        if self._registry is None:
+            return page.render("schemas_missing.html", reason=NO_REGISTRY)
+        state, search = (await load_registry(self._registry)).state, page.text("search")
+        names = await find_subjects(state, search, page.user)
+        subjects = cut_page(names, page.integer("page", 1, at_least=1))
+        template = "schema_rows.html" if page.wants_fragment else "schemas.html"
+        rows = [row for name in subjects.rows if (row := describe_subject(state, name)) is not None]
+        return page.render(template, subjects=subjects, rows=rows, search=search)
+
+    async def show_subject(self, page: PageRequest) -> web.Response:
+        registry = await load_registry(self._registry)
+        subject = page.http.query.get("subject", "")  # may have any characters
+        return await self._render(page, registry, subject, None)
+
+    async def check(self, page: PageRequest) -> web.Response:
+        """Whether the schema of a form could be registered; it is not."""
+        form = await read_page_form(page.http, page.user.form_token)
+        registry, subject = await load_registry(self._registry), form.get("name", "")
+        find_versions(registry.state, subject, page)
+        schema = Schema(form.get("type", ""), form.get("schema", ""))
+        return await self._render(page, registry, subject, await check_schema(registry, subject, schema))
+
+    async def _render(
+        self, page: PageRequest, registry: SchemaRegistry, subject: str, check: SchemaCheck | None
+    ) -> web.Response:
+        state = registry.state
+        versions = find_versions(state, subject, page)
+        shown = choose_version(versions, page.integer("version", versions[-1].version))
+        before = [one for one in versions if one.version < shown.version]
+        against = None
+        if before:
+            against = choose_version(before, page.integer("against", before[-1].version))
+        diff, problem = [], ""
+        if against is not None:
+            try:
+                diff = await self._broker.runtime.run_in_thread(compare_schemas, against.schema, shown.schema)
+            except ValueError as reason:
+                problem = str(reason)
+        topic = topic_of(subject)
+        return page.render(
+            "subject.html",
+            subject=subject,
+            versions=versions,
+            shown=shown,
+            text="\n".join(lay_out(shown.schema)),
+            before=before,
+            against=against,
+            diff=diff,
+            diff_problem=problem,
+            level=describe_level(state, subject, page.user),
+            referrers=[one for one in state.referrers(subject, shown.version) if is_visible(page.user, one.subject)],
+            topic=topic if topic in self._broker.image.topics else None,
+            types=SCHEMA_TYPES,
+            check=check,
+        )
+
+
+def is_visible(user: ConsoleUser, subject: str) -> bool:
+    return may(user, Operation.describe, subject)
+
+
+async def find_subjects(state: RegistryState, search: str, user: ConsoleUser) -> list[str]:
+    """Names in alphabetical order. Other tasks run between slices."""
+    words, found = search.lower().split(), []
+    for number, name in enumerate(sorted(state.subjects)):
+        if number % SUBJECTS_PER_SLICE == SUBJECTS_PER_SLICE - 1:
+            await asyncio.sleep(0)
+        if matches(name, words) and is_visible(user, name) and state.versions(name):
+            found.append(name)
+    return found
+
+
+def describe_subject(state: RegistryState, name: str) -> SubjectRow | None:
+    """None if it was deleted meanwhile."""
+    versions = state.versions(name)
+    return SubjectRow(name, len(versions), versions[-1]) if versions else None
+
+
+def find_versions(state: RegistryState, subject: str, page: PageRequest) -> list[SchemaVersion]:
+    """In ascending order. Raises PageError, the same for a subject that does not exist and for one
+    that the user may not describe.
+    """
+    versions = state.versions(subject) if is_visible(page.user, subject) else []
+    if not versions:
+        raise PageError(404, f"There is no subject {subject!r} that {page.user.principal} may describe.")
+    return versions
+
+
+def choose_version(versions: Sequence[SchemaVersion], number: int) -> SchemaVersion:
+    """Raises PageError."""
+    for version in versions:
+        if version.version == number:
+            return version
+    raise PageError(404, f"There is no version {number}; versions: {', '.join(str(it.version) for it in versions)}.")
+
+
+def describe_level(state: RegistryState, subject: str, user: ConsoleUser) -> SubjectLevel:
+    if not may(user, Operation.describe_configs, subject):
+        return SubjectLevel()
+    return SubjectLevel(str(level_of(state, subject)), "compatibilityLevel" in state.configs.get(subject, {}))
+
+
+def lay_out(schema: Schema) -> list[str]:
+    """The lines of a schema's text. Those in JSON are indented, with their keys in the same
+    order.
+    """
+    if schema.type == SchemaType.protobuf:
+        return schema.text.splitlines()
+    try:
+        return json.dumps(json.loads(schema.text), indent=2, ensure_ascii=False).splitlines()
+    except (ValueError, RecursionError):
+        return schema.text.splitlines()
+
+
+def compare_schemas(old: Schema, new: Schema) -> list[DiffLine]:
+    """Raises ValueError for schemas that are too long."""
+    return compare_lines(lay_out(old), lay_out(new))
+
+
+async def check_schema(registry: SchemaRegistry, subject: str, schema: Schema) -> SchemaCheck:
+    """By the checks of a registration."""
+    try:
+        parsed = await registry.parse_schema(subject, schema)
+        plan = plan_check(registry.state, subject, parsed)
+        found = await registry.find_incompatibilities(subject, parsed, plan.level, plan.versions)
+    except RegistryError as reason:
+        return SchemaCheck(schema.type, schema.text, (reason.message,))
+    return SchemaCheck(schema.type, schema.text, tuple(found), tuple(one.version for one in plan.versions))

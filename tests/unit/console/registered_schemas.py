@@ -1,0 +1,25 @@
+"""A schema registry without a topic and a broker, whose subjects tests name."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla_broker.registry.record_format import SchemasRecord, schema_key, schema_value
+from ottla_broker.registry.schema import Schema
+from ottla_broker.registry.schema_registry import SchemaRegistry
+from ottla_broker.registry.schemas_topic import SchemasTopic
+from ottla_broker.registry.state import RegistryState
+from ottla_broker.registry.worker_process import SchemaWorker
+
+
+class LoadedRegistry:
+    def __init__(self) -> None:
+        self.state = RegistryState()
+        self.worker = SchemaWorker()
+
+    async def load(self) -> SchemaRegistry:
+        topic: Any = SimpleNamespace(state=self.state)
+        return SchemaRegistry(cast(SchemasTopic, topic), self.worker)
+
+    def register(self, subject: str, number: int, schema_id: int, text: str, kind: str = "AVRO") -> None:
+        value = schema_value(subject, number, schema_id, Schema(kind, text))
+        self.state.apply(SchemasRecord(schema_key(subject, number), value))
