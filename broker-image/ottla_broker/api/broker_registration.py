@@ -1,7 +1,7 @@
 """BrokerRegistration (62), versions 0–4: between brokers only, handled by the active controller.
 
-- A broker process registers its incarnation, listeners, rack and log directories. It is registered
-  as fenced; the response contains its broker epoch.
+- A broker process registers its incarnation, listeners, rack, node and log directories. It is
+  registered as fenced; the response contains its broker epoch.
 - The same process may register again, and keeps its epoch while nothing has changed. Another
   process with the id of a live broker is DUPLICATE_BROKER_REGISTRATION, unless it has a log
   directory of that broker, which therefore has ended.
@@ -11,11 +11,11 @@
 - A broker of another cluster is INCONSISTENT_CLUSTER_ID. Features and ZooKeeper migration are
   ignored.
 - v1 adds migrating ZooKeeper brokers; v2 log directories; v4 features whose lowest version is 0.
+  The node is a tagged field of v4 that is Ottla's own.
 """
 
 from uuid import UUID
 
-from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
 from kio.static.primitive import i64
 
@@ -26,6 +26,7 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
 
 API = Api(
     ApiKey.BROKER_REGISTRATION,
@@ -39,7 +40,9 @@ SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SS
 
 
 @API.handler()
-async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+async def broker_registration(
+    ctx: RequestContext, request: OttlaBrokerRegistrationRequest
+) -> BrokerRegistrationResponse:
     ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     # The quorum's, because a controller that has just started may be elected before the broker has
@@ -56,6 +59,7 @@ async def broker_registration(ctx: RequestContext, request: BrokerRegistrationRe
         {one.name: Endpoint(one.host, one.port, security_protocol(one.security_protocol)) for one in request.listeners},
         rack=request.rack,
         directories=tuple(directory for directory in request.log_dirs if directory is not None),
+        node=request.node,
     )
     epoch = await controller.cluster_control.register_broker(registration, request.previous_broker_epoch)
     return BrokerRegistrationResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, broker_epoch=i64(epoch))

@@ -32,6 +32,10 @@ NODE_ID = _identity.row("node.id", integer(at_least=0), 1,
 BROKER_RACK = _identity.row("broker.rack", string("a name", empty=False), None,
     "Failure domain (rack, zone) of the broker. The controller spreads the replicas of a partition over racks, and "
     "consumers that send a rack id can read from a replica in the same rack.")
+BROKER_NODE = _identity.row("broker.node", string("a name", empty=False), None,
+    "Machine or Kubernetes node of the broker: a failure domain inside of `broker.rack`. The controller puts no two "
+    "replicas of a partition on one node while a node without one is free. Not set: the environment variable "
+    "`BROKER_NODE`, which the operator sets to the node of the pod, or else the name of the host.", is_ottla_only=True)
 LOG_DIRS = _identity.row("log.dirs", list_of(allowed="directories separated by commas", check=bool), "",
     "Directories that hold partitions. A new partition goes to the directory with the fewest. Falls back to `log.dir`; "
     "one of the two is required.")

@@ -5,6 +5,8 @@ value (file or --set), the table's default. A topic's own value is above all of 
 """
 
 import logging
+import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from os import PathLike
@@ -16,6 +18,7 @@ from ottla_broker.config.ignored_settings import why_ignored
 from ottla_broker.config.listener_security import find_security_problems
 from ottla_broker.config.server_properties import (
     LISTENER_PREFIX,
+    GivenSetting,
     StaticSettings,
     parse_settings,
     read_file,
@@ -66,7 +69,10 @@ class Config:
         `key=value` texts, which override all files. Raises SettingError, which names file, line,
         setting, value and allowed values.
         """
-        given = [item for path in files for item in read_file(path)]
+        node = GivenSetting(
+            broker_settings.BROKER_NODE.name, os.environ.get("BROKER_NODE") or socket.gethostname(), "host"
+        )
+        given = [node, *(item for path in files for item in read_file(path))]
         return cls._validated(parse_settings(given + read_overrides(overrides)))
 
     @classmethod

@@ -17,13 +17,14 @@ from uuid import UUID
 
 from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v1.response import BrokerHeartbeatResponse
-from kio.schema.broker_registration.v3.request import BrokerRegistrationRequest, Listener
-from kio.schema.broker_registration.v3.response import BrokerRegistrationResponse
+from kio.schema.broker_registration.v4.request import Listener
+from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
 from kio.schema.types import BrokerId
 from kio.static.primitive import i16, i64, u16
 
 from ottla_broker.config import (
     BROKER_HEARTBEAT_INTERVAL_MS,
+    BROKER_NODE,
     BROKER_RACK,
     BROKER_SESSION_TIMEOUT_MS,
     CONTROLLED_SHUTDOWN_ENABLE,
@@ -36,6 +37,7 @@ from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.quorum import leadership_timeout_s
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ class BrokerLifecycle:
         self._now = asyncio.get_running_loop().time
         self._last_heartbeat_s = -self._session_s  # send time of the last heartbeat that was answered
         self._controller_resigned_s = -self._session_s  # heartbeats sent before that do not count
-        self._request: BrokerRegistrationRequest | None = None
+        self._request: OttlaBrokerRegistrationRequest | None = None
         self._wake = asyncio.Event()
         self._is_shutting_down = False
         self._unfenced = asyncio.Event()
@@ -124,8 +126,10 @@ class BrokerLifecycle:
                 last_error.code, f"broker {self._broker_id} could not register within {timeout_s:g} s: {last_error}"
             ) from None
 
-    def _registration_request(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> BrokerRegistrationRequest:
-        return BrokerRegistrationRequest(
+    def _registration_request(
+        self, cluster_id: str, endpoints: Mapping[str, Endpoint]
+    ) -> OttlaBrokerRegistrationRequest:
+        return OttlaBrokerRegistrationRequest(
             broker_id=BrokerId(self._broker_id),
             cluster_id=cluster_id,
             incarnation_id=self._incarnation,
@@ -142,6 +146,7 @@ class BrokerLifecycle:
             rack=self._config(BROKER_RACK),
             log_dirs=tuple(directory.directory_id for directory in self._directories if directory.failure is None),
             previous_broker_epoch=i64(self._previous_epoch()),
+            node=self._config(BROKER_NODE),
         )
 
     def _previous_epoch(self) -> int:

@@ -83,12 +83,13 @@ def plan_registration(
 
 
 def _is_same_registration(known: BrokerRegistration, new: RegisterBrokerRecord) -> bool:
-    return (known.incarnation, known.endpoints, known.rack, known.directories, known.http) == (
+    return (known.incarnation, known.endpoints, known.rack, known.directories, known.http, known.node) == (
         new.incarnation,
         new.endpoints,
         new.rack,
         new.directories,
         new.http,
+        new.node,
     )
 
 

@@ -77,10 +77,11 @@ class BrokerRegistration:
     fenced: bool
     shutting_down: bool = False
     http: str | None = None
+    node: str | None = None
 
     def to_records(self) -> list[MetadataRecord]:
         registration = RegisterBrokerRecord(
-            self.id, self.incarnation, self.endpoints, self.rack, self.directories, self.http, epoch=self.epoch
+            self.id, self.incarnation, self.endpoints, self.rack, self.directories, self.http, self.epoch, self.node
         )
         change = BrokerRegistrationChangeRecord(self.id, self.epoch, self.fenced, self.shutting_down)
         return [registration, change]
@@ -356,6 +357,7 @@ class MetadataImage:
                     record.directories,
                     fenced=True,
                     http=record.http,
+                    node=record.node,
                 )
                 delta.changed_brokers.add(record.broker)
             case BrokerRegistrationChangeRecord():

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 from ottla_broker.config import CONTROLLER_QUORUM_AUTO_JOIN_ENABLE
 from ottla_broker.config.addresses import format_host_and_port
-from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataImage
+from ottla_broker.metadata.image import BROKER_RESOURCE, BrokerRegistration, MetadataImage
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.placement import UsableBroker
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.raft_rules import ElectionTimeouts
 from ottla_broker.metadata.voter_set import (
@@ -154,7 +155,13 @@ class LeaderTerm:
             is_lost=self._loop.time() - leader.last_fetch_s(voter.key) > VOTER_LOSS_TIMEOUT_S,
             is_shutting_down=self._log.image.brokers[voter.broker].shutting_down,
             may_join=may_join_voters(self._log.image, voter.broker),
+            node=node_key(self._log.image.brokers[voter.broker]),
         )
+
+
+def node_key(broker: BrokerRegistration) -> str:
+    """Equal for the brokers of one node."""
+    return UsableBroker(broker.id, broker.rack, broker.node).node_key
 
 
 def may_join_voters(image: MetadataImage, broker: int) -> bool:

@@ -1,17 +1,18 @@
 """Assignment of replicas to brokers: pure, shared by the controller and the operator's plans.
 
-Invariants: the replicas of a partition are on distinct brokers, in as many racks as there are (up
-to the replication factor). Over the partitions of one call, the numbers of partitions that brokers
-lead differ by at most one.
+Invariants: the replicas of a partition are on distinct brokers, in as many racks and on as many
+nodes as there are (up to the replication factor): no two are on one node while a node without one
+is free. Over the partitions of one call, the numbers of partitions that brokers lead differ by at
+most one.
 
-The leaders are consecutive brokers of an order in which neighbours are in different racks.
-Followers are the brokers with the fewest replicas among those that come next, from a distance that
-shifts. So replica counts differ by at most two, as far as racks allow, and the partitions of a
-failed broker fall to many others.
+The leaders are consecutive brokers of an order in which neighbours are in different racks and on
+different nodes. Followers are the brokers with the fewest replicas among those that come next, from
+a distance that shifts. So replica counts differ by at most two, as far as racks and nodes allow,
+and the partitions of a failed broker fall to many others.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -22,18 +23,40 @@ MAX_COMPARED_BROKERS = 24
 
 @dataclass(frozen=True, slots=True)
 class UsableBroker:
-    """A broker that may be assigned replicas. Without a `rack` it counts as a rack of its own."""
+    """A broker that may be assigned replicas. `node`: the machine or Kubernetes node it runs on;
+    nodes of different racks are different. Without a `node` it counts as a node of its own, and
+    without a `rack` its node counts as a rack.
+    """
 
     broker: int
     rack: str | None = None
+    node: str | None = None
+
+    @property
+    def rack_key(self) -> str:
+        return f"node {self.node_key}" if self.rack is None else f"rack {self.rack}"
+
+    @property
+    def node_key(self) -> str:
+        """Equal for two brokers of the same node."""
+        return f"broker {self.broker}" if self.node is None else f"{self.rack or ''}/{self.node}"
 
 
 def alternate_racks(brokers: Sequence[UsableBroker]) -> list[UsableBroker]:
-    """Brokers in an order that takes one of each rack in turn."""
-    racks: dict[str, list[UsableBroker]] = defaultdict(list)
-    for broker in sorted(brokers, key=lambda it: it.broker):
-        racks[broker.rack if broker.rack is not None else f"broker {broker.broker}"].append(broker)
-    columns = [racks[rack] for rack in sorted(racks, key=lambda rack: (-len(racks[rack]), racks[rack][0].broker))]
+    """Brokers in an order that takes one of each rack in turn, and in a rack one of each node."""
+    ordered = sorted(brokers, key=lambda it: it.broker)
+    by_node = _alternate(ordered, lambda it: it.node_key)
+    return _alternate(by_node, lambda it: it.rack_key)
+
+
+def _alternate(brokers: Sequence[UsableBroker], key: Callable[[UsableBroker], str]) -> list[UsableBroker]:
+    """Takes one broker of each group in turn, of the largest group first. Groups keep their
+    order.
+    """
+    groups: dict[str, list[UsableBroker]] = defaultdict(list)
+    for broker in brokers:
+        groups[key(broker)].append(broker)
+    columns = sorted(groups.values(), key=lambda group: (-len(group), min(it.broker for it in group)))
     longest = max(map(len, columns), default=0)
     return [column[row] for row in range(longest) for column in columns if row < len(column)]
 
@@ -57,41 +80,53 @@ def assign_replicas(
         raise ValueError(
             f"replication factor {replication_factor} is not between 1 and the number of brokers, {len(brokers)}"
         )
-    order = alternate_racks(brokers)
+    ring = _Ring(alternate_racks(brokers))
     load = Counter(replica_counts or {})
     load.update(
-        order[(start + index) % len(order)].broker for index in range(partitions)
+        ring.order[(start + index) % len(ring.order)].broker for index in range(partitions)
     )  # leaders do not depend on load
     assigned = []
     for index in range(partitions):
-        replicas = _assign_partition(order, replication_factor, start + index, shift + index // len(order), load)
+        replicas = _assign_partition(ring, replication_factor, start + index, shift + index // len(ring.order), load)
         load.update(replicas[1:])
         assigned.append(replicas)
     return assigned
 
 
-def _assign_partition(
-    order: Sequence[UsableBroker], count: int, leader: int, shift: int, load: Mapping[int, int]
-) -> tuple[int, ...]:
-    first = order[leader % len(order)]
-    chosen, racks = [first.broker], {first.rack}
-    near = list(islice(_others(order, leader, shift), MAX_COMPARED_BROKERS)) if count > 1 else []
+class _Ring:
+    """The brokers in their order, and the racks and nodes that they are on."""
+
+    def __init__(self, order: Sequence[UsableBroker]) -> None:
+        self.order = order
+        self.rack = {it.broker: it.rack_key for it in order}
+        self.node = {it.broker: it.node_key for it in order}
+        self.rack_count = len(set(self.rack.values()))
+        self.node_count = len(set(self.node.values()))
+
+    def others(self, leader: int, shift: int) -> Iterator[int]:
+        """All brokers but the leader, from a shifting distance on."""
+        size = len(self.order)
+        return (self.order[(leader + 1 + (shift + step) % (size - 1)) % size].broker for step in range(size - 1))
+
+
+def _assign_partition(ring: _Ring, count: int, leader: int, shift: int, load: Mapping[int, int]) -> tuple[int, ...]:
+    first = ring.order[leader % len(ring.order)].broker
+    chosen, racks, nodes = [first], {ring.rack[first]}, {ring.node[first]}
+    near = list(islice(ring.others(leader, shift), MAX_COMPARED_BROKERS)) if count > 1 else []
     while len(chosen) < count:
-        others = [broker for broker in near if broker.broker not in chosen]
-        new_racks = [broker for broker in others if broker.rack is None or broker.rack not in racks]
-        if not new_racks and len(order) > len(near) + 1:  # another rack may come later in the order
-            near = list(_others(order, leader, shift))
+        candidates = [broker for broker in near if broker not in chosen]
+        if len(racks) < ring.rack_count:
+            candidates = [broker for broker in candidates if ring.rack[broker] not in racks]
+        elif len(nodes) < ring.node_count:
+            candidates = [broker for broker in candidates if ring.node[broker] not in nodes]
+        if not candidates:  # one comes later in the order
+            near = list(ring.others(leader, shift))
             continue
-        least_loaded = min(new_racks or others, key=lambda broker: load[broker.broker])
-        chosen.append(least_loaded.broker)
-        racks.add(least_loaded.rack)
+        least_loaded = min(candidates, key=lambda broker: load[broker])
+        chosen.append(least_loaded)
+        racks.add(ring.rack[least_loaded])
+        nodes.add(ring.node[least_loaded])
     return tuple(chosen)
-
-
-def _others(order: Sequence[UsableBroker], leader: int, shift: int) -> Iterator[UsableBroker]:
-    """All brokers but the leader, from a shifting distance on."""
-    size = len(order)
-    return (order[(leader + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1))
 
 
 def least_loaded_start(brokers: Sequence[UsableBroker], leader_counts: Mapping[int, int]) -> int:

@@ -32,7 +32,9 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
     """A broker process registered; it is fenced at first. The broker epoch is the offset of this
-    record, in a snapshot `epoch`. `directories`: ids of its log.dirs."""
+    record, in a snapshot `epoch`. `directories`: ids of its log.dirs. `node`: its broker.node; a
+    version that does not know it ignores it.
+    """
 
     broker: int
     incarnation: UUID
@@ -41,6 +43,7 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
     directories: tuple[UUID, ...] = ()
     http: str | None = None
     epoch: int = -1
+    node: str | None = None
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, tag="broker-change", omit_defaults=True):

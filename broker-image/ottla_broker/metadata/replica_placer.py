@@ -71,7 +71,7 @@ class ReplicaPlacer:
     def _place_on(
         self, partitions: int, replication_factor: int, brokers: Sequence[BrokerRegistration]
     ) -> list[tuple[int, ...]]:
-        usable = [UsableBroker(broker.id, broker.rack) for broker in brokers]
+        usable = [UsableBroker(broker.id, broker.rack, broker.node) for broker in brokers]
         start = least_loaded_start(usable, self._leader_counts)
         return assign_replicas(
             partitions,

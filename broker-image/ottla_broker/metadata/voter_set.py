@@ -7,6 +7,7 @@ voter at a time, and only after the previous change, and a record of its own epo
 until then, a voter set of an earlier leader may still be in effect elsewhere.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -117,13 +118,15 @@ def target_voter_count(brokers: int, max_voters: int) -> int:
 class VoterCandidate:
     """A registered broker as the leader observes it. `is_caught_up`: its disk has all committed
     records; `is_lost`: it has not fetched for long; `is_shutting_down`: it has requested a
-    controlled shutdown; `may_join`: no administrator has removed it from the voters."""
+    controlled shutdown; `may_join`: no administrator has removed it from the voters. `node`: equal
+    for brokers of one node; empty if it is unknown."""
 
     voter: Voter
     is_caught_up: bool
     is_lost: bool = False
     is_shutting_down: bool = False
     may_join: bool = True
+    node: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -146,26 +149,33 @@ def next_voter_set(
     when there are too many voters. The number of voters grows only from one odd number to the next,
     and only if there are candidates for both steps. With two voters, one that is shutting down is
     removed while it still runs, because the other could not commit its removal alone.
-    `may_remove_surplus`: whether a live voter beyond the target number may be removed; that is the
-    one added first.
+    Voters are on as many nodes as they can be: a candidate on a node without a voter comes first,
+    and replaces a voter that shares its node.
+    `may_remove_surplus`: whether a live voter beyond the target number may be removed; that is one
+    that shares its node, or the one added first.
     """
     by_broker = {candidate.voter.broker: candidate for candidate in candidates}
     known = {voter.key for voter in voters}
+    node = {candidate.voter.broker: candidate.node or f"broker {candidate.voter.broker}" for candidate in candidates}
+    voters_on = Counter(node.get(voter.broker) for voter in voters)
     ready = sorted(
         (candidate.voter for candidate in candidates if candidate.is_ready and candidate.voter.key not in known),
-        key=lambda voter: voter.broker,
+        key=lambda voter: (voters_on[node[voter.broker]] > 0, voter.broker),
     )
     others = [voter for voter in voters if voter.key != leader]
     wiped = [v for v in others if v.broker in by_broker and by_broker[v.broker].voter.key != v.key]
     lost = [v for v in others if v.broker not in by_broker or by_broker[v.broker].is_lost]
     leaving = [v for v in others if v.broker in by_broker and by_broker[v.broker].is_shutting_down]
+    crowded = [v for v in others if v.broker in node and voters_on[node[v.broker]] > 1]
     target = target_voter_count(len(candidates), max_voters)
     if wiped:
         return without_voter(voters, wiped[0].key)
     if leaving and len(voters) == 2:
         return without_voter(voters, leaving[0].key)
     if len(voters) > target and (lost or may_remove_surplus):
-        return without_voter(voters, (lost or others)[0].key)
+        return without_voter(voters, (lost or crowded or others)[0].key)
     if ready and (lost or (len(voters) < target and (len(voters) % 2 == 0 or len(ready) >= 2))):
+        return (*voters, ready[0])
+    if ready and crowded and len(voters) == target and not voters_on[node[ready[0].broker]]:
         return (*voters, ready[0])
     return None

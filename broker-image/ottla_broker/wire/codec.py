@@ -21,6 +21,7 @@ from ottla_broker.wire.message_writer import message_writer
 from ottla_broker.wire.recovery_messages import MESSAGES
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_REGISTRATION: Final = (int(ApiKey.BROKER_REGISTRATION), 4)
 _HEADER: Final = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
 _SIZE_AND_HEADER: Final = struct.Struct(">ihhih")
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
@@ -47,6 +48,10 @@ def request_class(api_key: int, version: int) -> type:
     """
     if (own := MESSAGES.get(api_key)) is not None:
         return own[0]
+    if (api_key, version) == _REGISTRATION:  # once in a broker's life: imported when it is used
+        from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
+
+        return OttlaBrokerRegistrationRequest
     return load_request_schema(api_key, version)
 
 

@@ -12,7 +12,7 @@ from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.cli.reassignment import Throttle, Watch, describe_moves, execute_moves, parse_rate, print_plan
 from ottla_operator.cli.recover import recover
 from ottla_operator.formatting import format_count, format_size
-from ottla_operator.kafka import cluster, log_dirs, quorum, reassignments, topics
+from ottla_operator.kafka import cluster, configs, log_dirs, quorum, reassignments, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.reassignment_inputs import read_reassignment_inputs
 from ottla_operator.plan.reassign import ImpossibleAssignment, drain_brokers
@@ -43,9 +43,10 @@ def describe(
     }
     print_fields({name: found[field] for field, name in names.items()})
     print()
-    columns = {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "state": "STATE", "leads": "LEADERS"}
+    place = {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "node": "NODE"}
+    columns = {**place, "state": "STATE", "leads": "LEADERS", "replicas": "REPLICAS", "size": "DISK"}
     rows = [{**it, "size": format_size(it["bytes"]) or "unknown"} for it in found["brokers"]]
-    print_rows(rows, {**columns, "replicas": "REPLICAS", "size": "DISK"}, output)
+    print_rows(rows, columns, output)
 
 
 async def _describe(client: KafkaClient) -> dict[str, Any]:
@@ -54,6 +55,7 @@ async def _describe(client: KafkaClient) -> dict[str, Any]:
     every = await topics.list_topics(client)
     live = [it.id for it in description.brokers if not it.is_fenced]
     sizes = await log_dirs.describe_replica_sizes(client, live)
+    nodes = await configs.describe_nodes(client, live)
     ongoing = await reassignments.list_reassignments(client)
     problems = cluster.find_partition_problems(every, ongoing)
     partitions = [partition for topic in every for partition in topic.partitions]
@@ -72,6 +74,7 @@ async def _describe(client: KafkaClient) -> dict[str, Any]:
                 "host": it.host,
                 "port": it.port,
                 "rack": it.rack,
+                "node": nodes.get(it.id),
                 "state": "fenced" if it.is_fenced else "up",
                 "fenced": it.is_fenced,
                 "leads": sum(partition.leader == it.id for partition in partitions),

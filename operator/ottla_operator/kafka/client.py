@@ -2,11 +2,16 @@
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from ottla_broker.wire.client import Client, NoBrokersAvailable, parse_bootstrap_servers
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
+
+BROKER_TIMEOUT_S: Final = 10.0
+"""Longest wait for one broker where each is asked, so that one that hangs does not delay what the
+others report.
+"""
 
 
 class Unreachable(Exception):

@@ -1,5 +1,6 @@
 """Configurations of topics, brokers and mirrors (DescribeConfigs, IncrementalAlterConfigs)."""
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,13 +15,14 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.wire.errors import ErrorCode
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.kafka.client import BROKER_TIMEOUT_S, KafkaClient, Unreachable, raise_for_error
 
 INVALID_VALUE_ERRORS: Final = (ErrorCode.invalid_config, ErrorCode.invalid_request)
 """Errors that mean that a value is invalid. Requests that failed with another error may succeed
 later.
 """
+BROKER_NODE: Final = "broker.node"
 MIN_ISR: Final = "min.insync.replicas"
 DEFAULT_BROKER: Final = ""
 """Name of the broker resource whose configuration applies to all brokers."""
@@ -186,6 +188,30 @@ async def describe_min_isr(client: KafkaClient, topics: Iterable[str]) -> dict[s
         result.resource_name: int(str(next(entry.value for entry in result.configs if entry.name == MIN_ISR)))
         for result in results
     }
+
+
+async def describe_nodes(client: KafkaClient, brokers: Iterable[int]) -> dict[int, str]:
+    """Broker → its broker.node. Omits brokers that have none (Apache Kafka, earlier versions), that
+    do not respond, and all if the user may not describe configurations of the cluster.
+    """
+    ids = list(brokers)
+    found = await asyncio.gather(*(_describe_node(client, it) for it in ids))
+    return {broker: node for broker, node in zip(ids, found, strict=True) if node}
+
+
+async def _describe_node(client: KafkaClient, broker: int) -> str | None:
+    try:
+        async with asyncio.timeout(BROKER_TIMEOUT_S):
+            (result,) = await describe_configs(
+                client, ConfigResourceType.broker, (str(broker),), (BROKER_NODE,), broker=broker
+            )
+    except (Unreachable, TimeoutError):
+        return None
+    except KafkaError as error:
+        if error.code in (ErrorCode.broker_not_available, ErrorCode.cluster_authorization_failed):
+            return None
+        raise
+    return next((entry.value for entry in result.configs if entry.name == BROKER_NODE), None)
 
 
 async def list_dynamic_broker_configs(client: KafkaClient, broker: int) -> set[str]:

@@ -5,17 +5,13 @@ omitted.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.types import TopicName
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_error
+from ottla_operator.kafka.client import BROKER_TIMEOUT_S, KafkaClient, Unreachable, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
-
-BROKER_TIMEOUT_S: Final = 10.0
-"""Longest wait for one broker, so that one that hangs does not delay the sizes of the others."""
 
 ReplicaSizes = Mapping[int, Mapping[TopicPartition, int]]
 """Broker → (topic, partition) → bytes."""

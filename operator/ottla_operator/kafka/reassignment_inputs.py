@@ -1,12 +1,12 @@
-"""Inputs of reassignment plans: brokers with their racks, partitions with their replicas and
-sizes.
+"""Inputs of reassignment plans: brokers with their racks and nodes, partitions with their replicas
+and sizes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla_broker.metadata.placement import UsableBroker
-from ottla_operator.kafka import cluster, log_dirs, reassignments, topics
+from ottla_operator.kafka import cluster, configs, log_dirs, reassignments, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.offsets import TopicPartition
 from ottla_operator.kafka.reassignments import PartitionReassignment
@@ -32,9 +32,11 @@ async def read_reassignment_inputs(client: KafkaClient) -> ReassignmentInputs:
     brokers = (await cluster.describe_cluster(client)).brokers
     every = await topics.list_topics(client)
     ongoing = await reassignments.list_reassignments(client)
-    sizes = await log_dirs.describe_replica_sizes(client, [it.id for it in brokers])
+    ids = [it.id for it in brokers]
+    sizes = await log_dirs.describe_replica_sizes(client, ids)
+    nodes = await configs.describe_nodes(client, ids)
     return ReassignmentInputs(
-        tuple(UsableBroker(it.id, it.rack) for it in brokers),
+        tuple(UsableBroker(it.id, it.rack, nodes.get(it.id)) for it in brokers),
         tuple(
             _replicas(topic.name, it, ongoing.get((topic.name, it.index)), sizes)
             for topic in every

@@ -1,13 +1,13 @@
 """Plans the replicas of partitions when brokers are added or removed, or a topic gets another
 replication factor.
 
-Invariants: a partition has each broker at most once; its replicas are in as many racks as they can
-be, never in fewer than before; only what has to move moves; where there is a choice, brokers end up
-with equally many replicas, then each topic's replicas do, and so do preferred leaders. With racks
-of unequal size, racks go before evenness.
+Invariants: a partition has each broker at most once; its replicas are in as many racks and on as
+many nodes as they can be, never in fewer than before; only what has to move moves; where there is a
+choice, brokers end up with equally many replicas, then each topic's replicas do, and so do
+preferred leaders. With racks or nodes of unequal size, these go before evenness.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ottla_broker.metadata.placement import UsableBroker
 from ottla_operator.plan.moves import Move, PartitionReplicas, planned_move
@@ -27,7 +27,8 @@ def spread_replicas(
     """
     layout = ReplicaLayout(partitions, _without(targets, leaving))
     _empty(layout, leaving)
-    _mend_racks(layout)
+    _separate_replicas(layout, layout.rack)
+    _separate_replicas(layout, layout.node)
     _balance(layout, None)
     return _moves(layout, range(len(partitions)))
 
@@ -70,17 +71,19 @@ class ReplicaLayout:
     """Replicas on brokers while a plan is made.
 
     Rules: a partition never has two replicas on one broker; no step brings the replicas of a
-    partition into fewer racks than they are in.
+    partition into fewer racks or onto fewer nodes than they are in.
 
     `replicas`: replicas of each partition, by its index in `partitions`; changed in place.
-    `targets`: brokers that may be given replicas, with their racks; other brokers keep theirs
-    unless these are removed. `count`: replicas on each target.
+    `targets`: brokers that may be given replicas; other brokers keep theirs unless these are
+    removed. `count`: replicas on each target.
     """
 
     def __init__(self, partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker]) -> None:
         self.partitions = partitions
-        self.targets = {it.broker: it.rack for it in sorted(targets, key=lambda it: it.broker)}
+        self.targets = sorted(it.broker for it in targets)
         self.replicas = [list(it.replicas) for it in partitions]
+        self._racks = {it.broker: it.rack_key for it in targets}
+        self._nodes = {it.broker: it.node_key for it in targets}
         self.count = dict.fromkeys(self.targets, 0)
         self._held: dict[int, dict[str, dict[int, None]]] = {it: {} for it in self.targets}
         # Small partitions come first wherever there is a choice: they are copied soonest.
@@ -106,27 +109,43 @@ class ReplicaLayout:
         self.remove(index, old)
         self.add(index, new, at)
 
-    def racks(self, index: int, *, without: int | None = None) -> set[str]:
-        return {self.rack(it) for it in self.replicas[index] if it != without}
-
     def rack(self, broker: int) -> str:
-        """A broker whose rack is unknown is a rack of its own."""
-        return self.targets.get(broker) or f"broker {broker}"
+        return self._racks.get(broker) or UsableBroker(broker).rack_key
 
-    def keeps_racks(self, index: int, old: int, new: int) -> bool:
-        """True if the replicas are in no fewer racks after `new` has replaced `old`."""
-        rest = self.racks(index, without=old)
-        return self.rack(new) not in rest or self.rack(old) in rest
+    def node(self, broker: int) -> str:
+        return self._nodes.get(broker) or UsableBroker(broker).node_key
+
+    def domains(self, index: int, broker: int | None, domain: Callable[[int], str]) -> set[str]:
+        """The racks or nodes of the replicas, without that of the replica on `broker`. `domain`:
+        `rack` or `node`.
+        """
+        return {domain(it) for it in self.replicas[index] if it != broker}
+
+    def keeps_spread(self, index: int, old: int, new: int) -> bool:
+        """True if the replicas are in no fewer racks and on no fewer nodes after `new` has replaced
+        `old`.
+        """
+        return all(
+            domain(new) not in rest or domain(old) in rest
+            for domain in (self.rack, self.node)
+            for rest in (self.domains(index, old, domain),)
+        )
 
     def choose_broker(self, index: int) -> int | None:
-        """The target for one more replica of a partition: in a rack that has none, then with the
-        fewest replicas; None if all targets have one.
+        """The target for one more replica of a partition: in a rack that has none, then on a node
+        that has none, then with the fewest replicas; None if all targets have one.
         """
-        racks = self.racks(index)
+        racks, nodes = self.domains(index, None, self.rack), self.domains(index, None, self.node)
         topic = self.partitions[index].topic
         return min(
             (it for it in self.targets if it not in self.replicas[index]),
-            key=lambda it: (self.rack(it) in racks, self.count[it], self.count_of_topic(it, topic), it),
+            key=lambda it: (
+                self.rack(it) in racks,
+                self.node(it) in nodes,
+                self.count[it],
+                self.count_of_topic(it, topic),
+                it,
+            ),
             default=None,
         )
 
@@ -175,8 +194,8 @@ def _empty(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, in
 
 
 def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
-    """Replaces a replica by one on the best target, for which the rack of `old` is free. None if
-    there is no target.
+    """Replaces a replica by one on the best target, for which the rack and the node of `old` are
+    free. None if there is no target.
     """
     at = layout.replicas[index].index(old)
     layout.remove(index, old)
@@ -188,17 +207,17 @@ def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
 def _least_needed(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
     """The broker whose replica to remove. These are preferred, in this order: one that is no
     target, does not lead, is out of sync, is not the preferred leader, has a rack with another
-    replica, has many replicas."""
+    replica, has a node with another, has many replicas."""
     preferred = layout.replicas[index][0]
 
-    def value(broker: int) -> tuple[bool, bool, bool, bool, bool, int, int]:
-        shares_rack = layout.rack(broker) in layout.racks(index, without=broker)
+    def value(broker: int) -> tuple[bool, bool, bool, bool, bool, bool, int, int]:
         return (
-            broker in layout.targets,
+            broker in layout.count,
             broker == partition.leader,
             broker in partition.isr,
             broker == preferred,
-            not shares_rack,
+            layout.rack(broker) not in layout.domains(index, broker, layout.rack),
+            layout.node(broker) not in layout.domains(index, broker, layout.node),
             -layout.count.get(broker, 0),
             -broker,
         )
@@ -206,21 +225,23 @@ def _least_needed(layout: ReplicaLayout, index: int, partition: PartitionReplica
     return min(layout.replicas[index], key=value)
 
 
-def _mend_racks(layout: ReplicaLayout) -> None:
-    """Moves replicas that share a rack to racks that have none of their partition."""
+def _separate_replicas(layout: ReplicaLayout, domain: Callable[[int], str]) -> None:
+    """Moves replicas that share a rack or node to others that have none of their partition.
+    `domain`: the layout's `rack` or `node`. A replica that shares a node shares its rack, so moving
+    it leaves no rack without one.
+    """
     for index in range(len(layout.partitions)):
-        while (step := _step_into_free_rack(layout, index)) is not None:
+        while (step := _step_into_free_domain(layout, index, domain)) is not None:
             layout.replace(index, *step)
 
 
-def _step_into_free_rack(layout: ReplicaLayout, index: int) -> tuple[int, int] | None:
-    racks = layout.racks(index)
-    sharing = [
-        it
-        for it in layout.replicas[index]
-        if it in layout.targets and layout.rack(it) in layout.racks(index, without=it)
-    ]
-    free = [it for it in layout.targets if layout.rack(it) not in racks]
+def _step_into_free_domain(layout: ReplicaLayout, index: int, domain: Callable[[int], str]) -> tuple[int, int] | None:
+    taken = layout.domains(index, None, domain)
+    replicas = layout.replicas[index]
+    if len(taken) == len(replicas):
+        return None
+    sharing = [it for it in replicas if it in layout.count and domain(it) in layout.domains(index, it, domain)]
+    free = [it for it in layout.targets if domain(it) not in taken]
     if not sharing or not free:
         return None
     leader = layout.partitions[index].leader
@@ -252,7 +273,7 @@ def _balancing_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None)
                 if (
                     (movable is None or (index, high) in movable)
                     and low not in layout.replicas[index]
-                    and layout.keeps_racks(index, high, low)
+                    and layout.keeps_spread(index, high, low)
                 ):
                     return index, high, low
     return None

@@ -20,6 +20,7 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
         "the operator sets it",
     ),
     "broker.rack": "it follows from spec.rack",
+    "broker.node": "it is the node that the broker runs on",
     **dict.fromkeys(
         (
             "listeners",

@@ -1,5 +1,6 @@
 """APIs that only the controller serves, for brokers and for administrators."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -29,11 +30,14 @@ from kio.static.primitive import i8, i16, i32, i64, u16
 from ottla_broker.config import Config
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.metadata.controller import Controller
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
+from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
 from tests.unit.authorizers import DenyAll
 from tests.unit.metadata.small_controller import SmallController, async_test
 
@@ -87,6 +91,19 @@ def heartbeat(broker: int, epoch: int, offset: int, *, want_shut_down: bool = Fa
         want_fence=False,
         want_shut_down=want_shut_down,
     )
+
+
+@async_test
+async def test_a_broker_registers_with_its_node_and_one_of_an_earlier_version_without() -> None:
+    small = SmallController()
+    send = ControllerApis(small).send
+    with_node = convert_message(registration(7), OttlaBrokerRegistrationRequest)
+    assert (await send(replace(with_node, node="n1"))).error_code is ErrorCode.none
+    assert (await send(registration(8))).error_code is ErrorCode.none
+    assert [small.image.brokers[broker].node for broker in (7, 8)] == ["n1", None]
+    restored = MetadataImage()
+    restored.apply_records(enumerate(small.image.brokers[7].to_records()))
+    assert restored.brokers[7] == small.image.brokers[7]
 
 
 @async_test

@@ -1,10 +1,12 @@
 """Configs at start: files, --set, precedence, and an error message for each problem."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from ottla_broker.config import (
+    BROKER_NODE,
     BROKER_RACK,
     LOG_RETENTION_MS,
     NUM_PARTITIONS,
@@ -221,6 +223,17 @@ def test_advertised_listeners_default_to_the_listeners() -> None:
         Listener("OUT", "out", 19093),
         Listener("IN", "h", 1),
     )
+
+
+def test_the_node_of_a_broker_is_set_or_the_operators_or_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BROKER_NODE", raising=False)
+    assert Config.load([], ["log.dirs=/a"])(BROKER_NODE) == socket.gethostname()
+    monkeypatch.setenv("BROKER_NODE", "worker-3")
+    assert Config.load([], ["log.dirs=/a"])(BROKER_NODE) == "worker-3"
+    config = Config.load([], ["log.dirs=/a", "broker.node=mine"])
+    assert (config(BROKER_NODE), config.notes) == ("mine", ())
+    with pytest.raises(SettingError, match=r"--set: broker\.node cannot be ''; allowed: a name"):
+        Config.load([], ["log.dirs=/a", "broker.node="])
 
 
 def test_environment_variables_are_substituted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,7 @@ class Broker:
             {
                 "node.id": "7",
                 "log.dirs": "/nowhere",
+                "broker.node": "n1",
                 "broker.heartbeat.interval.ms": str(interval_ms),
                 "broker.session.timeout.ms": str(max(200, interval_ms)),
                 "initial.broker.registration.timeout.ms": "400",
@@ -131,6 +132,7 @@ async def test_a_broker_registers_and_is_unfenced() -> None:
     broker = await Broker(small).start()
     registered = small.image.brokers[7]
     assert (registered.epoch, registered.fenced, registered.rack) == (broker.lifecycle.broker_epoch, False, None)
+    assert registered.node == "n1"
     assert registered.endpoints == ENDPOINTS
     assert broker.directories[0].broker_epoch == broker.lifecycle.broker_epoch
     assert broker.lifecycle.is_in_session

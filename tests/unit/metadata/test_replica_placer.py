@@ -24,7 +24,8 @@ def apply(image: MetadataImage, records: list[MetadataRecord]) -> None:
     image.apply_records((image.end_offset + n, record) for n, record in enumerate(records))
 
 
-def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> MetadataImage:
+def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = (), workers: int = 1) -> MetadataImage:
+    """`workers`: brokers on each node."""
     image = MetadataImage()
     for broker in range(brokers):
         registration = RegisterBrokerRecord(
@@ -33,6 +34,7 @@ def cluster(brokers: int, racks: int = 1, fenced: tuple[int, ...] = ()) -> Metad
             {"P": Endpoint("h", 1)},
             rack=f"r{broker % racks}",
             directories=(UUID(int=broker),),
+            node=f"n{broker // workers}",
         )
         apply(image, [registration])
         apply(image, [BrokerRegistrationChangeRecord(broker, image.brokers[broker].epoch, fenced=broker in fenced)])
@@ -53,6 +55,19 @@ def test_leaders_and_replicas_stay_even_over_many_topics(brokers: int, racks: in
     leaders, replicas = count_leaders_and_replicas(image)
     assert max(leaders.values()) - min(leaders.values()) <= 2
     assert max(replicas.values()) - min(replicas.values()) <= max(4, 60 * partitions * 3 // brokers // 10)
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_workers_of_one_node_share_no_partition_and_stay_even_over_many_topics(partitions: int) -> None:
+    image = cluster(12, workers=4)
+    for number in range(60):
+        apply(image, TopicPlanner(image).plan_creation(NewTopic(f"t{number}", partitions, 3), UUID(int=1000 + number)))
+    for topic in image.topics.values():
+        for state in topic.partitions.values():
+            assert {broker // 4 for broker in state.replicas} == {0, 1, 2}
+    leaders, replicas = count_leaders_and_replicas(image)
+    assert max(leaders.values()) - min(leaders.values()) <= 2
+    assert max(replicas.values()) - min(replicas.values()) <= max(4, 60 * partitions * 3 // 12 // 10)
 
 
 def test_topics_of_one_request_are_spread_as_evenly_as_single_ones() -> None:

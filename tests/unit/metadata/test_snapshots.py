@@ -70,7 +70,12 @@ def random_records(random: Random, length: int) -> list[MetadataRecord]:
                 epochs[broker] = len(records)
                 records.append(
                     RegisterBrokerRecord(
-                        broker, UUID(int=offset), {"PLAINTEXT": Endpoint("here", offset)}, rack="r", http="h:1"
+                        broker,
+                        UUID(int=offset),
+                        {"PLAINTEXT": Endpoint("here", offset)},
+                        rack="r",
+                        http="h:1",
+                        node="n",
                     )
                 )
             case 6 if broker in epochs:

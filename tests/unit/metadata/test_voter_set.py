@@ -33,9 +33,11 @@ def voters(*brokers: int) -> VoterSet:
 
 
 def candidate(
-    broker: int, disk: int = 0, *, ready: bool = True, lost: bool = False, leaving: bool = False
+    broker: int, disk: int = 0, *, ready: bool = True, lost: bool = False, leaving: bool = False, node: str = ""
 ) -> VoterCandidate:
-    return VoterCandidate(voter(broker, disk), is_caught_up=ready and not lost, is_lost=lost, is_shutting_down=leaving)
+    return VoterCandidate(
+        voter(broker, disk), is_caught_up=ready and not lost, is_lost=lost, is_shutting_down=leaving, node=node
+    )
 
 
 def propose(
@@ -158,3 +160,19 @@ def test_endpoints_are_read_from_addresses() -> None:
     assert parse_endpoint("host:9092") == ("host", 9092)
     assert parse_endpoint("[::1]:9092") == ("::1", 9092)
     assert parse_endpoint("") is None
+
+
+def test_voters_are_on_as_many_nodes_as_there_are() -> None:
+    on_a = [candidate(broker, node="a") for broker in (1, 2, 3)]
+    on_b, on_c = candidate(4, node="b"), candidate(5, node="c")
+    assert propose(voters(1), *on_a, on_b, on_c) == [1, 4]
+    assert propose(voters(1, 4), *on_a, on_b, on_c) == [1, 4, 5]
+    # Three voters on one machine: those of others take the places of two.
+    assert propose(voters(1, 2, 3), *on_a) is None
+    assert propose(voters(1, 2, 3), *on_a, on_b) == [1, 2, 3, 4]
+    assert propose(voters(1, 2, 3, 4), *on_a, on_b) is None  # the surplus stays for a while
+    assert propose(voters(1, 2, 3, 4), *on_a, on_b, may_remove_surplus=True) == [1, 3, 4]
+    assert propose(voters(1, 3, 4), *on_a, on_b) is None  # no third node
+    assert propose(voters(1, 3, 4), *on_a, on_b, on_c) == [1, 3, 4, 5]
+    assert propose(voters(1, 4, 3, 5), *on_a, on_b, on_c, may_remove_surplus=True) == [1, 4, 5]
+    assert propose(voters(1, 4, 5), *on_a, on_b, on_c) is None

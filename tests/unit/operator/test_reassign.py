@@ -82,6 +82,55 @@ def test_spreading_is_even_in_every_rack_and_uses_all_racks(
     assert not [it for it in spread_replicas([_with_layout(it, layout) for it in partitions], everywhere) if it.adding]
 
 
+@given(clusters(racks=st.sampled_from([None, "a", "b"])), st.data())
+def test_spreading_uses_all_nodes_and_all_racks(
+    found: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
+) -> None:
+    partitions, places = found
+    nodes = st.sampled_from(["n1", "n2", "n3"])
+    everywhere = [
+        *(UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in places),
+        *(UsableBroker(it, data.draw(RACKS), data.draw(nodes)) for it in (7, 8)[: data.draw(st.integers(0, 2))]),
+    ]
+    layout = apply_moves(partitions, spread_replicas(partitions, everywhere))
+    key = {it.broker: it for it in everywhere}
+    for it in partitions:
+        after = layout[it.topic, it.partition]
+        assert len(after) == len(it.replicas)
+        for domain in ("node_key", "rack_key"):
+            most = len({getattr(broker, domain) for broker in everywhere})
+            assert len({getattr(key[broker], domain) for broker in after}) == min(len(after), most)
+    assert not [it for it in spread_replicas([_with_layout(it, layout) for it in partitions], everywhere) if it.adding]
+
+
+@given(clusters(), st.integers(1, 6), st.data())
+def test_no_plan_brings_replicas_onto_fewer_nodes(
+    found: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int, data: st.DataObject
+) -> None:
+    partitions, places = found
+    nodes = st.sampled_from([None, "n1", "n2", "n3"])
+    places = [UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in places]
+    node = {it.broker: it.node_key for it in places}
+    leaving = {places[0].broker} if data.draw(st.booleans()) else set()
+    rest = [it for it in places if it.broker not in leaving]
+    try:
+        drained = apply_moves(partitions, drain_brokers(partitions, places, leaving))
+        changed = apply_moves(partitions, change_replication_factor(partitions, places, {"a"}, factor))
+    except ImpossibleAssignment:
+        return
+    for it in partitions:
+        stayed = {node[broker] for broker in it.replicas if broker not in leaving}
+        free = {node[broker.broker] for broker in rest} - stayed
+        after = {node[broker] for broker in drained[it.topic, it.partition]}
+        assert len(after) == len(stayed) + bool(free and leaving & set(it.replicas))
+        replicas = changed[it.topic, it.partition]
+        if len(replicas) > len(it.replicas):
+            most = len(set(node.values()))
+            before = {node[broker] for broker in it.replicas}
+            added = len(replicas) - len(it.replicas)
+            assert len({node[broker] for broker in replicas}) == min(most, len(before) + added)
+
+
 @given(clusters(racks=st.none()), st.integers(0, 3))
 def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
     found: tuple[list[PartitionReplicas], list[UsableBroker]], new: int

@@ -2,13 +2,16 @@
 
 import contextlib
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
     RequestHeader,
     read_request,
@@ -23,6 +26,7 @@ from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, message_reader
 from ottla_broker.wire.message_schema import FieldSchema, MessageSchema, schema_of
 from ottla_broker.wire.message_writer import message_writer
+from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
 from tests.unit.wire.messages import every_message, instances
 
 MESSAGES = every_message()
@@ -54,6 +58,21 @@ def test_bytes_are_those_of_kio(key: int, versions: list[tuple[int, type, type]]
             found = message_reader(cls)(cursor)
             assert cursor.at == len(ours)
             assert found == entity_reader(cls)(bytes(ours), 0)[0] == message
+
+
+def test_a_registration_with_a_node_is_read_by_a_version_that_does_not_know_it() -> None:
+    kafkas = load_request_schema(ApiKey.BROKER_REGISTRATION, 4)
+    plain = schema_of(kafkas).default()
+    with_node = replace(convert_message(plain, OttlaBrokerRegistrationRequest), node="n1")
+    frame = bytes(write_request(ApiKey.BROKER_REGISTRATION, 4, 1, "", with_node))[4:]
+    header = read_request_header(frame)
+    assert read_request(frame, header, OttlaBrokerRegistrationRequest) == with_node
+    cursor = Cursor(frame, header.body_offset + 1)
+    assert message_reader(kafkas)(cursor) == plain
+    assert cursor.at == len(frame)
+    for version in range(4):  # a controller that serves no version with the field
+        frame = bytes(write_request(ApiKey.BROKER_REGISTRATION, version, 1, "", with_node))[4:]
+        assert read_request(frame, read_request_header(frame), OttlaBrokerRegistrationRequest).node is None
 
 
 def message_versions() -> list[tuple[str, list[type]]]:

@@ -154,6 +154,7 @@ def _environment(cluster: Cluster) -> list[Json]:
     found = {
         "POD_NAME": "metadata.name",
         "BROKER_ID": f"metadata.labels['{names.POD_INDEX_LABEL}']",
+        "BROKER_NODE": "spec.nodeName",
         **({"HOST_IP": "status.hostIP"} if any(it.type == "NodePort" for it in cluster.listeners) else {}),
         **({"BROKER_RACK": f"metadata.annotations['{names.RACK}']"} if cluster.spec.rack else {}),
     }
