@@ -45,7 +45,6 @@ from ottla_spark.streaming.given_records import GIVEN_ID, EncodeJson, encode_tex
 
 DEAD_LETTERS: Final = "dead-letters"
 _MAX_DIFFERENCES: Final = 10
-_RAW_SCHEMA: Final = "_key BINARY, _value BINARY, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
 
 RawRow = tuple[bytes | None, bytes | None, str, int, int, datetime]
 Row = Mapping[str, Any]
@@ -57,10 +56,10 @@ def plan_pipeline(pipeline: PipelineDefinition) -> None:
     That checks schemas, watermarks, SQL, expectations, columns of keys, and output modes.
     """
     with local_session(pipeline) as spark, tempfile.TemporaryDirectory(prefix="ottla-spark-") as empty:
-        stream = spark.readStream.schema(_RAW_SCHEMA).format("json")
+        stream = spark.readStream.schema(source.RAW_SCHEMA).format("json")
         raw = {name: stream.load(empty) for name in pipeline.spec.streams}
         for name in pipeline.spec.tables:
-            raw[name] = source.latest_by_key(spark.createDataFrame([], _RAW_SCHEMA))
+            raw[name] = source.latest_by_key(spark.createDataFrame([], source.RAW_SCHEMA))
         views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter())
         views.check_deferred(target.source for target in pipeline.spec.sinks)
         for target in pipeline.spec.sinks:
@@ -125,7 +124,7 @@ def compute_views(
     spark: SparkSession, pipeline: PipelineDefinition, given: Mapping[str, Sequence[RawRow]]
 ) -> tuple[dict[str, DataFrame], DataFrame | None]:
     """The pipeline's views on raw rows of its sources, and the dead letters."""
-    raw = {name: spark.createDataFrame(list(given.get(name, ())), _RAW_SCHEMA) for name in pipeline.spec.sources}
+    raw = {name: spark.createDataFrame(list(given.get(name, ())), source.RAW_SCHEMA) for name in pipeline.spec.sources}
     raw |= {name: source.latest_by_key(raw[name]) for name in pipeline.spec.tables}
     collector = transform.RejectedRowCollector()
     views = transform.build_views(spark, pipeline, raw, collector)

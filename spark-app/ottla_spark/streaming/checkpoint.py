@@ -3,6 +3,7 @@
     <checkpoint>/ottla.json          pipeline, topics and their ids, state store, shuffle partitions
     <checkpoint>/letters.json        end offsets of the search for dead letters
     <checkpoint>/writers-<name>.json  writers of the last batch of a transactional sink
+    <checkpoint>/table-<name>.json   version of a reference table, whose files are in tables/<name>/
     <checkpoint>/queries/<name>/     Spark's offsets, commits and state of each query
 
 Spark's checkpoint identifies topics by name. A topic that was deleted, re-created and has grown
@@ -192,6 +193,21 @@ class Checkpoint:
         """Replaces a file: writes a temporary file and renames it."""
         path, temporary = self._new_path(f"{self.location}/{name}"), self._new_path(f"{self.location}/.{name}.new")
         self._call(path, partial(self._replace, path, temporary, text))
+
+    def make_folder(self, name: str) -> None:
+        path = self._new_path(f"{self.location}/{name}")
+        self._call(path, partial(self._file_system.mkdirs, path))
+
+    def list_folder(self, name: str) -> frozenset[str]:
+        """Names of the files and folders in a folder."""
+        path = self._new_path(f"{self.location}/{name}")
+        return frozenset(
+            str(it.getPath().getName()) for it in self._call(path, partial(self._file_system.listStatus, path))
+        )
+
+    def delete_folder(self, name: str) -> None:
+        path = self._new_path(f"{self.location}/{name}")
+        self._call(path, partial(self._file_system.delete, path, True))
 
     def _read(self, path: Any) -> str:
         stream = self._file_system.open(path)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
@@ -24,6 +25,7 @@ from ottla_spark.progress import BatchProgress, Offsets, TopicPartition, format_
 from ottla_spark.streaming import dead_letters, decode, sink, source, transform
 from ottla_spark.streaming.checkpoint import Checkpoint
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.reference_table import ReferenceTable
 
 OFFSETS_FILE: Final = "letters.json"
 _SAVE_INTERVAL_S: Final = 10.0
@@ -41,6 +43,7 @@ class DeadLetterWriter:
         kafka: dict[str, str],
         admin: KafkaAdmin,
         checkpoint: Checkpoint,
+        tables: Mapping[str, ReferenceTable],
         deferred: frozenset[str],
     ) -> None:
         self._spark = spark
@@ -48,6 +51,7 @@ class DeadLetterWriter:
         self._kafka = kafka
         self._admin = admin
         self._checkpoint = checkpoint
+        self._tables = tables
         self._deferred = deferred
         self._started_queries: set[str] = set()
         self._searched = self._load()
@@ -97,18 +101,17 @@ class DeadLetterWriter:
         these ends.
         """
         raw: dict[str, DataFrame] = {}
-        for name, spec in self._pipeline.spec.sources.items():
-            if spec.mode == "table":
-                raw[name] = source.read_table(self._spark, spec, self._kafka)
-            else:
-                # A query that does not read this source has no end offsets of it: there is nothing
-                # new to search.
-                known = ends if any(topic == spec.topic for topic, _ in ends) else self._searched
-                upto = {partition: end for (topic, partition), end in known.items() if topic == spec.topic}
-                raw[name] = self._unsearched(spec, upto)
-        tables = self._pipeline.spec.tables.keys()
-        collector = transform.RejectedRowCollector(skip=self._deferred | tables)
-        transform.build_views(self._spark, self._pipeline, raw, collector)
+        for name, spec in self._pipeline.spec.streams.items():
+            # A query that does not read this source has no end offsets of it: there is nothing new
+            # to search.
+            known = ends if any(topic == spec.topic for topic, _ in ends) else self._searched
+            upto = {partition: end for (topic, partition), end in known.items() if topic == spec.topic}
+            raw[name] = self._unsearched(spec, upto)
+        tables = {name: table.rows() for name, table in self._tables.items()}
+        for table in self._tables.values():
+            table.refresh()
+        collector = transform.RejectedRowCollector(skip=self._deferred)
+        transform.build_views(self._spark, self._pipeline, raw, collector, tables)
         self._write(collector.letters)
         self._advance(ends)
 

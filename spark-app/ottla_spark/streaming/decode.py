@@ -138,6 +138,11 @@ def fail_on_undecoded(rows: DataFrame) -> DataFrame:
     """Like `drop_undecoded`, but a row that does not decode fails the batch with an error that
     names the record.
     """
+    return rows.where(decoded_or_fail()).drop(DECODE_ERROR, "_key", "_value")
+
+
+def decoded_or_fail() -> Column:
+    """True for a row that decoded. Others fail the batch."""
     topic, partition, offset, _ = (F.col(name) for name in ORIGIN_COLUMNS)
     before, after = mark_message("\0").split("\0")
     message = F.concat(
@@ -145,5 +150,4 @@ def fail_on_undecoded(rows: DataFrame) -> DataFrame:
         F.lit(", offset "), offset.cast("string"), F.lit(": "), F.col(DECODE_ERROR),
         F.lit("; with spec.deadLetter, such records are written to the dead-letter topic" + after),
     )  # fmt: skip
-    decoded = F.when(F.col(DECODE_ERROR).isNull(), F.lit(True)).otherwise(F.raise_error(message).cast("boolean"))
-    return rows.where(decoded).drop(DECODE_ERROR, "_key", "_value")
+    return F.when(F.col(DECODE_ERROR).isNull(), F.lit(True)).otherwise(F.raise_error(message).cast("boolean"))

@@ -20,12 +20,14 @@ from ottla_spark.progress import Offsets, TopicPartition
 
 _T = TypeVar("_T")
 
+Isolation = Literal["read_committed", "read_uncommitted"]
+
 _TIMEOUT_MS: Final = 20_000
 _DESERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
 class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
-    """Every method may raise PipelineError. Not thread-safe."""
+    """Every method may raise PipelineError. Only `list_offsets` is thread-safe."""
 
     def __init__(self, spark: SparkSession, kafka: Mapping[str, str]) -> None:
         """`kafka`: client properties, including bootstrap.servers."""
@@ -71,24 +73,45 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         answers = self._call(lambda: self._admin.describeTopics(self._list([topic])).allTopicNames().get())
         return int(answers.get(topic).partitions().size())
 
-    def list_offsets(self, topics: Iterable[str], which: Literal["earliest", "latest"]) -> dict[TopicPartition, int]:
-        """Start or end offset of each partition of the topics."""
+    def read_topic_config(self, topic: str, key: str) -> str | None:
+        """Value of a topic's setting. None if the user may not describe the topic's configs."""
+        kinds = self._jvm.org.apache.kafka.common.config.ConfigResource
+        resource = kinds(kinds.Type.TOPIC, topic)
+        try:
+            answers = self._admin.describeConfigs(self._list([resource])).all().get()
+        except Py4JJavaError as error:
+            if "AuthorizationException" in str(error.java_exception):
+                return None
+            raise
+        return str(answers.get(resource).get(key).value())
+
+    def list_offsets(
+        self, topics: Iterable[str], which: Literal["earliest", "latest"], isolation: Isolation = "read_uncommitted"
+    ) -> dict[TopicPartition, int]:
+        """Start or end offset of each partition of the topics. With read_committed, the end is that
+        of the records before the first open transaction.
+        """
         names = list(topics)
         answers = self._call(lambda: self._admin.describeTopics(self._list(names)).allTopicNames().get())
         partitions = [(topic, at) for topic in names for at in range(answers.get(topic).partitions().size())]
-        return self._list_offsets(partitions, which)
+        return self._list_offsets(partitions, which, isolation)
 
     def list_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list_offsets(list(partitions), "latest")
 
     def _list_offsets(
-        self, partitions: Sequence[TopicPartition], which: Literal["earliest", "latest"]
+        self,
+        partitions: Sequence[TopicPartition],
+        which: Literal["earliest", "latest"],
+        isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
+        level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation.upper())
+        options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
         request = self._jvm.java.util.HashMap()
         for partition in partitions:
             request.put(self._partition(*partition), spec.earliest() if which == "earliest" else spec.latest())
-        found = self._call(lambda: self._admin.listOffsets(request).all().get())
+        found = self._call(lambda: self._admin.listOffsets(request, options).all().get())
         return {partition: found.get(self._partition(*partition)).offset() for partition in partitions}
 
     def commit_offsets(self, group: str, offsets: Offsets) -> None:

@@ -46,6 +46,7 @@ from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
 from ottla_spark.streaming.encode import record_encoder
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.sink_context import SinkContext
 from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter, count_writers
 
@@ -169,12 +170,15 @@ class QueryRunner:
     def _start(self) -> None:
         pipeline, spark, kafka = self._pipeline, self._spark, self._environment.client_properties
         spec = pipeline.spec
-        raw = {name: source.read_table(spark, table, kafka) for name, table in spec.tables.items()}
-        raw |= {name: source.read_stream(spark, stream, kafka) for name, stream in spec.streams.items()}
-        views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter())
+        tables = {
+            name: ReferenceTable(spark, pipeline, name, kafka, self._admin, self._checkpoint) for name in spec.tables
+        }
+        raw = {name: source.read_stream(spark, stream, kafka) for name, stream in spec.streams.items()}
+        rows_of_tables = {name: table.rows() for name, table in tables.items()}
+        views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter(), rows_of_tables)
         if spec.dead_letter is not None:
             self._dead_letter_writer = DeadLetterWriter(
-                spark, pipeline, kafka, self._admin, self._checkpoint, deferred=frozenset(views.deferred)
+                spark, pipeline, kafka, self._admin, self._checkpoint, tables, deferred=frozenset(views.deferred)
             )
         views.check_deferred(target.source for target in spec.sinks)
         written: set[str] = set()

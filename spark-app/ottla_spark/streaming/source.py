@@ -4,10 +4,8 @@ A raw row has `_key` and `_value` (bytes), `_topic`, `_partition`, `_offset` and
 the record).
 
 - A *stream* reads each record once, starting at the checkpoint.
-- A *table* is the latest record of each key; a record without a value deletes the row. The
-  connector reads the whole topic for every batch, after the records of the batch were chosen: a
-  record sees the rows that were written before it, and a change is visible to the next batch. This
-  suits reference data of up to some 100,000 rows.
+- A *table* is the latest record of each key; a record without a value deletes the row. See
+  `reference_table`.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_timestamp")
 `_`.
 """
 
+RAW_SCHEMA: Final = "_key BINARY, _value BINARY, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
 _RAW_COLUMNS: Final = (
     "key AS _key",
     "value AS _value",
@@ -66,22 +65,6 @@ def _client_options(kafka: Mapping[str, str]) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in kafka.items()}
 
 
-def read_table(spark: SparkSession, source: Source, kafka: Mapping[str, str]) -> DataFrame:
-    """The latest record of each key. Every batch reads the topic again."""
-    reader = spark.read.format("kafka").options(**_client_options(kafka))
-    reader = reader.options(
-        **{
-            "subscribe": source.topic,
-            "startingOffsets": "earliest",
-            "endingOffsets": "latest",
-            # Compaction leaves gaps between offsets, which the connector would report as data loss.
-            "failOnDataLoss": "false",
-            "kafka.isolation.level": source.isolation,
-        }
-    )
-    return latest_by_key(reader.load().selectExpr(*_RAW_COLUMNS))
-
-
 def read_range(
     spark: SparkSession, source: Source, kafka: Mapping[str, str], starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> DataFrame:
@@ -104,13 +87,18 @@ def _as_json(topic: str, offsets: Mapping[int, int]) -> str:
     return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
 
 
-def latest_by_key(raw: DataFrame) -> DataFrame:
-    """The latest row of each key, without rows that have no key and keys whose latest row has no
-    value.
+def latest_record_by_key(raw: DataFrame) -> DataFrame:
+    """The latest record of each key, also if it has no value. Records without a key are
+    ignored.
     """
     last = (
         raw.where("_key IS NOT NULL")
         .groupBy("_key")
         .agg(F.max_by(F.struct(*raw.columns), F.col("_offset")).alias("_last"))
     )
-    return last.select("_last.*").where("_value IS NOT NULL")
+    return last.select("_last.*")
+
+
+def latest_by_key(raw: DataFrame) -> DataFrame:
+    """Raw rows of a table: the latest record of each key that has a value."""
+    return latest_record_by_key(raw).where("_value IS NOT NULL")

@@ -116,12 +116,21 @@ class Views:
 
 
 def build_views(
-    spark: SparkSession, pipeline: PipelineDefinition, raw: Mapping[str, DataFrame], rejected: RejectedRows
+    spark: SparkSession,
+    pipeline: PipelineDefinition,
+    raw: Mapping[str, DataFrame],
+    rejected: RejectedRows,
+    tables: Mapping[str, DataFrame] | None = None,
 ) -> Views:
-    """Builds the views from raw rows of each source. Raises PipelineError that names the field."""
+    """Builds the views from raw rows of each source. `tables`: decoded rows, of sources that have
+    no raw ones. Raises PipelineError that names the field.
+    """
     views = Views()
     spec = pipeline.spec
     for name, source in spec.sources.items():
+        if tables is not None and name in tables:
+            views.add(name, tables[name])
+            continue
         rows = decode.decode_rows(raw[name], pipeline, name)
         if spec.dead_letter is None:
             rows = decode.fail_on_undecoded(rows)

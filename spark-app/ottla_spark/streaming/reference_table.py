@@ -1,0 +1,140 @@
+"""Reference tables: the latest row of each key of a topic, kept in files beside the checkpoint.
+
+A batch refreshes the table after its records were chosen: it reads what the topic has since the
+last version. So a record sees the rows that were written before it. All scans of a batch read one
+version. A batch that runs again reads a newer version, which is complete too.
+
+The file `table-<source>.json` beside the checkpoint has the current version. The version's files
+are written before it, and deleted when neither it nor a running batch needs them. A process that
+was killed in between leaves files that the next one deletes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla_spark.definition import PipelineDefinition
+from ottla_spark.errors import PipelineError
+from ottla_spark.streaming import source
+from ottla_spark.streaming.checkpoint import Checkpoint
+from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.table_files import DELETED, KEY, TableFiles, merge_delta
+from ottla_spark.streaming.table_relation import BatchId, read_folder_of_batch
+from ottla_spark.streaming.table_version import (
+    DEFAULT_DELETE_RETENTION_MS,
+    ReadChanges,
+    TableVersion,
+    Topic,
+    Unchanged,
+    needs_new_base,
+    plan_refresh,
+)
+
+
+class ReferenceTable:
+    """A table of a running pipeline. Thread-safe: queries refresh it one after the other."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: PipelineDefinition,
+        name: str,
+        kafka: Mapping[str, str],
+        admin: KafkaAdmin,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self._spark = spark
+        self._name = name
+        self._source = pipeline.spec.sources[name]
+        self._admin = admin
+        self._checkpoint = checkpoint
+        self._lock = threading.Lock()
+        read = partial(source.read_range, spark, self._source, kafka)
+        self._files = TableFiles(spark, pipeline, name, checkpoint, read)
+        retention = admin.read_topic_config(self._source.topic, "delete.retention.ms")
+        self._delete_retention_ms = DEFAULT_DELETE_RETENTION_MS if retention is None else int(retention)
+        self._current = self._load()
+        self._in_use: dict[str, tuple[BatchId, TableVersion]] = {}
+        self._files.delete_all_but(frozenset() if self._current is None else self._current.folders)
+
+    def rows(self) -> DataFrame:
+        """Rows of the version that each batch reads, with the source's columns."""
+        base = self._read_part("base", lambda version: version.base)
+        delta = self._read_part("delta", lambda version: version.delta)
+        return merge_delta(base, delta).drop(KEY, DELETED)
+
+    def _read_part(self, part: str, folder: Callable[[TableVersion], str]) -> DataFrame:
+        def folder_of(batch: BatchId) -> str:
+            return self._files.path(folder(self.version_of(batch)))
+
+        name = f"{part} of {self._files.path('')} {id(self)}"
+        return read_folder_of_batch(self._spark, name, self._files.schema, folder_of)
+
+    def version_of(self, batch: BatchId) -> TableVersion:
+        """The version that a batch reads. The first scan of a batch refreshes the table."""
+        with self._lock:
+            known, version = self._in_use.get(batch.query, (None, None))
+            if known != batch or version is None:
+                version = self._refresh()
+                self._in_use[batch.query] = (batch, version)
+                in_use = (it.folders for _, it in self._in_use.values())
+                self._files.delete_all_but(version.folders.union(*in_use))
+            return version
+
+    def refresh(self) -> None:
+        """Reads the changes for scans outside of streaming queries."""
+        with self._lock:
+            self._in_use.pop(BatchId().query, None)
+        self.version_of(BatchId())
+
+    def _refresh(self) -> TableVersion:
+        topic = self._topic_offsets()
+        now_ms = time.time_ns() // 1_000_000
+        before, definition = self._current, self._files.definition
+        action = plan_refresh(before, definition, topic, now_ms, self._delete_retention_ms)
+        match action:
+            case Unchanged() if before is not None:
+                self._current = replace(before, refreshed_ms=now_ms)
+                return self._current
+            case ReadChanges(since) if before is not None:
+                version = self._apply_changes(before, topic, since, now_ms)
+            case _:
+                number = 0 if before is None else before.number + 1
+                base, rows = self._files.write_base(number, topic.starts, topic.ends)
+                version = TableVersion(number, base, "", rows, topic.starts, topic.ends, definition, now_ms)
+        self._checkpoint.write_text(self._file, json.dumps(asdict(version), indent=2))
+        self._current = version
+        return version
+
+    def _apply_changes(self, before: TableVersion, topic: Topic, since: Mapping[int, int], now_ms: int) -> TableVersion:
+        number = before.number + 1
+        delta, rows = self._files.write_delta(number, before, since, topic.ends)
+        version = replace(before, number=number, delta=delta if rows else "", ends=topic.ends, refreshed_ms=now_ms)
+        if not needs_new_base(before, topic, rows):
+            return version
+        base, base_rows = self._files.join_delta(number, before, delta, topic.starts)
+        return replace(version, base=base, delta="", base_rows=base_rows, starts=topic.starts)
+
+    def _topic_offsets(self) -> Topic:
+        name, isolation = [self._source.topic], self._source.isolation
+        starts = self._admin.list_offsets(name, "earliest")
+        ends = self._admin.list_offsets(name, "latest", isolation)
+        return Topic(*({at: offset for (_, at), offset in offsets.items()} for offsets in (starts, ends)))
+
+    def _load(self) -> TableVersion | None:
+        text = self._checkpoint.read_text(self._file)
+        try:
+            return None if text is None else TableVersion.parse(json.loads(text))
+        except (ValueError, TypeError, KeyError) as error:
+            raise PipelineError(f"{self._checkpoint.location}/{self._file} is corrupt ({error})") from error
+
+    @property
+    def _file(self) -> str:
+        return f"table-{self._name}.json"

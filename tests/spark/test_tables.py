@@ -1,0 +1,147 @@
+"""Reference tables that read what is new and keep the rest in files beside the checkpoint."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from ottla_operator.resources.common import API_VERSION
+from ottla_spark.errors import PipelineError
+from ottla_spark.streaming import source, table_version
+from ottla_spark.streaming.table_files import TableFiles
+from tests.spark.conftest import Runner, Topics, events
+from tests.spark.dying_driver import run_driver
+
+KILLED_AT: Final = (
+    ("ottla_spark.streaming.table_files:TableFiles.write_delta", "after"),
+    ("ottla_spark.streaming.reference_table:ReferenceTable._refresh", "after"),
+)
+
+
+def spec_of(name: str) -> dict[str, Any]:
+    """Events are joined twice with a table of cities, so that a batch scans it twice."""
+    cities = {"type": "json", "schema": "name STRING"}
+    return {
+        "sources": {
+            "events": events(f"{name}-in"),
+            "cities": {"topic": f"{name}-cities", "mode": "table", "key": "code", "format": cities},
+        },
+        "transforms": [
+            {
+                "name": "named",
+                "sql": "SELECT id, a.name, b.name AS again FROM events LEFT JOIN cities a ON city = a.code "
+                "LEFT JOIN cities b ON city = b.code",
+            }
+        ],
+        "sinks": [{"from": "named", "topic": f"{name}-out"}],
+    }
+
+
+def make_topics(topics: Topics, name: str) -> None:
+    topics.make(f"{name}-in", f"{name}-out", partitions=2)
+    topics.make(f"{name}-cities", partitions=2, cleanup_policy="compact")
+
+
+def names(topics: Topics, name: str) -> dict[int, str | None]:
+    rows = [message.json for message in topics.read(f"{name}-out")]
+    assert all(row["name"] == row["again"] for row in rows), "both scans of a batch read the same version"
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["name"] for row in rows}
+
+
+def version(pipeline: Runner) -> Any:
+    return json.loads((pipeline.folder / "checkpoint" / "table-cities.json").read_text())
+
+
+def folders(pipeline: Runner) -> set[str]:
+    return {it.name for it in (pipeline.folder / "checkpoint" / "tables" / "cities").iterdir()} - {"empty"}
+
+
+def test_batch_reads_the_changes_of_a_table_alone(
+    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[int, int]] = []
+    read_range = source.read_range
+
+    def count_records(
+        spark: Any, spec: Any, kafka: Mapping[str, str], starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Any:
+        read.append((sum(starts.values()), sum(ends.values())))
+        return read_range(spark, spec, kafka, starts, ends)
+
+    monkeypatch.setattr(source, "read_range", count_records)
+    make_topics(topics, "inc")
+    for number in range(20):
+        topics.write("inc-cities", {"name": f"city {number}"}, key=f"{number}")
+    topics.write("inc-in", *({"id": number, "city": f"{number}"} for number in range(3)))
+    pipeline(spec_of("inc"))
+    first = version(pipeline)
+    topics.write("inc-cities", {"name": "other"}, {"name": "new"}, key="0")
+    topics.write("inc-cities", None, key="1")
+    topics.write("inc-cities", {"name": "more"}, key="20")
+    topics.write("inc-in", *({"id": 100 + number, "city": f"{number}"} for number in (0, 1, 2, 20)))
+    pipeline(spec_of("inc"))
+    second = version(pipeline)
+    topics.write("inc-in", {"id": 200, "city": "0"})
+    pipeline(spec_of("inc"))
+    assert read == [(0, 20), (20, 24)], "an unchanged table is not read"
+    assert (second["base"], second["delta"]) == (first["base"], "1-delta")
+    assert names(topics, "inc") == {
+        **{number: f"city {number}" for number in range(3)},
+        100: "new", 101: None, 102: "city 2", 120: "more", 200: "new",
+    }  # fmt: skip
+
+    monkeypatch.setattr(table_version, "_MIN_DELTA_ROWS", 0)
+    monkeypatch.setattr(table_version, "_MAX_DELTA_SHARE", 0)
+
+    def fail(*_: object) -> None:
+        raise PipelineError("killed")
+
+    topics.write("inc-cities", {"name": "last"}, key="2")
+    topics.write("inc-in", *({"id": 300 + number, "city": f"{number}"} for number in (0, 1, 2)))
+    with monkeypatch.context() as patch, pytest.raises(PipelineError, match=r"^killed$"):
+        patch.setattr(TableFiles, "join_delta", fail)
+        pipeline(spec_of("inc"))
+    assert version(pipeline)["number"] == second["number"]
+    pipeline(spec_of("inc"))
+    third = version(pipeline)
+    assert (third["base"], third["delta"], third["base_rows"]) == ("2-base", "", 20)
+    assert folders(pipeline) == {"2-base"}, "files of versions that nothing reads are deleted"
+    found = names(topics, "inc")
+    assert {number: found[number] for number in (300, 301, 302)} == {300: "new", 301: None, 302: "last"}
+
+
+def test_table_is_complete_after_the_driver_was_killed(pipeline: Runner, topics: Topics) -> None:
+    make_topics(topics, "cut")
+    topics.write("cut-cities", {"name": "old"}, key="P")
+    topics.write("cut-cities", {"name": "Brno"}, key="B")
+    topics.write("cut-in", {"id": 0, "city": "P"})
+    pipeline(spec_of("cut"))
+    topics.write("cut-cities", {"name": "new"}, key="P")
+    topics.write("cut-in", *({"id": number, "city": "PB"[number % 2]} for number in range(1, 11)))
+    file, checkpoint = pipeline.folder / "p.yaml", pipeline.folder / "checkpoint"
+    file.write_text(json.dumps(document(spec_of("cut"))))
+    command = ("run", "--pipeline", str(file), "--bootstrap", topics.address, "--checkpoint", str(checkpoint))
+    for step in KILLED_AT:
+        assert run_driver(*step, *command, "--master", "local[2,2]") == -signal.SIGKILL, step
+    assert version(pipeline)["delta"] == "1-delta"
+    topics.write("cut-cities", None, key="B")
+    (checkpoint / "tables" / "cities" / "7-base").mkdir()
+    pipeline(spec_of("cut"))
+    # The batch that was interrupted runs again with the newer table.
+    assert names(topics, "cut") == {0: "old"} | {number: "new" if number % 2 == 0 else None for number in range(1, 11)}
+    assert folders(pipeline) == {"0-base", "2-delta"}
+
+
+def document(spec: Mapping[str, Any]) -> dict[str, Any]:
+    more = {"trigger": {"availableNow": True}, "spark": {"conf": {"spark.sql.shuffle.partitions": "2"}}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Pipeline",
+        "metadata": {"name": "p"},
+        "spec": {"clusterRef": {"name": "c"}, **more, **spec},
+    }
