@@ -35,18 +35,23 @@ def missing_columns(columns: Mapping[str, str], existing: Sequence[str]) -> dict
     return {name: spark_type for name, spark_type in columns.items() if name.lower() not in known}
 
 
-def merge(table: str, source: str, columns: Sequence[str], key: Sequence[str]) -> str:
+def merge(table: str, source: str, columns: Sequence[str], key: Sequence[str], deleted: str = "") -> str:
     """Replaces rows of the same key and inserts the others. NULL is a value of a key. Columns of
     the table that the source lacks keep their value, and are NULL in new rows.
 
-    table: quoted. source: view with one row for each key.
+    table: quoted. source: view with one row for each key. deleted: a further column of the view,
+    true in rows that delete the row of their key.
     """
     condition = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in key)
     named = {name.lower() for name in key}
     changes = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in columns if name.lower() not in named)
     matched = f" WHEN MATCHED THEN UPDATE SET {changes}" if changes else ""
+    is_inserted = ""
+    if deleted:
+        matched = f" WHEN MATCHED AND s.{quote(deleted)} THEN DELETE{matched}"
+        is_inserted = f" AND NOT s.{quote(deleted)}"
     names, values = (", ".join(prefix + quote(name) for name in columns) for prefix in ("", "s."))
     return (
         f"MERGE INTO {table} t USING {quote(source)} s ON {condition}{matched} "
-        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
+        f"WHEN NOT MATCHED{is_inserted} THEN INSERT ({names}) VALUES ({values})"
     )

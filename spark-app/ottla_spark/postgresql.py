@@ -131,19 +131,27 @@ def list_staging_tables() -> str:
     )
 
 
-def create_staging(staging: TableName, table: TableName, columns: Sequence[str]) -> tuple[str, str]:
+def create_staging(staging: TableName, table: TableName, columns: Sequence[str], deleted: str = "") -> tuple[str, str]:
     """A table for the rows of one batch: the columns with the types of the sink's table, and a
     unique number for each row, so that a task that runs again cannot write its rows twice.
+
+    deleted: name of a further column, true in rows that delete the row of their key.
     """
+    further = f", ADD COLUMN {quote(deleted)} boolean NOT NULL" if deleted else ""
     return (
         f"CREATE UNLOGGED TABLE {staging.quoted} AS SELECT {_list(columns)} FROM {table.quoted} WITH NO DATA",
-        f"ALTER TABLE {staging.quoted} ADD COLUMN {quote(ROW_ID)} bigint PRIMARY KEY",
+        f"ALTER TABLE {staging.quoted} ADD COLUMN {quote(ROW_ID)} bigint PRIMARY KEY{further}",
     )
 
 
-def insert_rows(table: TableName, staging: TableName, columns: Sequence[str], key: Sequence[str]) -> str:
-    """Copies the rows from staging. With a key, rows of the same key are replaced."""
-    statement = f"INSERT INTO {table.quoted} ({_list(columns)}) SELECT {_list(columns)} FROM {staging.quoted}"
+def insert_rows(
+    table: TableName, staging: TableName, columns: Sequence[str], key: Sequence[str], deleted: str = ""
+) -> str:
+    """Copies the rows from staging, except those that are `deleted`. With a key, rows of the same
+    key are replaced.
+    """
+    kept = f" WHERE NOT {quote(deleted)}" if deleted else ""
+    statement = f"INSERT INTO {table.quoted} ({_list(columns)}) SELECT {_list(columns)} FROM {staging.quoted}{kept}"
     if not key:
         return statement
     changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in columns if name not in key)
@@ -153,6 +161,14 @@ def insert_rows(table: TableName, staging: TableName, columns: Sequence[str], ke
 def delete_rows(table: TableName) -> str:
     """Readers see the old rows until the transaction commits, as they would not with TRUNCATE."""
     return f"DELETE FROM {table.quoted}"
+
+
+def delete_by_key(table: TableName, staging: TableName, key: Sequence[str], deleted: str) -> str:
+    """Deletes the rows whose key is that of a `deleted` row of staging. NULL equals no key, as in
+    the unique index by which rows are replaced.
+    """
+    condition = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
+    return f"DELETE FROM {table.quoted} t USING {staging.quoted} s WHERE s.{quote(deleted)} AND {condition}"
 
 
 def drop_table(table: TableName) -> str:

@@ -106,6 +106,10 @@ SUMS = {"transforms": [{"name": "x", "sql": "SELECT city, count(*) AS n FROM eve
         ),
         (SUMS, "^sink x: Invalid streaming output mode: append"),
         ({**SUMS, "sinks": [{"from": "x", "topic": "out", "outputMode": "update"}]}, None),
+        (
+            {"sinks": [{"from": "x", "topic": "out", "key": ["id"], "outputMode": "update", "deleteWhen": "gone"}]},
+            "^sink x: deleteWhen: there is no column `gone`",
+        ),
     ],
 )
 def test_validate_finds_what_a_query_would_reject(tmp_path: Path, change: dict[str, Any], sentence: str | None) -> None:

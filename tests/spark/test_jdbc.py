@@ -101,18 +101,24 @@ def test_results_replace_earlier_ones_by_their_key(pipeline: Runner, topics: Top
         "sinks": [
             {"from": "sums", "key": ["city"], "outputMode": "update", **jdbc(database, "reports.sums")},
             {"from": "all", "outputMode": "complete", **jdbc(database, "reports.whole")},
-            {"from": "events", "key": ["id"], "outputMode": "update", **jdbc(database, "reports.latest")},
+            {
+                "from": "events",
+                "key": ["id"],
+                "outputMode": "update",
+                "deleteWhen": "city = 'C'",
+                **jdbc(database, "reports.latest"),
+            },
         ],
     }
     topics.write("sums-in", *({"id": number, "city": "AB"[number % 2]} for number in range(4)))
     pipeline(spec)
-    topics.write("sums-in", *({"id": 9, "city": city} for city in "AAC"))
+    topics.write("sums-in", *({"id": 9, "city": city} for city in "AAC"), {"id": 1, "city": "C"})
     pipeline(spec)
     found = database.run("SELECT city, n, note->>'a', by_hand FROM reports.sums ORDER BY city")
-    assert found == [("A", "4", "1", "kept"), ("B", "2", "1", "kept"), ("C", "1", "1", "kept")]
-    assert database.run("SELECT n FROM reports.whole") == [("7",)]
+    assert found == [("A", "4", "1", "kept"), ("B", "2", "1", "kept"), ("C", "2", "1", "kept")]
+    assert database.run("SELECT n FROM reports.whole") == [("8",)]
     latest = database.run("SELECT id, city FROM reports.latest ORDER BY id")
-    assert latest == [("0", "A"), ("1", "B"), ("2", "A"), ("3", "B"), ("9", "C")]
+    assert latest == [("0", "A"), ("2", "A"), ("3", "B")]  # those whose latest city is C are deleted
     assert database.run("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'ottla_staging_%'") == [("0",)]
 
 

@@ -66,6 +66,29 @@ def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner,
     ]
 
 
+@pytest.mark.parametrize("delivery", ["exactlyOnce", "atLeastOnce"])
+def test_row_that_is_deleted_is_a_record_without_a_value(pipeline: Runner, topics: Topics, delivery: str) -> None:
+    topics.make(f"gone-in-{delivery}", f"gone-out-{delivery}")
+    spec = {
+        "sources": {"events": events(f"gone-in-{delivery}")},
+        "transforms": [{"name": "rows", "sql": "SELECT id, city = 'gone' AS _is_gone FROM events"}],
+        "sinks": [
+            {
+                "from": "rows",
+                "topic": f"gone-out-{delivery}",
+                "delivery": delivery,
+                "key": ["id"],
+                "outputMode": "update",
+                "deleteWhen": "_is_gone",
+            }
+        ],
+    }
+    topics.write(f"gone-in-{delivery}", {"id": 1, "city": "A"}, {"id": 2, "city": "gone"}, {"id": 3})
+    pipeline(spec)
+    found = {it.key: it.value for it in topics.read(f"gone-out-{delivery}")}
+    assert found == {"1": b'{"id":1}', "2": b"", "3": b'{"id":3}'}
+
+
 def test_console_sink_prints_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
     topics.make("seen-in")
     topics.write("seen-in", *({"id": number} for number in range(5)))

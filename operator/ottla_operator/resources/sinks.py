@@ -86,6 +86,14 @@ class Sink(Model, frozen=True):
         SinkFormat | None,
         doc("Encoding of the key's columns as a record with these columns. Only for topic. Defaults to text."),
     ] = None
+    delete_when: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=4096)] | None,
+        doc(
+            "SQL condition, also on columns that start with _, such as _op = 'd'. A row that satisfies it deletes the "
+            "row of its key; in a topic it is a record without a value. NULL counts as false. Only for outputMode "
+            "update with key."
+        ),
+    ] = None
     output_mode: Annotated[
         Literal["append", "update", "complete"],
         doc(
@@ -109,6 +117,16 @@ class Sink(Model, frozen=True):
                 value.get("outputMode") != "update" or "key" in value or not any(it in value for it in TABLE_SINKS)
             ),
             "key",
+        ),
+        Rule(
+            "!has(self.deleteWhen) || (has(self.key) && has(self.outputMode) && self.outputMode == 'update' && "
+            f"({_any_of(KEYED_SINKS)}))",
+            f"deleteWhen is only for {', '.join(KEYED_SINKS)} with outputMode update and key",
+            lambda value: (
+                "deleteWhen" not in value
+                or ("key" in value and value.get("outputMode") == "update" and any(it in value for it in KEYED_SINKS))
+            ),
+            "deleteWhen",
         ),
         Rule(
             "!has(self.keyFormat) || (has(self.key) && has(self.topic))",

@@ -60,7 +60,7 @@ class DeltaWriter:
 def commit_rows(sink: Sink, table: str, path: str, rows: DataFrame) -> None:
     """Commits one version of the table. table: quoted."""
     if sink.output_mode == "update":
-        merge_latest_rows(rows, table, sink.key)
+        merge_latest_rows(rows, table, sink)
         return
     written = rows.select(*[quote(name) for name in output_columns(rows)])
     written.write.format("delta").mode("append" if sink.output_mode == "append" else "overwrite").save(path)

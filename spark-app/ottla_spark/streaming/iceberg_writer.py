@@ -67,7 +67,7 @@ class IcebergWriter:
 def commit_rows(sink: Sink, table: str, rows: DataFrame) -> None:
     """Commits one snapshot. table: quoted."""
     if sink.output_mode == "update":
-        merge_latest_rows(rows, table, sink.key)
+        merge_latest_rows(rows, table, sink)
         return
     writer = table_rows(rows, table).writeTo(table)
     writer.append() if sink.output_mode == "append" else writer.overwrite(F.lit(True))

@@ -27,7 +27,7 @@ from ottla_spark.postgresql import TableName
 from ottla_spark.secret_files import read_secret
 from ottla_spark.streaming.encode import output_columns, output_types
 from ottla_spark.streaming.jdbc_connection import DRIVER, JdbcConnection, connect
-from ottla_spark.streaming.latest_rows import latest_rows
+from ottla_spark.streaming.latest_rows import DELETED, latest_rows
 from ottla_spark.streaming.sink_context import SinkContext
 from ottla_spark.streaming.sink_errors import located_errors
 
@@ -67,9 +67,10 @@ class JdbcWriter:
             (written,) = database.values(postgresql.last_batch(self._table, lock=False), query)
             if written >= number:
                 return
-            staging = create_staging(database, self._table, columns, query)
-        written_rows = latest_rows(rows, self._key) if self._key else rows
-        stage_rows(written_rows, columns, staging, self._target.url, properties)
+            staging = create_staging(database, self._table, columns, query, self._deleted)
+        written_rows = latest_rows(rows, self._key, self._sink.delete_when) if self._key else rows
+        staged = [*columns, *filter(None, [self._deleted])]
+        stage_rows(written_rows, staged, staging, self._target.url, properties)
         self._copy_rows(spark, staging, columns, query, number)
 
     def _copy_rows(self, spark: SparkSession, staging: TableName, columns: list[str], query: str, number: int) -> None:
@@ -79,7 +80,9 @@ class JdbcWriter:
             if written < number:
                 if self._sink.output_mode == "complete":
                     database.execute(postgresql.delete_rows(self._table))
-                database.execute(postgresql.insert_rows(self._table, staging, columns, self._key))
+                if self._deleted:
+                    database.execute(postgresql.delete_by_key(self._table, staging, self._key, self._deleted))
+                database.execute(postgresql.insert_rows(self._table, staging, columns, self._key, self._deleted))
                 database.execute(postgresql.set_batch(self._table), number, query)
             database.execute(postgresql.drop_table(staging))
             commit(database)
@@ -88,6 +91,13 @@ class JdbcWriter:
     def _key(self) -> tuple[str, ...]:
         """Columns by which rows are replaced."""
         return self._sink.key if self._sink.output_mode == "update" else ()
+
+    @property
+    def _deleted(self) -> str:
+        """Column of the staging table that says which rows are deleted; empty without a
+        condition.
+        """
+        return "" if self._sink.delete_when is None else DELETED
 
     def _properties(self) -> dict[str, str]:
         secret = self._target.secret_ref
@@ -116,14 +126,16 @@ def prepare_tables(
     database.commit()
 
 
-def create_staging(database: JdbcConnection, table: TableName, columns: list[str], query: str) -> TableName:
+def create_staging(
+    database: JdbcConnection, table: TableName, columns: list[str], query: str, deleted: str
+) -> TableName:
     """An empty staging table. Those that killed processes left behind are deleted."""
     prefix = f"{_STAGING}{uuid.UUID(query).hex}_"
     batches = table.beside(postgresql.BATCHES)
     for name in database.values(postgresql.list_staging_tables(), prefix, batches.quoted):
         database.execute(postgresql.drop_table(TableName(name, table.schema)))
     staging = table.beside(prefix + uuid.uuid4().hex[:8])
-    for statement in postgresql.create_staging(staging, table, columns):
+    for statement in postgresql.create_staging(staging, table, columns, deleted):
         database.execute(statement)
     database.commit()
     return staging

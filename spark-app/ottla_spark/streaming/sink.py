@@ -23,12 +23,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ottla_operator.resources.sinks import Parquet, Sink
-from ottla_spark.errors import PipelineError
+from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.streaming.encode import RecordEncoder, output_columns
+from ottla_spark.streaming.latest_rows import is_deleted
 
 BatchWriter = Callable[[DataFrame, int], None]
 """Writes the rows of the batch with this number."""
@@ -48,13 +50,20 @@ def record_writer(sink: Sink, kafka: Mapping[str, str], encode: RecordEncoder) -
 
 
 def check_columns(sink: Sink, rows: DataFrame) -> None:
-    """Raises PipelineError if the rows lack a column that the sink names."""
+    """Raises PipelineError if the rows lack a column that the sink names, or `deleteWhen` is no
+    condition on them.
+    """
     named = (*sink.key, *(target.partition_by if (target := sink.parquet or sink.delta) else ()))
     if missing := [name for name in named if name not in rows.columns]:
         raise PipelineError(
             f"sink {sink.query_name}: {sink.source} has no column {', '.join(missing)}; "
             f"it has {', '.join(output_columns(rows))}"
         )
+    if sink.delete_when is not None:
+        try:
+            rows.where(sink.delete_when)
+        except PySparkException as error:
+            raise PipelineError(f"sink {sink.query_name}: deleteWhen: {describe_error(error)}") from error
 
 
 def check_folder(sink: Sink, folder: Path) -> None:
@@ -89,12 +98,13 @@ def to_records(rows: DataFrame, sink: Sink, batch: int, encode: RecordEncoder) -
 
 def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> tuple[Column, Column]:
     """Key and value of a row's record, as bytes. Rows that are records already keep their value,
-    unless the sink has a format.
+    unless the sink has a format. A row that satisfies `deleteWhen` has no value.
     """
     is_record = is_key_value(rows) and sink.format is None
     kept = F.col("key") if is_record else F.lit(None).cast("binary")
     key = kept if encode.key is None else encode.key(rows)
-    return key, F.col("value") if is_record else encode.value(rows)
+    value = F.col("value") if is_record else encode.value(rows)
+    return key, value if sink.delete_when is None else F.when(~is_deleted(sink.delete_when), value)
 
 
 def is_key_value(rows: DataFrame) -> bool:

@@ -148,6 +148,10 @@ def test_unset_fields_have_defaults() -> None:
             "outputMode update of iceberg, delta, jdbc needs key",
         ),
         (
+            with_field("spec", "sinks", 0, to={"from": "big", "jdbc": JDBC, "key": ["id"], "deleteWhen": "id < 0"}),
+            "sinks[0].deleteWhen: deleteWhen is only for topic, iceberg, delta, jdbc with outputMode update and key",
+        ),
+        (
             with_field("spec", "sinks", 0, to={"from": "big", "jdbc": {**JDBC, "url": f"{JDBC['url']}?password=x"}}),
             "sinks[0].jdbc.url: the URL has credentials",
         ),

@@ -50,6 +50,14 @@ def test_rows_are_replaced_by_their_key() -> None:
     assert postgresql.insert_rows(table, staging, ["a"], ["a"]).endswith('ON CONFLICT ("a") DO NOTHING')
 
 
+def test_rows_are_deleted_by_their_key() -> None:
+    table, staging = TableName("t"), TableName("s")
+    assert postgresql.delete_by_key(table, staging, ["a", "b"], "gone") == (
+        'DELETE FROM "t" t USING "s" s WHERE s."gone" AND t."a" = s."a" AND t."b" = s."b"'
+    )
+    assert 'FROM "s" WHERE NOT "gone" ON CONFLICT' in postgresql.insert_rows(table, staging, ["a"], ["a"], "gone")
+
+
 def test_secrets_are_files(tmp_path: Path) -> None:
     (tmp_path / "db").mkdir()
     (tmp_path / "db" / "user").write_text("me \n")

@@ -44,6 +44,14 @@ def test_rows_are_merged_by_their_key() -> None:
     assert "UPDATE" not in lake_sql.merge("t", "v", ["a"], ["a"])
 
 
+def test_rows_are_deleted_by_their_key() -> None:
+    assert lake_sql.merge("t", "v", ["a", "b"], ["a"], "gone") == (
+        "MERGE INTO t t USING `v` s ON t.`a` <=> s.`a` WHEN MATCHED AND s.`gone` THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET t.`b` = s.`b` "
+        "WHEN NOT MATCHED AND NOT s.`gone` THEN INSERT (`a`, `b`) VALUES (s.`a`, s.`b`)"
+    )
+
+
 def test_columns_are_the_same_in_other_letters() -> None:
     assert lake_sql.missing_columns({"A": "int", "b": "string"}, ["a"]) == {"b": "string"}
     assert lake_sql.add_columns("t", {"b c": "array<int>"}) == "ALTER TABLE t ADD COLUMNS (`b c` array<int>)"
