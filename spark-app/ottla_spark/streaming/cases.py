@@ -12,8 +12,9 @@ A test case is a folder beside the pipeline's file: for `delays.yaml`, each fold
 A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. Values and
 keys of sources in the registry's framing are given as JSON too, and encoded by the reader's schema.
 A line that is not JSON is a record that is not JSON. A line of `expect` has the columns to compare.
-Rows of a sink that registers their schema are encoded and decoded by it first. All records are in
-one batch, so aggregates are over all rows, and late rows are not tested.
+Rows of a sink that registers their schema are encoded and decoded by it first. Those of a table
+with `outputMode: update` are the last of each key. All records are in one batch, so aggregates are
+over all rows, and late rows are not tested.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from ottla_spark.streaming import session, sink, source, transform
 from ottla_spark.streaming.encode import check_format, output_columns, record_name, schema_of_columns
 from ottla_spark.streaming.framed_records import decoded_value, encoded
 from ottla_spark.streaming.given_records import GIVEN_ID, EncodeJson, encode_text, given_encoder
+from ottla_spark.streaming.latest_rows import DELETED, latest_rows
 
 DEAD_LETTERS: Final = "dead-letters"
 _MAX_DIFFERENCES: Final = 10
@@ -145,7 +147,7 @@ def run_case(spark: SparkSession, pipeline: PipelineDefinition, case: Path) -> l
     views, letters = compute_views(spark, pipeline, given)
     lines: list[str] = []
     try:
-        by_sink = {target.query_name: read_back(views[target.source], target) for target in pipeline.spec.sinks}
+        by_sink = {target.query_name: written_rows(views[target.source], target) for target in pipeline.spec.sinks}
         for name, rows in expected.items():
             if name == DEAD_LETTERS:
                 actual = [json.loads(line) for line in letters.toJSON().collect()] if letters is not None else []
@@ -164,6 +166,16 @@ def collect_rows(rows: DataFrame) -> list[Row]:
     columns = [F.col(f"`{name}`") for name in output_columns(rows)]
     texts = rows.select(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("row")).collect()
     return [json.loads(row["row"]) for row in texts]
+
+
+def written_rows(rows: DataFrame, target: Sink) -> DataFrame:
+    """The rows that a sink has written. Of a table whose rows are replaced by their key, they are
+    those that are in it then.
+    """
+    if target.output_mode != "update" or target.topic is not None or not target.key:
+        return read_back(rows, target)
+    latest = latest_rows(rows, target.key, target.delete_when)
+    return latest if target.delete_when is None else latest.where(f"NOT {DELETED}")
 
 
 def read_back(rows: DataFrame, target: Sink) -> DataFrame:
