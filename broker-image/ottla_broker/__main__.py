@@ -13,6 +13,7 @@ import gc
 import logging
 import secrets
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -28,6 +29,7 @@ from ottla_broker.broker import Broker, FirstUsers
 from ottla_broker.config import (
     CONSOLE_ENABLE,
     HTTP_LISTENER,
+    HTTP_SECURITY_LISTENER,
     PRODUCE_SPIN_MAX_US,
     SCHEMA_REGISTRY_LISTENER,
     Config,
@@ -43,7 +45,7 @@ from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.security.scram import SALT_BYTES, parse_add_scram
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.listener_tls import TlsConfigError
+from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, TlsConfigError
 
 CANNOT_START: Final = 2
 
@@ -135,7 +137,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     try:
         advertised = server.bind()
-        registry = await start_registry(broker, advertised)
+        registry = await start_registry(broker, server, advertised)
         close_http = await start_http(broker, server, None if registry is None else registry.registry)
         await server.serve()
         endpoints = {
@@ -199,7 +201,7 @@ async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[
     console = make_console(broker, server, registry)
     http = HttpServer(broker, server, () if console is None else console.routes)
     try:
-        await http.start(address)
+        await http.start(address, find_http_tls(broker.config, server))
     except OSError as error:
         raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
     if console is None:
@@ -211,6 +213,20 @@ async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[
         await console.close()
 
     return close
+
+
+def find_http_tls(config: Config, server: Server) -> ssl.SSLContext | None:
+    """Raises StartError where `http.security.listener` is no listener with TLS."""
+    listener = config(HTTP_SECURITY_LISTENER)
+    if listener is None:
+        return None
+    if listener not in server.certificates.contexts:
+        known = ", ".join(server.certificates.contexts) or "there is none"
+        raise StartError(f"http.security.listener={listener} is no listener with TLS; listeners with TLS: {known}")
+    try:
+        return server.certificates.follow(listener, client_auth=CLIENT_AUTH_NONE)
+    except TlsConfigError as reason:
+        raise StartError(f"http.security.listener={listener}: {reason}") from None
 
 
 class ConsoleParts(NamedTuple):
@@ -244,7 +260,7 @@ class StartedRegistry(NamedTuple):
     registry: Any
 
 
-async def start_registry(broker: Broker, advertised: Mapping[str, Listener]) -> StartedRegistry | None:
+async def start_registry(broker: Broker, server: Server, advertised: Mapping[str, Listener]) -> StartedRegistry | None:
     """Serves the schema registry on `schema.registry.listener`. Raises StartError."""
     config = broker.config
     address = config(SCHEMA_REGISTRY_LISTENER)
@@ -257,7 +273,7 @@ async def start_registry(broker: Broker, advertised: Mapping[str, Listener]) -> 
         raise StartError(f"schema.registry.listener needs pip install 'ottla[registry]': {reason}") from None
     registry = LazyRegistry(broker)
     try:
-        endpoint = await registry.start(address, advertised[config.inter_broker_listener].host)
+        endpoint = await registry.start(address, advertised[config.inter_broker_listener].host, server.certificates)
     except OSError as error:
         raise StartError(f"schema.registry.listener={address} cannot be bound: {error.strerror or error}") from error
     except TlsConfigError as reason:

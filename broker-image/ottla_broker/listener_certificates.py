@@ -8,6 +8,7 @@ new files cannot be used, the last certificates stay in use.
 import asyncio
 import logging
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -53,6 +54,20 @@ class ListenerCertificates:
         self.expire_at_s[listener.name] = certificate.not_after
         if why := certificate.validity_problem(self._broker.runtime.now_ms() / 1000):
             logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
+
+    def follow(self, listener: str, *, client_auth: str | None = None) -> ssl.SSLContext:
+        """TLS of another server, which has the certificates of a bound listener, also after they
+        have changed. `client_auth`: ssl.client.auth in place of the listener's. Raises
+        TlsConfigError.
+        """
+        tls = listener_tls(self._broker.config, listener)
+        context, _ = replace(tls, client_auth=client_auth or tls.client_auth).load()
+
+        def use_current(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            connection.context = self.contexts[listener]
+
+        context.sni_callback = use_current
+        return context
 
     def start(self) -> None:
         if self.contexts:

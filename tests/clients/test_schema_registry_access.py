@@ -84,7 +84,7 @@ def test_access_rules_of_topics_hold_for_their_subjects(secured_registry: Secure
 
 def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_path: Path) -> None:
     made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    keystore, registry, tls = made.folder / "keystore.pem", free_port(), free_port()
+    keystore, registry, tls, http = made.folder / "keystore.pem", free_port(), free_port(), free_port()
     keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
     certificate, key = create_client_certificate(made, "alice")
     with new_broker(start=False) as broker:
@@ -100,8 +100,11 @@ def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_pat
             "super.users": "User:ANONYMOUS;User:CN=alice",
             "schema.registry.listener": f"127.0.0.1:{registry}",
             "schema.registry.security.listener": "TLS",
+            "http.listener": f"127.0.0.1:{http}",
+            "http.security.listener": "TLS",
         }
         broker.start()
+        assert requests.get(f"https://127.0.0.1:{http}/readyz", verify=str(made.certificate), timeout=30).ok
         url, authority = f"https://127.0.0.1:{registry}", str(made.certificate)
         body = {"schema": INT.schema_str}
         files = str(certificate), str(key)

@@ -45,6 +45,9 @@ LOG_DIR = _identity.row("log.dir", string("a directory", empty=False), None,
 HTTP_LISTENER = _identity.row("http.listener", http_address(), None,
     "Address that serves `/livez`, `/readyz` and `/metrics`, and the console where `console.enable` is true. Not set: "
     "no HTTP server.", is_ottla_only=True)
+HTTP_SECURITY_LISTENER = _identity.row("http.security.listener", string("a listener's name", empty=False), None,
+    "Name of a listener with TLS whose certificates `http.listener` has as well. Clients of it need no certificate of "
+    "their own. Not set: `http.listener` has no TLS.", is_ottla_only=True)
 CONSOLE_ENABLE = _identity.row("console.enable", boolean(), False,
     "Whether `http.listener` serves the console: pages in a browser with the cluster's health, topics and groups. "
     "Requires the extra `console`. Where clients are authenticated or authorized, users log in with the names and "

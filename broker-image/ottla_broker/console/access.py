@@ -5,9 +5,9 @@
   address (DNS rebinding): a request has to name an IP address, this machine or a listener's
   advertised host.
 - Where clients log in with PLAIN or SCRAM, so do users of the console, with the same names and
-  passwords, and the cluster's access rules hold for them. `http.listener` has no TLS, so passwords
-  are taken from this machine only: from a browser on it, `kubectl port-forward`, or a proxy that
-  ends TLS.
+  passwords, and the cluster's access rules hold for them. Without TLS (`http.security.listener`),
+  passwords are taken from this machine only: from a browser on it, `kubectl port-forward`, or a
+  proxy that ends TLS.
 """
 
 import ipaddress

@@ -32,7 +32,8 @@ MAX_CHECKS: Final = 2
 WRONG: Final = "The name or the password is wrong."
 NOT_SECRET: Final = (
     "The console takes passwords over TLS or from this machine only, because they would cross the network in the "
-    "clear: use kubectl port-forward, an SSH tunnel, or a proxy on this machine that ends TLS."
+    "clear: set http.security.listener, or use kubectl port-forward, an SSH tunnel, or a proxy on this machine that "
+    "ends TLS."
 )
 
 

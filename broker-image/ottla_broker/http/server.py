@@ -9,6 +9,7 @@ it is enabled.
 """
 
 import asyncio
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final
@@ -56,12 +57,12 @@ class HttpServer:
         app.add_routes(routes)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
-    async def start(self, address: HttpAddress) -> int:
+    async def start(self, address: HttpAddress, tls: ssl.SSLContext | None = None) -> int:
         """Listen and return the port, which the system chooses if it is 0. An empty host means
         every interface.
         """
         await self._runner.setup()
-        await web.TCPSite(self._runner, address.host or None, address.port).start()
+        await web.TCPSite(self._runner, address.host or None, address.port, ssl_context=tls).start()
         port: int = self._runner.addresses[0][1]
         return port
 

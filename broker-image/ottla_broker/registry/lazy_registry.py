@@ -15,7 +15,7 @@ from typing import Any, Final
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.config import SCHEMA_REGISTRY_SECURITY_LISTENER, HttpAddress
-from ottla_broker.config.listener_security import listener_tls
+from ottla_broker.listener_certificates import ListenerCertificates
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.registry.endpoint import listen
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
@@ -38,12 +38,12 @@ class LazyRegistry:
         self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
         broker.schema_ids = self
 
-    async def start(self, address: HttpAddress, advertised_host: str) -> Endpoint:
+    async def start(self, address: HttpAddress, advertised_host: str, certificates: ListenerCertificates) -> Endpoint:
         """Listens and returns the address that other brokers forward requests to."""
         config = self._broker.config
         listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
         if config.security_protocol(listener) in TLS_PROTOCOLS:
-            self._tls = listener_tls(config, listener).load()[0]
+            self._tls = certificates.follow(listener)
         self._sockets = await listen(address.host, address.port)
         for each in self._sockets:
             asyncio.get_running_loop().add_reader(each, self._load_soon)

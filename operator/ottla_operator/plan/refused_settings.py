@@ -38,6 +38,7 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("schema.registry.listener", "schema.registry.security.listener"), "it follows from spec.schemaRegistry"
     ),
+    "http.security.listener": "the probes of brokers' pods and `ottla up` connect to http.listener without TLS",
     "http.listener": "brokers on Kubernetes always have it, and those of `ottla up` would share its port",
     **dict.fromkeys(
         (

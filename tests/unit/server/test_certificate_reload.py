@@ -1,5 +1,6 @@
 """Certificates of a listener that change while it serves."""
 
+import asyncio
 import shutil
 import ssl
 from pathlib import Path
@@ -110,6 +111,62 @@ async def test_authorities_of_clients_are_replaced(broker: SmallBroker, authorit
     while not await is_accepted():
         pass
     await server.close()
+
+
+@tls_test(ssl_client_auth="required", ssl_truststore_location="THE_AUTHORITY")
+async def test_other_servers_follow_the_certificates_of_a_listener(
+    broker: SmallBroker, authority: CertificateAuthority
+) -> None:
+    """As those on `http.listener` and `schema.registry.listener`."""
+    tls = listener_tls(broker.config, "SSL")
+    server = serve(broker)
+    await start_listening(server)
+    following = await serve_greeting(server.certificates.follow("SSL"))
+    open_to_all = await serve_greeting(server.certificates.follow("SSL", client_auth="none"))
+    theirs = client_context(authority, create_client_certificate(authority, "theirs"))
+    anonymous = client_context(authority)
+    others = create_certificate_authority(authority.folder / "others", ["127.0.0.1"], ["localhost"])
+    of_others = client_context(authority, create_client_certificate(others, "others"))
+
+    assert await read_greeting(following, anonymous) is None
+    before = await read_greeting(following, theirs)
+    assert before == await read_greeting(open_to_all, anonymous) is not None
+    renewed = create_server_certificate(authority, "renewed", ["IP:127.0.0.1"])
+    write_keystore(Path(tls.keystore_location), *renewed)
+    while (after := await read_greeting(following, theirs)) == before:
+        pass
+    assert after == await read_greeting(open_to_all, anonymous) is not None
+
+    replace_file(Path(tls.truststore_location), others.certificate.read_text())
+    while await read_greeting(following, theirs):
+        pass
+    assert await read_greeting(following, of_others)
+    for each in (following, open_to_all):
+        each.close()
+    await server.close()
+
+
+async def serve_greeting(tls: ssl.SSLContext) -> asyncio.Server:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    return await asyncio.start_server(greet, "127.0.0.1", 0, ssl=tls)
+
+
+async def read_greeting(server: asyncio.Server, context: ssl.SSLContext) -> str | None:
+    """Serial number of the server's certificate; None if it refuses the client. An address as the
+    server's name is not sent in the handshake (SNI).
+    """
+    port = server.sockets[0].getsockname()[1]
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        greeting = await reader.read()
+    except OSError:
+        return None
+    certificate = writer.get_extra_info("peercert")
+    writer.close()
+    return str(certificate["serialNumber"]) if greeting else None
 
 
 def test_settings_that_name_a_mounted_file_are_read_again(tmp_path: Path, authority: CertificateAuthority) -> None:

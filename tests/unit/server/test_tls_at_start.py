@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla_broker.__main__ import StartError, find_http_tls
 from ottla_broker.config.description import describe_broker
 from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.listener_certificates import ListenError
@@ -59,6 +60,22 @@ def test_invalid_certificates_are_reported_at_start(
     (line,) = str(raised.value).splitlines()
     assert line.startswith("listeners=SSL://127.0.0.1:0: ")
     assert sentence in line
+
+
+@pytest.mark.parametrize("name", ["PLAINTEXT", "NONE"])
+def test_http_takes_the_certificates_of_a_listener_with_tls_only(tmp_path: Path, keystore: Path, name: str) -> None:
+    async def find() -> None:
+        broker = tls_broker(tmp_path, keystore, **{"http.security.listener": name})
+        server = serve(broker)
+        server.bind()
+        try:
+            find_http_tls(broker.config, server)
+        finally:
+            await server.close()
+
+    expected = f"http.security.listener={name} is no listener with TLS; listeners with TLS: SSL"
+    with pytest.raises(StartError, match=f"^{expected}$"):
+        asyncio.run(find())
 
 
 def write_invalid_files(folder: Path, authority: CertificateAuthority) -> dict[str, Path]:
