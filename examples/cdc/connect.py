@@ -49,8 +49,9 @@ def fetch_jars(folder: Path) -> Path:
     if shutil.which("mvn") is None:
         raise NotInstalled("no `mvn` on PATH: install Debian's package maven")
     partial = folder.with_name(f"{folder.name}.partial")
-    fetch = ["mvn", "-q", "-B", "-f", str(DEBEZIUM / "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    if subprocess.run([*fetch, f"-DoutputDirectory={partial.absolute()}"], check=False).returncode:
+    options = ["-DincludeScope=runtime", f"-DoutputDirectory={partial.absolute()}"]
+    fetch = ["mvn", "-q", "-B", "-f", str(DEBEZIUM / "pom.xml"), "dependency:copy-dependencies", *options]
+    if subprocess.run(fetch, check=False).returncode:
         raise RuntimeError("Maven cannot fetch the jars")
     partial.rename(folder)
     return folder
