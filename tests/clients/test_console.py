@@ -9,6 +9,9 @@ from urllib.parse import quote, urlencode
 import confluent_kafka as ck
 import pytest
 import requests
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from playwright.sync_api import Browser, Page, expect
 
 from ottla_broker.console.record_display import printable
@@ -304,6 +307,27 @@ def test_subject_shows_its_schema_and_changes_and_checks_another(tab: Page, cons
     expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("compatible with version 2")
     tab.get_by_role("navigation", name="Versions").get_by_role("link", name="1").click()
     expect(tab.get_by_role("region", name="Changes")).to_have_count(0)
+
+
+def test_values_are_decoded_and_searched_by_their_schema(tab: Page, console: BrokerProcess) -> None:
+    rd.create_topic(console.bootstrap, "shipments")
+    client = SchemaRegistryClient({"url": f"http://{console.settings['schema.registry.listener']}"})
+    serialize = AvroSerializer(client, SHIPMENT)
+    context = SerializationContext("shipments", MessageField.VALUE)
+    values = [serialize({"id": number}, context) for number in range(30)]
+    rd.produce(console.bootstrap, "shipments", [Message(b"k", value, START_MS) for value in values])
+    tab.goto(f"{url_of(console)}/topics/shipments/messages?start=oldest")
+    rows = tab.locator("#records > tr")
+    expect(rows.first).to_contain_text('{"id": 0}')
+    expect(rows.first).to_contain_text("AVRO, schema ")
+    take_screenshot(tab, "messages-decoded")
+    rows.first.get_by_role("link").click()
+    expect(tab.locator("pre").last).to_contain_text('{"id": 0}')
+    tab.get_by_role("link", name="as hexadecimal").click()
+    expect(tab.locator("pre").last).to_contain_text("00000000  00 00 00")
+    search(tab, console, "shipments", "value.id == 17")
+    expect(tab.locator(".progress")).to_contain_text("30 read · 1 found", timeout=WITHIN_MS)
+    expect(rows).to_contain_text(['{"id": 17}'])
 
 
 def test_hostile_schemas_are_shown_as_text(tab: Page, console: BrokerProcess) -> None:

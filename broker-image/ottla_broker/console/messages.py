@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,12 +20,15 @@ from ottla_broker.console.record_display import (
     Form,
     display_record,
 )
+from ottla_broker.console.registry_access import find_schemas
 from ottla_broker.console.requests import MAX_INT64, SECURITY_HEADERS, PageError, PageRequest
+from ottla_broker.console.schema_framing import schema_id_of
 from ottla_broker.console.search import Found, Search
-from ottla_broker.console.search_messages import StartSearch
+from ottla_broker.console.search_messages import ScanRecords, StartSearch
 from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.console.topics import TopicPages
 from ottla_broker.metadata.image import TopicImage
+from ottla_broker.registry.lazy_registry import LazyRegistry
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -39,8 +43,11 @@ FOLLOW_FIRST: Final = 10
 class MessagePages:
     """Users need READ on the topic, as consumers do."""
 
-    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages) -> None:
+    def __init__(
+        self, broker: Broker, requests: ClusterRequests, topics: TopicPages, registry: LazyRegistry | None
+    ) -> None:
         self._broker = broker
+        self._registry = registry
         self._requests = requests
         self._topics = topics
         self._running = 0
@@ -48,7 +55,7 @@ class MessagePages:
     async def show(self, page: PageRequest) -> web.Response:
         topic, query = self._check(page), parse_query(page)
         partitions = partitions_of(topic, query)
-        records = await self._browse(topic, partitions, query) if query.mode == "browse" else []
+        records = await self._browse(page, topic, partitions, query) if query.mode == "browse" else []
         return page.render(
             "messages.html", topic=topic, query=query, records=records, text=page.http.rel_url.raw_query_string
         )
@@ -67,7 +74,7 @@ class MessagePages:
                 if error.code is not ErrorCode.offset_out_of_range:
                     raise
                 chunk = Chunk(b"", offset, offset)
-        found = await self._decode(chunk, partition, range_.end, 1, form, MAX_SHOWN_ALONE)
+        found = await self._decode(page, chunk, partition, range_.end, 1, form, MAX_SHOWN_ALONE)
         if not found or found[0].offset != offset:
             raise PageError(404, f"{topic.name}-{partition} has no record at offset {offset}.")
         return page.render("record.html", topic=topic, record=found[0], form=form)
@@ -77,11 +84,11 @@ class MessagePages:
         at the end perhaps `error`. The browser ends it by closing the connection.
         """
         topic, query = self._check(page), parse_query(page)
-        start = StartSearch(query.expression, query.key.encode() or None, query.form, is_export=False)
+        start = self._start_search(query, is_export=False)
         response = await start_stream(page, "text/event-stream")
         with suppress(ConnectionError):  # the browser has what it wanted
             try:
-                async with self._search(topic, query, start, query.limit) as (search, process):
+                async with self._search(page, topic, query, start, query.limit) as (search, process):
                     await self._send_events(
                         page, topic, response, search.follow(process) if query.mode == "follow" else search.run(process)
                     )
@@ -107,8 +114,8 @@ class MessagePages:
         that nobody takes a part for the whole.
         """
         topic, query = self._check(page), parse_query(page)
-        start = StartSearch(query.expression, query.key.encode() or None, query.form, is_export=True)
-        async with self._search(topic, query, start, MAX_INT64) as (search, process):
+        start = self._start_search(query, is_export=True)
+        async with self._search(page, topic, query, start, MAX_INT64) as (search, process):
             response = await start_stream(page, "application/x-ndjson", f"{topic.name}.jsonl")
             try:
                 async for found in search.run(process):
@@ -126,15 +133,19 @@ class MessagePages:
         page.user.check(Operation.read, Resource.topic(topic.name), ApiKey.FETCH)
         return topic
 
+    def _start_search(self, query: MessageQuery, *, is_export: bool) -> StartSearch:
+        has_registry = self._registry is not None
+        return StartSearch(query.expression, query.key.encode() or None, query.form, is_export, has_registry)
+
     @asynccontextmanager
     async def _search(
-        self, topic: TopicImage, query: MessageQuery, start: StartSearch, limit: int
+        self, page: PageRequest, topic: TopicImage, query: MessageQuery, start: StartSearch, limit: int
     ) -> AsyncIterator[tuple[Search, SearchProcess]]:
         if self._running >= MAX_SEARCHES:
             raise PageError(429, f"{MAX_SEARCHES} searches run on this broker; try again when one has ended.")
         self._running += 1
         try:
-            async with self._requests.new_client() as client, SearchProcess(start) as process:
+            async with self._requests.new_client() as client, self._process(page, start) as process:
                 newest = FOLLOW_FIRST if query.mode == "follow" else limit
                 ranges = await find_ranges(client, topic, partitions_of(topic, query), query.start, newest)
                 for one in ranges:
@@ -143,7 +154,12 @@ class MessagePages:
         finally:
             self._running -= 1
 
-    async def _browse(self, topic: TopicImage, partitions: list[int], query: MessageQuery) -> list[DisplayedRecord]:
+    def _process(self, page: PageRequest, start: StartSearch) -> SearchProcess:
+        return SearchProcess(start, partial(find_schemas, self._registry, page.user))
+
+    async def _browse(
+        self, page: PageRequest, topic: TopicImage, partitions: list[int], query: MessageQuery
+    ) -> list[DisplayedRecord]:
         """Newest first for start `newest`, else in the order of time."""
         async with self._requests.new_client() as client:
             found: list[DisplayedRecord] = []
@@ -152,16 +168,26 @@ class MessagePages:
                 while range_.left and wanted > 0:
                     chunk = await read_chunk(client, topic.name, range_)
                     range_.next = chunk.next
-                    records = await self._decode(chunk, range_.partition, range_.end, wanted, query.form, MAX_SHOWN)
+                    records = await self._decode(
+                        page, chunk, range_.partition, range_.end, wanted, query.form, MAX_SHOWN
+                    )
                     found += records
                     wanted -= len(records)
         found.sort(key=lambda it: (it.timestamp_ms, it.partition, it.offset), reverse=query.start.kind == "newest")
         return found[: query.limit]
 
     async def _decode(
-        self, chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int
+        self, page: PageRequest, chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int
     ) -> list[DisplayedRecord]:
-        return await self._broker.runtime.run_in_thread(decode_chunk, chunk, partition, end, limit, form, shown)
+        """Records that may have a schema are decoded by a worker process."""
+        found, may_have_schema = await self._broker.runtime.run_in_thread(
+            decode_chunk, chunk, partition, end, limit, form, shown
+        )
+        if self._registry is None or not may_have_schema or form != "auto":
+            return found
+        start = StartSearch("", None, form, is_export=False, has_registry=True, shown=shown)
+        async with self._process(page, start) as process:
+            return (await process.scan(ScanRecords(partition, chunk.records, chunk.first, end, limit))).found
 
 
 def partitions_of(topic: TopicImage, query: MessageQuery) -> list[int]:
@@ -173,15 +199,21 @@ def partitions_of(topic: TopicImage, query: MessageQuery) -> list[int]:
     return [query.partition]
 
 
-def decode_chunk(chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int) -> list[DisplayedRecord]:
-    """The first records of the chunk below `end`. Raises CORRUPT_MESSAGE."""
+def decode_chunk(
+    chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int
+) -> tuple[list[DisplayedRecord], bool]:
+    """The first records of the chunk below `end`, and whether one of them may have a schema. Raises
+    CORRUPT_MESSAGE.
+    """
     found: list[DisplayedRecord] = []
+    may_have_schema = False
     for header, record in iter_records(chunk.records):
         if record.offset >= end or len(found) >= limit:
             break
         if record.offset >= chunk.first and not header.is_control:
             found.append(display_record(partition, record, form, shown))
-    return found
+            may_have_schema |= schema_id_of(record.value) is not None or schema_id_of(record.key) is not None
+    return found, may_have_schema
 
 
 async def start_stream(page: PageRequest, content_type: str, file_name: str = "") -> web.StreamResponse:

@@ -32,7 +32,7 @@ def make_page_routes(
         PageRoute("GET", "/topics", topics.show_list),
         PageRoute("GET", "/topics/{topic}", topics.show_topic),
         *_group_routes(broker, requests, topics),
-        *_message_routes(broker, requests, topics),
+        *_message_routes(broker, registry, requests, topics),
         *_schema_routes(broker, registry),
     ]
 
@@ -44,8 +44,12 @@ def _group_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages)
     yield PageRoute("GET", "/group", groups.handler("show_group"))
 
 
-def _message_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages) -> Iterator[PageRoute]:
-    messages = LazyPages(broker.runtime, "messages", lambda module: module.MessagePages(broker, requests, topics))
+def _message_routes(
+    broker: Broker, registry: LazyRegistry | None, requests: ClusterRequests, topics: TopicPages
+) -> Iterator[PageRoute]:
+    messages = LazyPages(
+        broker.runtime, "messages", lambda module: module.MessagePages(broker, requests, topics, registry)
+    )
     path = "/topics/{topic}/messages"
     yield PageRoute("GET", path, messages.handler("show"))
     yield PageRoute("GET", f"{path}/stream", messages.handler("stream"))

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from ottla_broker.console.schema_framing import NOT_DECODED, DecodedBytes, DecodedRecord
 from ottla_broker.wire.records import Record
 
 MAX_SHOWN: Final = 2000
@@ -26,12 +27,15 @@ FORMS: Final = ("auto", "text", "hex")
 
 @dataclass(frozen=True, slots=True)
 class DisplayedBytes:
-    """`size`: bytes of the key or value. `is_cut`: `text` is only the beginning."""
+    """`size`: bytes of the key or value. `is_cut`: `text` is only the beginning. `schema`: the
+    schema that it is decoded by.
+    """
 
     kind: Kind
     text: str
     size: int
     is_cut: bool = False
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +48,28 @@ class DisplayedRecord:
     headers: tuple[tuple[str, DisplayedBytes], ...]
 
 
-def display_record(partition: int, record: Record, form: Form, limit: int = MAX_SHOWN) -> DisplayedRecord:
+def display_record(
+    partition: int, record: Record, form: Form, limit: int = MAX_SHOWN, decoded: DecodedRecord = NOT_DECODED
+) -> DisplayedRecord:
     return DisplayedRecord(
         partition,
         record.offset,
         record.timestamp_ms,
-        display_bytes(record.key, form, limit),
-        display_bytes(record.value, form, limit),
+        display_bytes(record.key, form, limit, decoded.key),
+        display_bytes(record.value, form, limit, decoded.value),
         tuple((printable(name), display_bytes(value, form, limit)) for name, value in record.headers),
     )
 
 
-def display_bytes(data: bytes | None, form: Form, limit: int) -> DisplayedBytes:
-    """`form` auto: JSON objects and lists are laid out, other UTF-8 is text, the rest
-    hexadecimal.
+def display_bytes(data: bytes | None, form: Form, limit: int, decoded: DecodedBytes | None = None) -> DisplayedBytes:
+    """`form` auto: what a schema has decoded, and JSON objects and lists, are laid out; other UTF-8
+    is text, the rest hexadecimal.
     """
     if data is None:
         return DisplayedBytes("null", "null", 0)
+    if form == "auto" and decoded is not None and (encoded := encode_decoded(decoded)) is not None:
+        laid_out = printable(format_json(encoded) or encoded.decode())
+        return DisplayedBytes("json", laid_out[:limit], len(data), len(laid_out) > limit, name_schema(decoded))
     if form == "hex":
         return _hex(data, limit)
     text = decode_text(data)
@@ -71,6 +80,18 @@ def display_bytes(data: bytes | None, form: Form, limit: int) -> DisplayedBytes:
     if form == "auto" and text.lstrip()[:1] in ("{", "[") and (formatted := format_json(data)) is not None:
         return _cut("json", formatted, data, limit)
     return _cut("text", printable(text), data, limit)
+
+
+def encode_decoded(decoded: DecodedBytes) -> bytes | None:
+    """As JSON, bytes in base64. None for what JSON does not have, such as unpaired surrogates."""
+    try:
+        return msgspec.json.encode(decoded.value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def name_schema(decoded: DecodedBytes) -> str:
+    return f"{decoded.schema_type}, schema {decoded.schema_id}"
 
 
 def decode_text(data: bytes) -> str | None:
@@ -122,13 +143,13 @@ def _cut(kind: Kind, text: str, data: bytes, limit: int) -> DisplayedBytes:
     return DisplayedBytes(kind, text[:limit], len(data), len(text) > limit)
 
 
-def json_line(partition: int, record: Record) -> bytes:
-    """A record as a line of JSON: text as strings, JSON values as they are under `value`, other
-    bytes in base64 under a name that ends with `Base64`.
+def json_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bytes:
+    """A record as a line of JSON: text as strings, JSON values as they are under `value`, what a
+    schema has decoded as its JSON, other bytes in base64 under a name that ends with `Base64`.
     """
     line: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp_ms}
-    _put(line, "key", record.key)
-    _put(line, "value", record.value)
+    _put(line, "key", record.key, decoded.key)
+    _put(line, "value", record.value, decoded.value)
     headers = []
     for name, value in record.headers:
         header: dict[str, object] = {"name": name.encode(errors="replace").decode()}
@@ -138,9 +159,13 @@ def json_line(partition: int, record: Record) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 
-def _put(line: dict[str, object], name: str, data: bytes | None) -> None:
+def _put(line: dict[str, object], name: str, data: bytes | None, decoded: DecodedBytes | None = None) -> None:
     if data is None:
         line[name] = None
+        return
+    if decoded is not None and (encoded := encode_decoded(decoded)) is not None:
+        line[name] = msgspec.Raw(encoded)
+        line[f"{name}SchemaId"] = decoded.schema_id
         return
     try:
         text = data.decode()

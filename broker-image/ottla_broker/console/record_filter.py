@@ -1,9 +1,9 @@
 """Selects the records of a search: those with a given key, or for which a CEL expression is true.
 
 An expression uses `key`, `value`, `headers`, `timestamp`, `partition` and `offset`
-(https://cel.dev). A JSON value is its object, list, number or boolean, so that
-expressions can name its fields. Other UTF-8 is a string, and other values are bytes. CEL has no
-unbounded loops, and expressions have access to these variables only.
+(https://cel.dev). A value that a schema decodes, and a JSON value, is its object, list, number or
+boolean, so that expressions can name its fields. Other UTF-8 is a string, and other values are
+bytes. CEL has no unbounded loops, and expressions have access to these variables only.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Any, Final
 import cel
 import msgspec
 
+from ottla_broker.console.schema_framing import NOT_DECODED, DecodedRecord
 from ottla_broker.wire.records import Record
 
 VARIABLES: Final = ("key", "value", "headers", "timestamp", "partition", "offset")
@@ -35,16 +36,16 @@ class RecordFilter:
         self._key = key
         self._program = compile_expression(expression) if expression else None
 
-    def matches(self, partition: int, record: Record) -> bool:
+    def matches(self, partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bool:
         """Raises FilterError where the expression has no result for the record, such as for a field
         that it does not have.
         """
-        if self._key is not None and record.key != self._key:
+        if self._key is not None and record.key != self._key and not is_text(decoded, self._key):
             return False
         if self._program is None:
             return True
         try:
-            found = self._program.execute(make_variables(partition, record))
+            found = self._program.execute(make_variables(partition, record, decoded))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise FilterError(f"{type(error).__name__}: {error}") from None
         if found is True or found is False:
@@ -67,10 +68,16 @@ def compile_expression(expression: str) -> cel.Program:
     return program
 
 
-def make_variables(partition: int, record: Record) -> dict[str, Any]:
+def is_text(decoded: DecodedRecord, text: bytes) -> bool:
+    """True if the key is this text, by its schema."""
+    found = None if decoded.key is None else decoded.key.value
+    return isinstance(found, str) and found.encode(errors="replace") == text
+
+
+def make_variables(partition: int, record: Record, decoded: DecodedRecord) -> dict[str, Any]:
     return {
-        "key": decode(record.key),
-        "value": decode_value(record.value),
+        "key": decode(record.key) if decoded.key is None else decoded.key.value,
+        "value": decode_value(record.value) if decoded.value is None else decoded.value.value,
         "headers": {name: decode(value) for name, value in record.headers},
         "timestamp": datetime.fromtimestamp(min(max(record.timestamp_ms, 0), MAX_TIMESTAMP_MS) / 1000, UTC),
         "partition": partition,

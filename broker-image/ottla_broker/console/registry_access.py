@@ -5,13 +5,16 @@ after.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from ottla_broker.console.access import ConsoleUser
 from ottla_broker.console.requests import PageError
+from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.lazy_registry import LazyRegistry
+from ottla_broker.registry.schema import SchemaSource
 from ottla_broker.registry.schema_registry import SchemaRegistry
-from ottla_broker.registry.subject_names import topic_of
+from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, topic_of
 from ottla_broker.security.authorizer import Operation, Resource
 
 LOAD_TIMEOUT_S: Final = 10.0
@@ -32,3 +35,25 @@ async def load_registry(registry: LazyRegistry | None) -> SchemaRegistry:
 
 def may(user: ConsoleUser, operation: Operation, subject: str) -> bool:
     return user.may(operation, Resource.topic(topic_of(subject)))
+
+
+async def find_schemas(
+    registry: LazyRegistry | None, user: ConsoleUser, ids: Sequence[int]
+) -> dict[int, SchemaSource | None]:
+    """The schemas of the default context that the user may read: those of a subject that they may
+    describe. Raises PageError.
+    """
+    loaded = await load_registry(registry)
+    return {schema_id: _find_schema(loaded, user, schema_id) for schema_id in ids}
+
+
+def _find_schema(registry: SchemaRegistry, user: ConsoleUser, schema_id: int) -> SchemaSource | None:
+    context = registry.state.contexts[DEFAULT_CONTEXT]
+    schema = context.schemas.get(schema_id)
+    subjects = {version.subject for version in context.uses.get(schema_id, ())}
+    if schema is None or not any(may(user, Operation.describe, subject) for subject in subjects):
+        return None
+    try:
+        return registry.source(subjects.pop(), schema)
+    except RegistryError:
+        return None

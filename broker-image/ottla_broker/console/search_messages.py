@@ -9,18 +9,23 @@ from typing import Final
 
 import msgspec
 
-from ottla_broker.console.record_display import DisplayedRecord, Form
+from ottla_broker.console.record_display import MAX_SHOWN, DisplayedRecord, Form
+from ottla_broker.registry.schema import SchemaSource
 
 LENGTH: Final = struct.Struct(">I")
 
 
 class StartSearch(msgspec.Struct, tag="start"):
-    """`is_export`: found records become lines of JSON, else what pages show, in `form`."""
+    """`is_export`: found records become lines of JSON, else what pages show, in `form`, with at
+    most `shown` characters of a value. `has_registry`: keys and values are decoded by schemas.
+    """
 
     expression: str
     key: bytes | None
     form: Form
     is_export: bool
+    has_registry: bool = False
+    shown: int = MAX_SHOWN
 
 
 class ScanRecords(msgspec.Struct, tag="scan"):
@@ -35,13 +40,19 @@ class ScanRecords(msgspec.Struct, tag="scan"):
     limit: int
 
 
-Request = StartSearch | ScanRecords
+class AddSchemas(msgspec.Struct, tag="schemas"):
+    """By id; None: there is none."""
+
+    sources: dict[int, SchemaSource | None]
+
+
+Request = StartSearch | ScanRecords | AddSchemas
 
 
 class Response(msgspec.Struct):
     """`scanned`: records that were read. `next_offset`: after the last of them. `failed`: records
     for which the expression has no result; `failure`: why, for the first of them. `error`: the
-    search cannot go on.
+    search cannot go on. `unknown_ids`: nothing was scanned, because these schemas are needed first.
     """
 
     found: list[DisplayedRecord] = []
@@ -52,3 +63,4 @@ class Response(msgspec.Struct):
     failed: int = 0
     failure: str = ""
     error: str = ""
+    unknown_ids: list[int] = []

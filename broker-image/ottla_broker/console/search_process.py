@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
@@ -9,17 +10,30 @@ from typing import Final
 import msgspec
 
 from ottla_broker.console.requests import PageError
-from ottla_broker.console.search_messages import LENGTH, Request, Response, ScanRecords, StartSearch
+from ottla_broker.console.search_messages import (
+    LENGTH,
+    AddSchemas,
+    Request,
+    Response,
+    ScanRecords,
+    StartSearch,
+)
+from ottla_broker.registry.schema import SchemaSource
 
 REQUEST_TIMEOUT_S: Final = 30.0
 """For one fetch's records: an expression that needs longer is refused."""
 
+FindSchemas = Callable[[Sequence[int]], Awaitable[dict[int, SchemaSource | None]]]
+
 
 class SearchProcess:
-    """`async with SearchProcess(start) as process`. Raises PageError for an invalid filter."""
+    """`async with SearchProcess(start, find_schemas) as process`. Raises PageError for an invalid
+    filter.
+    """
 
-    def __init__(self, start: StartSearch) -> None:
+    def __init__(self, start: StartSearch, find_schemas: FindSchemas) -> None:
         self._start = start
+        self._find_schemas = find_schemas
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> "SearchProcess":
@@ -44,7 +58,11 @@ class SearchProcess:
 
     async def scan(self, request: ScanRecords) -> Response:
         """Raises PageError: the filter takes too long or too much memory, or a batch is corrupt."""
-        return await self._send(request)
+        response = await self._send(request)
+        if response.unknown_ids:
+            await self._send(AddSchemas(await self._find_schemas(response.unknown_ids)))
+            response = await self._send(request)
+        return response
 
     async def _send(self, request: Request) -> Response:
         data = msgspec.msgpack.encode(request)

@@ -3,7 +3,13 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import cast
 
+from ottla_broker.console.access import ConsoleUser
+from ottla_broker.console.registry_access import find_schemas
+from ottla_broker.registry.lazy_registry import LazyRegistry
+from ottla_broker.registry.schema import SchemaSource
+from ottla_broker.security.principal import ANONYMOUS
 from tests.unit.console.console_server import run_console
 from tests.unit.console.registered_schemas import LoadedRegistry
 from tests.unit.console.test_pages import MAX_PAGE_BYTES, OneTopicOnly
@@ -82,6 +88,21 @@ def test_subjects_of_topics_that_a_user_may_not_describe_do_not_exist_for_them(t
             form = {"name": "secret-value", "type": "AVRO", "schema": FIRST}
             assert (await console.post("/schema", form)).status == 404
             assert "is not allowed DESCRIBE_CONFIGS" in (await console.get("/schema?subject=t-value")).text
+
+    asyncio.run(scenario())
+
+
+def test_schemas_decode_records_only_for_users_who_may_describe_a_subject_of_theirs(tmp_path: Path) -> None:
+    registry = registry_with("t-value", "secret-value")
+    source = SchemaSource("AVRO", FIRST)
+
+    async def scenario() -> None:
+        async with run_console(tmp_path) as console:
+            user = ConsoleUser(console.broker, ANONYMOUS, "127.0.0.1")
+            lazy = cast(LazyRegistry, registry)
+            assert await find_schemas(lazy, user, [1, 3, 99]) == {1: source, 3: source, 99: None}
+            console.broker.authorizer = OneTopicOnly()
+            assert await find_schemas(lazy, user, [1, 3, 99]) == {1: source, 3: None, 99: None}
 
     asyncio.run(scenario())
 
