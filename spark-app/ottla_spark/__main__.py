@@ -14,10 +14,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ottla_spark import jars
+from ottla_spark.catch_up import CatchUpDisplay
 from ottla_spark.definition import PipelineDefinition, load_pipeline
 from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.http_server import serve_progress
@@ -61,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="addresses of some brokers")
     run.add_argument("--checkpoint", metavar="FOLDER", help="checkpoint location (default: spec.checkpoint.path)")
     run.add_argument("--progress", type=Path, metavar="FILE", help="file to append progress to, as JSON lines")
+    run.add_argument(
+        "--show-progress", action="store_true", help="show progress and an estimate until the pipeline has caught up"
+    )
     run.add_argument("--log", type=Path, metavar="FILE", help="Spark's log (default: beside the progress file)")
     run.add_argument("--master", help="Spark master URL (default: this machine)")
     run.add_argument(
@@ -126,7 +131,8 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
     stop_requested = _stop_on_signals()
     with serve_progress(_parse_address(options.http), environment.snapshot):
         with _redirect_stderr(log):
-            run_pipeline(pipeline, environment, stop_requested)
+            display = CatchUpDisplay(_stderr) if options.show_progress else None
+            run_pipeline(pipeline, replace(environment, display=display), stop_requested)
         if options.keep_serving:
             stop_requested.wait()
     return 0

@@ -88,6 +88,12 @@ def find_unsupported(spec: PipelineSpec) -> Iterator[str]:
         if step.name in steps:
             yield f"spec.transforms[{index}].name: {step.name!r} is the name of an earlier transform"
         steps.add(step.name)
+        read = {"union": step.union or ()}
+        if step.transform_with_state is not None:
+            read["transformWithState.from"] = (step.transform_with_state.source,)
+        for field_, names in read.items():
+            if tables := ", ".join(name for name in names if name in spec.tables):
+                yield f"spec.transforms[{index}].{field_}: {tables} is a table; only streams and steps are allowed"
     query_names: set[str] = set()
     for index, sink in enumerate(spec.sinks):
         where = f"spec.sinks[{index}]"

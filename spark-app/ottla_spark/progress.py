@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from ottla_spark.catch_up import CatchUpDisplay
 from ottla_spark.progress_snapshot import ProgressSnapshot
 
 TopicPartition = tuple[str, int]
@@ -174,13 +175,21 @@ def format_lag(records: Mapping[TopicPartition, int], written_ms: Offsets, now_m
 
 class ProgressLog:
     """Appends progress to a file of JSON lines, if there is one, and aggregates it in a snapshot.
+    `display` shows it to a person.
 
     Another process tails the file, so each line is written at once. A file above 8 MiB is renamed
     to `.1`.
     """
 
-    def __init__(self, path: Path | None, pipeline: str, snapshot: ProgressSnapshot | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        pipeline: str,
+        snapshot: ProgressSnapshot | None = None,
+        display: CatchUpDisplay | None = None,
+    ) -> None:
         self._path = path
+        self._display = display
         self._pipeline = pipeline
         self._snapshot = snapshot or ProgressSnapshot()
         if path is not None:
@@ -210,6 +219,8 @@ class ProgressLog:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"at": at, "pipeline": self._pipeline, **fields}
         self._snapshot.update(line)
+        if self._display is not None:
+            self._display.update(line)
         if self._path is None:
             return
         if self._path.exists() and self._path.stat().st_size > _MAX_FILE_BYTES:

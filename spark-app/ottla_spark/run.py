@@ -17,7 +17,7 @@ def run_pipeline(
     """Returns when the pipeline has finished or was stopped. Raises PipelineError, which is also in
     the progress.
     """
-    progress = ProgressLog(environment.progress, pipeline.name, environment.snapshot)
+    progress = ProgressLog(environment.progress, pipeline.name, environment.snapshot, environment.display)
     if pipeline.spec.state == "suspended":
         progress.write_state("suspended")
         return

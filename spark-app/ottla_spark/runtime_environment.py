@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ottla_spark.catch_up import CatchUpDisplay
 from ottla_spark.progress_snapshot import ProgressSnapshot
 
 
@@ -16,7 +17,7 @@ class RuntimeEnvironment:
     master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark
     configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
     one. snapshot: receives the pipeline's progress. secrets: a folder that has one folder for each
-    Secret, named like it.
+    Secret, named like it. display: shows a person the progress until the pipeline has caught up.
     """
 
     bootstrap: str
@@ -29,6 +30,7 @@ class RuntimeEnvironment:
     registry: str = ""
     secrets: Path | None = None
     snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
+    display: CatchUpDisplay | None = None
 
     @property
     def client_properties(self) -> dict[str, str]:

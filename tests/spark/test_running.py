@@ -4,6 +4,7 @@ few hundred records.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,23 @@ def test_suspended_pipeline_does_nothing(pipeline: Runner, topics: Topics, tmp_p
     )
     assert [line["state"] for line in lines] == ["suspended"]
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_first_run_starts_at_a_time(pipeline: Runner, topics: Topics) -> None:
+    topics.make("time-in", "time-out", "time-dead", partitions=2)
+    for second in range(10):
+        value = b"?" if second in (3, 7) else json.dumps({"id": second}).encode()
+        topics.producer.produce("time-in", value, partition=0, timestamp=1_577_836_800_000 + second * 1000)
+    topics.producer.produce("time-in", b'{"id": 99}', partition=1, timestamp=1_577_836_800_000)
+    topics.producer.flush()
+    spec = {
+        "sources": {"events": events("time-in", startingOffsets="2020-01-01T01:00:05+01:00")},
+        "sinks": [{"from": "events", "topic": "time-out"}],
+        "deadLetter": {"topic": "time-dead"},
+    }
+    pipeline(spec)
+    assert ids(topics, "time-out") == [5, 6, 8, 9]
+    assert [message.headers["ottla.offset"] for message in topics.read("time-dead")] == ["7"]
+    topics.write("time-in", {"id": 100})
+    pipeline(spec)
+    assert ids(topics, "time-out") == [5, 6, 8, 9, 100], "later runs resume from the checkpoint"

@@ -38,11 +38,11 @@ def run_(
 ) -> None:
     """Run a pipeline on this machine.
 
-    It runs until it finishes or Ctrl-C.
+    It runs until it finishes or Ctrl-C. Shows progress with an estimate until it has caught up.
     """
     _validate_resource(file)
     options = ("--checkpoint", str(checkpoint)) if checkpoint else ()
-    _run_ottla_spark("run", file, name, "--bootstrap", bootstrap, *options)
+    _run_ottla_spark("run", file, name, "--bootstrap", bootstrap, "--show-progress", *options)
 
 
 @app.command()

@@ -161,10 +161,9 @@ class PipelineProcess:
         login = [it for it in (self.connection.digest, self.connection.registry) if it]
         content = [self.document.data["spec"], file, address, *login]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
-        for step in self.pipeline.spec.transforms or ():
-            if step.python:
-                with contextlib.suppress(OSError):  # the runner reports a missing file
-                    digest.update((self.document.file.resolve().parent / step.python.partition(":")[0]).read_bytes())
+        for reference in self.pipeline.spec.python_references.values():
+            with contextlib.suppress(OSError):  # the runner reports a missing file
+                digest.update((self.document.file.resolve().parent / reference.rpartition(":")[0]).read_bytes())
         return digest.hexdigest()[:12]
 
     def _command(self) -> list[str]:

@@ -17,6 +17,8 @@ OBJECT_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 IDENTIFIER: Final = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
 QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei)?$"
 TIME: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
+PYTHON_NAME: Final = r"^[^:]+\.py:[a-zA-Z_][a-zA-Z0-9_]*$"
+STARTING_OFFSETS: Final = rf"^(earliest|latest|{TIME[1:-1]})$"
 DURATION: Final = r"^[0-9]+ ?(ms|s|m|h|d|milliseconds?|seconds?|minutes?|hours?|days?)$"
 
 TopicName = Annotated[str, Meta(min_length=1, max_length=249, pattern=TOPIC_NAME)]

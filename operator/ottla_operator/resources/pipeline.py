@@ -4,14 +4,15 @@ The only model of a Pipeline: the operator generates the CRD and the pods from i
 (`ottla_spark`) reads its own configuration with it.
 """
 
+import datetime
 from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import (
+    STARTING_OFFSETS,
     Column,
     Duration,
-    Identifier,
     IntOrString,
     ObjectName,
     ObjectRef,
@@ -25,8 +26,9 @@ from ottla_operator.resources.common import (
 from ottla_operator.resources.formats import Format
 from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
 from ottla_operator.resources.sinks import Sink
+from ottla_operator.resources.transforms import Transform
 
-PYTHON_FUNCTION: Final = r"^[^:]+\.py:[a-zA-Z_][a-zA-Z0-9_]*$"
+ENDS: Final = ("earliest", "latest")
 
 
 class Watermark(Model, frozen=True):
@@ -59,8 +61,12 @@ class Source(Model, frozen=True):
     ] = None
     watermark: Annotated[Watermark | None, doc("Event time and allowed lateness. Required by windows.")] = None
     starting_offsets: Annotated[
-        Literal["earliest", "latest"],
-        doc("Where the first run starts. Later runs resume from the checkpoint. Defaults to earliest."),
+        Annotated[str, Meta(max_length=64, pattern=STARTING_OFFSETS)],
+        doc(
+            "Where the first run starts: earliest, latest, or a time such as 2026-11-23T08:00:00Z, which is the first "
+            "record at or after it in each partition, or the end of a partition that has none. Later runs resume from "
+            "the checkpoint. Defaults to earliest."
+        ),
     ] = "earliest"
     max_offsets_per_trigger: Annotated[
         Annotated[int, Meta(ge=1)] | None, doc("Maximum number of records in a batch. Defaults to no limit.")
@@ -94,45 +100,35 @@ class Source(Model, frozen=True):
             lambda value: "keyFormat" not in value or "key" in value,
             "keyFormat",
         ),
-    )
-
-
-class Expectation(Model, frozen=True):
-    """Condition that every row has to satisfy."""
-
-    name: Annotated[Identifier, doc("Name of the expectation in dead letters and metrics.")]
-    sql: Annotated[
-        str, Meta(min_length=1, max_length=4096, description="SQL condition on the row. NULL counts as false.")
-    ]
-    on_fail: Annotated[
-        Literal["deadLetter", "drop", "fail"],
-        doc(
-            "What happens to a row that does not satisfy the condition. deadLetter: it is written to the dead-letter "
-            "topic. drop: it is dropped. fail: the pipeline fails. Defaults to deadLetter."
+        Rule(
+            None,
+            "startingOffsets is earliest, latest or a time that exists",
+            lambda value: _is_starting_offset(value.get("startingOffsets", "earliest")),
+            "startingOffsets",
+            lambda value: repr(value["startingOffsets"]),
         ),
-    ] = "deadLetter"
-
-
-class Transform(Model, frozen=True):
-    """Step that derives a view from sources and earlier steps."""
-
-    name: Annotated[Identifier, doc("Name of the view, for later steps and sinks.")]
-    sql: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=65_536)] | None,
-        doc("SELECT statement over sources and earlier steps."),
-    ] = None
-    python: Annotated[
-        Annotated[str, Meta(max_length=512, pattern=PYTHON_FUNCTION)] | None,
-        doc("file.py:function. The function takes the views by name (dict[str, DataFrame]) and returns a DataFrame."),
-    ] = None
-    expect: Annotated[
-        Annotated[tuple[Expectation, ...], Meta(max_length=64)],
-        doc("Conditions that every row of the view has to satisfy.", listed("map", "name")),
-    ] = ()
-
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("sql", "python", message="a transform has exactly one of sql and python"),
     )
+
+    @property
+    def starts_at_end(self) -> bool:
+        return self.starting_offsets == "latest"
+
+    @property
+    def starting_time_ms(self) -> int | None:
+        """The time that the first run starts at, since the epoch. None: at one of the ends."""
+        if self.starting_offsets in ENDS:
+            return None
+        return int(datetime.datetime.fromisoformat(self.starting_offsets).timestamp() * 1000)
+
+
+def _is_starting_offset(text: str) -> bool:
+    if text in ENDS:
+        return True
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Dedupe(Model, frozen=True):
@@ -265,6 +261,19 @@ class Spark(Model, frozen=True):
     ] = None
 
 
+def _unknown_views(spec: dict[str, Json]) -> list[str]:
+    """Fields of steps that name no source and no earlier step, with what they may name."""
+    known, found = list(spec["sources"]), []
+    for index, step in enumerate(spec.get("transforms", ())):
+        state = step.get("transformWithState")
+        read = {"union": step.get("union", ()), "transformWithState.from": (state["from"],) if state else ()}
+        for field_, names in read.items():
+            if unknown := ", ".join(repr(name) for name in names if name not in known):
+                found.append(f"transforms[{index}].{field_}: {unknown} is none of {', '.join(known)}")
+        known.append(step["name"])
+    return found
+
+
 def _views(spec: dict[str, Json]) -> set[str]:
     """Names that sinks can read from."""
     return {*spec["sources"], *(step["name"] for step in spec.get("transforms", ()))}
@@ -345,6 +354,13 @@ class PipelineSpec(Model, frozen=True):
             ),
         ),
         Rule(
+            None,
+            "a step can only read sources and earlier steps",
+            lambda spec: not _unknown_views(spec),
+            "transforms",
+            lambda spec: "; ".join(_unknown_views(spec)),
+        ),
+        Rule(
             "self.sinks.all(s, s.from in self.sources || (has(self.transforms) && self.transforms.exists(t, "
             "t.name == s.from)))",
             "a sink's `from` must name a source or a transform of this pipeline",
@@ -356,6 +372,20 @@ class PipelineSpec(Model, frozen=True):
             ),
         ),
     )
+
+    @property
+    def python_references(self) -> dict[str, str]:
+        """`file.py:name` of the pipeline's own Python, by the field that has it."""
+        found: dict[str, str] = {}
+        for index, step in enumerate(self.transforms):
+            if step.python is not None:
+                found[f"transforms[{index}].python"] = step.python
+            if step.transform_with_state is not None:
+                found[f"transforms[{index}].transformWithState.processor"] = step.transform_with_state.processor
+        for index, sink in enumerate(self.sinks):
+            if sink.foreach is not None:
+                found[f"sinks[{index}].foreach.python"] = sink.foreach.python
+        return found
 
     @property
     def streams(self) -> dict[str, Source]:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
-from ottla_operator.resources.common import Column, Identifier, TopicName
+from ottla_operator.resources.common import PYTHON_NAME, Column, Identifier, TopicName
 from ottla_operator.resources.formats import SinkFormat
 from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one
 from ottla_operator.resources.table_sinks import Delta, Iceberg, Jdbc
@@ -34,10 +34,23 @@ class Console(Model, frozen=True):
     ] = 20
 
 
+class Foreach(Model, frozen=True):
+    """Function of the pipeline's own that receives each row."""
+
+    python: Annotated[
+        str,
+        Meta(
+            max_length=512,
+            pattern=PYTHON_NAME,
+            description="file.py:function. Spark's executors call the function with each row, a pyspark.sql.Row.",
+        ),
+    ]
+
+
 TABLE_SINKS: Final = ("iceberg", "delta", "jdbc")
 """Sinks that replace rows by their key in `update` mode."""
 KEYED_SINKS: Final = ("topic", *TABLE_SINKS)
-SINK_TARGETS: Final = ("topic", "parquet", *TABLE_SINKS, "console")
+SINK_TARGETS: Final = ("topic", "parquet", *TABLE_SINKS, "foreach", "console")
 
 
 def _any_of(fields: tuple[str, ...]) -> str:
@@ -74,6 +87,10 @@ class Sink(Model, frozen=True):
     iceberg: Annotated[Iceberg | None, doc("Iceberg table that rows are written to.")] = None
     delta: Annotated[Delta | None, doc("Delta table that rows are written to.")] = None
     jdbc: Annotated[Jdbc | None, doc("Database table that rows are written to.")] = None
+    foreach: Annotated[
+        Foreach | None,
+        doc("Function that receives each row, at least once: a batch that runs again calls it again."),
+    ] = None
     console: Annotated[Console | None, doc("Prints rows to standard output.")] = None
     key: Annotated[
         Annotated[tuple[Column, ...], Meta(min_length=1, max_length=16)],

@@ -12,10 +12,18 @@ from typing import Any, Final
 from jsonschema import Draft4Validator
 from jsonschema.exceptions import ValidationError
 
-from ottla_operator.resources.common import API_VERSION, DURATION, IDENTIFIER, OBJECT_NAME, QUANTITY, TOPIC_NAME
+from ottla_operator.resources.common import (
+    API_VERSION,
+    DURATION,
+    IDENTIFIER,
+    OBJECT_NAME,
+    PYTHON_NAME,
+    QUANTITY,
+    STARTING_OFFSETS,
+    TOPIC_NAME,
+)
 from ottla_operator.resources.crds import KINDS, Kind, openapi_schema
 from ottla_operator.resources.model import Json
-from ottla_operator.resources.pipeline import PYTHON_FUNCTION
 from ottla_operator.resources.rules import FieldPath, Problem, find_broken_rules
 from ottla_operator.resources.schema import Schema
 
@@ -138,7 +146,8 @@ _FORMS: Final = {
     IDENTIFIER: "an SQL identifier: letters, digits and _, not starting with a digit",
     TOPIC_NAME: "a topic name: letters, digits, '.', '_' and '-'",
     OBJECT_NAME: "a Kubernetes object name: lower-case letters, digits, '-' and '.'",
-    PYTHON_FUNCTION: "a Python file and a function in it, such as steps.py:score",
+    STARTING_OFFSETS: "earliest, latest or a time, such as 2026-11-23T08:00:00Z",
+    PYTHON_NAME: "a Python file and a function or class in it, such as steps.py:score",
 }
 _TYPES: Final = {
     "integer": "an integer",

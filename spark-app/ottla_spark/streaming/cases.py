@@ -41,6 +41,7 @@ from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.schema_registry import NO_REGISTRY
 from ottla_spark.streaming import session, sink, source, transform
 from ottla_spark.streaming.encode import check_format, output_columns, record_name, schema_of_columns
+from ottla_spark.streaming.foreach_writer import foreach_writer
 from ottla_spark.streaming.framed_records import decoded_value, encoded
 from ottla_spark.streaming.given_records import GIVEN_ID, EncodeJson, encode_text, given_encoder
 from ottla_spark.streaming.latest_rows import DELETED, latest_rows
@@ -57,7 +58,13 @@ def plan_pipeline(pipeline: PipelineDefinition) -> None:
 
     That checks schemas, watermarks, SQL, expectations, columns of keys, and output modes.
     """
-    with local_session(pipeline) as spark, tempfile.TemporaryDirectory(prefix="ottla-spark-") as empty:
+    with local_session(pipeline) as spark:
+        plan_in_session(spark, pipeline)
+
+
+def plan_in_session(spark: SparkSession, pipeline: PipelineDefinition) -> None:
+    """`plan_pipeline` in a session that exists."""
+    with tempfile.TemporaryDirectory(prefix="ottla-spark-") as empty:
         stream = spark.readStream.schema(source.RAW_SCHEMA).format("json")
         raw = {name: stream.load(empty) for name in pipeline.spec.streams}
         for name in pipeline.spec.tables:
@@ -68,6 +75,8 @@ def plan_pipeline(pipeline: PipelineDefinition) -> None:
             rows = views.frames[target.source]
             sink.check_columns(target, rows)
             check_format(target, rows)
+            if target.foreach is not None:
+                foreach_writer(target.foreach, pipeline.folder)
             _check_output_mode(spark, target, rows)
 
 

@@ -83,9 +83,12 @@ class DeadLetterWriter:
             return parse_offsets(text)
         starts: dict[TopicPartition, int] = {}
         for spec in self._pipeline.spec.sources.values():
-            starts |= self._admin.list_offsets(
-                [spec.topic], "earliest" if spec.mode == "table" else spec.starting_offsets
-            )
+            if spec.mode == "table":
+                starts |= self._admin.list_offsets([spec.topic], "earliest")
+            elif spec.starting_time_ms is not None:
+                starts |= self._admin.list_offsets_at(spec.topic, spec.starting_time_ms)
+            else:
+                starts |= self._admin.list_offsets([spec.topic], "latest" if spec.starts_at_end else "earliest")
         return starts
 
     def _save(self) -> None:

@@ -15,7 +15,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ottla_operator.resources.pipeline import DeadLetter, Expectation
+from ottla_operator.resources.pipeline import DeadLetter
+from ottla_operator.resources.transforms import Expectation
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming.decode import DECODE_ERROR
 

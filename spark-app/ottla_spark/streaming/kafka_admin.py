@@ -96,21 +96,31 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         partitions = [(topic, at) for topic in names for at in range(answers.get(topic).partitions().size())]
         return self._list_offsets(partitions, which, isolation)
 
+    def list_offsets_at(self, topic: str, time_ms: int) -> dict[TopicPartition, int]:
+        """Offset of the first record at or after a time in each partition; the end offset of a
+        partition that has none.
+        """
+        ends = self.list_offsets([topic], "latest")
+        found = self._list_offsets(list(ends), time_ms)
+        return {partition: offset if (offset := found[partition]) >= 0 else end for partition, end in ends.items()}
+
     def list_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list_offsets(list(partitions), "latest")
 
     def _list_offsets(
         self,
         partitions: Sequence[TopicPartition],
-        which: Literal["earliest", "latest"],
+        which: Literal["earliest", "latest"] | int,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
+        """`which`: or a time in ms; the offset is -1 in partitions without a record since then."""
         level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation.upper())
         options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        position = spec.forTimestamp(which) if isinstance(which, int) else getattr(spec, which)()
         request = self._jvm.java.util.HashMap()
         for partition in partitions:
-            request.put(self._partition(*partition), spec.earliest() if which == "earliest" else spec.latest())
+            request.put(self._partition(*partition), position)
         found = self._call(lambda: self._admin.listOffsets(request, options).all().get())
         return {partition: found.get(self._partition(*partition)).offset() for partition in partitions}
 

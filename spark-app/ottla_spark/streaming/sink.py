@@ -13,6 +13,7 @@ records. So the guarantees are:
   database (`jdbc_writer`).
 - iceberg: exactly once. A batch is one snapshot, which has its number (`iceberg_writer`).
 - delta: exactly once. A batch is one version, which has its number (`delta_writer`).
+- foreach: at least once (`foreach_writer`).
 - console: at least once.
 """
 

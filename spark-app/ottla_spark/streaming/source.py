@@ -52,10 +52,14 @@ def stream_options(source: Source, kafka: Mapping[str, str]) -> dict[str, str]:
     """The connector's options for a stream."""
     options = _client_options(kafka) | {
         "subscribe": source.topic,
-        "startingOffsets": source.starting_offsets,
         "failOnDataLoss": "true" if source.on_data_loss == "fail" else "false",
         "kafka.isolation.level": source.isolation,
     }
+    if source.starting_time_ms is None:
+        options["startingOffsets"] = source.starting_offsets
+    else:
+        options["startingTimestamp"] = str(source.starting_time_ms)
+        options["startingOffsetsByTimestampStrategy"] = "latest"  # of partitions without a record since then
     if source.max_offsets_per_trigger is not None:
         options["maxOffsetsPerTrigger"] = str(source.max_offsets_per_trigger)
     return options

@@ -51,7 +51,7 @@ class TableFiles:
         """Digest of what the columns of a row depend on."""
         spec, name = self._pipeline.spec.sources[self._name], self._name
         readers = (self._pipeline.readers.get(name), self._pipeline.key_readers.get(name))
-        parts = (spec.format, spec.key, spec.key_format, *readers, self.schema.json())
+        parts = (spec.topic, spec.format, spec.key, spec.key_format, *readers, self.schema.json())
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def path(self, folder: str) -> str:

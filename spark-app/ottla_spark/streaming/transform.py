@@ -6,23 +6,23 @@ Only DataFrames are handled here. They are streams from brokers or, in `cases.py
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ottla_operator.resources.common import parse_duration_ms
-from ottla_operator.resources.pipeline import Dedupe, Expectation, Transform, Watermark
+from ottla_operator.resources.pipeline import Dedupe, Watermark
+from ottla_operator.resources.transforms import Expectation, Transform
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message
 from ottla_spark.streaming import dead_letters, decode
 from ottla_spark.streaming.session import spark_interval
+from ottla_spark.streaming.steps import run_step
 
 STATEFUL_OPERATORS: Final = frozenset(
     {
@@ -145,7 +145,7 @@ def build_views(
         views.add(name, rows)
     for index, step in enumerate(spec.transforms):
         where = f"spec.transforms[{index}] ({step.name})"
-        rows = _with_location(where, partial(_run_step, spark, step, views.frames, pipeline.folder))
+        rows = _with_location(where, partial(run_step, spark, step, views.frames, pipeline.folder))
         apply = partial(_apply_expectations, views, step, rows, rejected, has_dead_letters=spec.dead_letter is not None)
         views.add(step.name, _with_location(f"{where}.expect", apply))
     return views
@@ -184,46 +184,6 @@ def _deduplicate(rows: DataFrame, pipeline: PipelineDefinition, name: str) -> Da
     if pipeline.spec.sources[name].watermark is None:
         raise PipelineError(f"spec.dedupe.within: {name} needs a watermark, whose column is the event time")
     return rows.dropDuplicatesWithinWatermark(list(dedupe.columns))
-
-
-def _run_step(spark: SparkSession, step: Transform, frames: Mapping[str, DataFrame], folder: Path) -> DataFrame:
-    if step.sql is not None:
-        try:
-            return spark.sql(step.sql)
-        except AnalysisException as error:
-            if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-                raise PipelineError(f"{describe_error(error)}; there are {', '.join(frames)}") from error
-            raise
-    function = _load_function(step.python or "", folder)
-    try:
-        result = function(dict(frames))
-    except (PipelineError, PySparkException):
-        raise
-    except Exception as error:  # the pipeline's own code can raise anything
-        raise PipelineError(f"{step.python} raised {type(error).__name__}: {error}") from error
-    if not isinstance(result, DataFrame):
-        raise PipelineError(f"{step.python} returned {type(result).__name__}, not a DataFrame")
-    return result
-
-
-def _load_function(reference: str, folder: Path) -> Callable[[dict[str, DataFrame]], Any]:
-    """The function of a `file.py:function` reference, relative to the pipeline's folder."""
-    file, _, name = reference.rpartition(":")
-    path = folder / file
-    if not path.exists():
-        raise PipelineError(f"{reference}: there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise PipelineError(f"{reference}: {path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the pipeline's own code can raise anything
-        raise PipelineError(f"{path} raised {type(error).__name__}: {error}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise PipelineError(f"{reference}: {path} has no function {name}")
-    return function  # type: ignore[no-any-return]
 
 
 def _apply_expectations(

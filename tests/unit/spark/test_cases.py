@@ -97,6 +97,10 @@ def test_source_reads_committed_records_from_the_beginning_by_default() -> None:
     found = stream_options(other, {})
     assert (found["failOnDataLoss"], found["kafka.isolation.level"]) == ("false", "read_uncommitted")
     assert (found["startingOffsets"], found["maxOffsetsPerTrigger"]) == ("latest", "9")
+    at_time = Source(topic="t", format=Format(type="raw"), starting_offsets="2020-01-01T01:00:05.5+01:00")
+    found = stream_options(at_time, {})
+    assert (found["startingTimestamp"], found["startingOffsetsByTimestampStrategy"]) == ("1577836805500", "latest")
+    assert "startingOffsets" not in found
 
 
 def test_offsets_are_formatted_as_the_connector_expects() -> None:

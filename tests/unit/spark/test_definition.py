@@ -60,6 +60,9 @@ def test_unset_fields_have_defaults() -> None:
     assert (spec.stop.graceful, spec.state, spec.trigger.interval) == ("30s", "running", None)
 
 
+STATE = {"from": "events", "key": ["id"], "processor": "steps.py:Visits", "columns": "id INT"}
+
+
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
@@ -113,10 +116,13 @@ def test_unset_fields_have_defaults() -> None:
             with_field("spec", "transforms", 0, "name", to="a b"),
             "spec.transforms[0].name: 'a b' is not an SQL identifier",
         ),
-        (with_field("spec", "transforms", 0, "sql", to=None), "a transform has exactly one of sql and python"),
+        (
+            with_field("spec", "transforms", 0, "sql", to=None),
+            "a transform has exactly one of sql, python, union, transformWithState",
+        ),
         (
             with_field("spec", "transforms", 0, to={"name": "big", "python": "steps"}),
-            "spec.transforms[0].python: 'steps' is not a Python file and a function in it",
+            "spec.transforms[0].python: 'steps' is not a Python file and a function or class in it",
         ),
         (
             with_field("spec", "sinks", 0, "from", to="bigg"),
@@ -124,6 +130,36 @@ def test_unset_fields_have_defaults() -> None:
                 "spec.sinks: a sink's `from` must name a source or a transform of this pipeline; 'bigg' is "
                 "none of big, events"
             ),
+        ),
+        (
+            with_field("spec", "transforms", 0, to={"name": "big", "union": ["events", "big", "evnts"]}),
+            "spec.transforms: a step can only read sources and earlier steps; "
+            "transforms[0].union: 'big', 'evnts' is none of events",
+        ),
+        (with_field("spec", "transforms", 0, to={"name": "big", "union": ["events"]}), "must have at least 2"),
+        (
+            with_field("spec", "transforms", 0, to={"name": "big", "transformWithState": {**STATE, "from": "late"}}),
+            "transforms[0].transformWithState.from: 'late' is none of events",
+        ),
+        (
+            with_field("spec", "transforms", 0, to={"name": "big", "transformWithState": {**STATE, "eventTime": "at"}}),
+            "eventTime is only for timers: eventTime",
+        ),
+        (
+            with_field("spec", "transforms", 0, to={"name": "big", "transformWithState": {**STATE, "timers": "wall"}}),
+            "spec.transforms[0].transformWithState.timers: 'wall'",
+        ),
+        (
+            with_field("spec", "sinks", 0, to={"from": "big", "foreach": {"python": "send"}}),
+            "spec.sinks[0].foreach.python: 'send' is not a Python file and a function or class in it",
+        ),
+        (
+            with_field("spec", "sources", "events", "startingOffsets", to="yesterday"),
+            "spec.sources.events.startingOffsets: 'yesterday' is not earliest, latest or a time, such as",
+        ),
+        (
+            with_field("spec", "sources", "events", "startingOffsets", to="2026-02-30T00:00:00Z"),
+            "startingOffsets is earliest, latest or a time that exists; '2026-02-30T00:00:00Z'",
         ),
         (with_field("spec", "sinks", 0, "topic", to=None), "exactly one target"),
         (with_field("spec", "sinks", 0, "console", to={}), "exactly one target"),

@@ -121,10 +121,10 @@ def _unsupported_checkpoint(pipeline: Pipeline) -> str:
 
 
 def _unsupported_files(pipeline: Pipeline) -> str:
-    for index, step in enumerate(pipeline.spec.transforms or ()):
-        if step.python is not None and not step.python.startswith("/"):
+    for field, reference in pipeline.spec.python_references.items():
+        if not reference.startswith("/"):
             return (
-                f"spec.transforms[{index}].python: {step.python!r} is a relative path: put the file into the image "
+                f"spec.{field}: {reference!r} is a relative path: put the file into the image "
                 "(spec.spark.image) and use its absolute path, such as /app/late.py:late"
             )
     for index, sink in enumerate(pipeline.spec.sinks):

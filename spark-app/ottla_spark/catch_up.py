@@ -1,0 +1,101 @@
+"""Progress of a pipeline until it has processed the records that existed when it started: a bar
+with an estimate on a terminal, lines elsewhere.
+
+The estimate is the number of records that are left, by how fast that number has fallen since the
+start; so records that are written in the meantime count. A pipeline has caught up when no more
+records are left than its last batch had.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+_BAR_WIDTH: Final = 24
+_LINE_INTERVAL_S: Final = 5.0
+_CLEAR_LINE: Final = "\r\x1b[K"
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """total: records that were left at the start. left: after the last batch. elapsed_s: time since
+    the start. has_caught_up: no estimate is needed any more.
+    """
+
+    total: int
+    left: int
+    elapsed_s: float
+    has_caught_up: bool
+
+    @property
+    def share(self) -> float:
+        return 1 - self.left / self.total if self.total else 1.0
+
+    @property
+    def rate(self) -> float:
+        """Records per second by which those that are left become fewer."""
+        return (self.total - self.left) / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None if the records that are left become no fewer."""
+        return self.left / self.rate if self.rate > 0 else None
+
+    def after_batch(self, rows: int, left: int, elapsed_s: float) -> CatchUp:
+        """rows: records of the batch."""
+        return CatchUp(max(self.total, left), left, elapsed_s, self.has_caught_up or left <= rows)
+
+
+def first_batch(rows: int, left: int, elapsed_s: float) -> CatchUp:
+    return CatchUp(rows + left, left, elapsed_s, left <= rows)
+
+
+def format_catch_up(state: CatchUp) -> str:
+    if state.has_caught_up:
+        return f"caught up with {state.total:,} records after {format_seconds(state.elapsed_s)}; live"
+    filled = int(state.share * _BAR_WIDTH)
+    bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+    estimate = "falling behind" if state.seconds_left is None else f"{format_seconds(state.seconds_left)} left"
+    done = f"{state.total - state.left:,} of {state.total:,} records"
+    return f"{bar} {state.share:4.0%}  {done}  {state.rate:,.0f}/s  {estimate}"
+
+
+def format_seconds(seconds: float) -> str:
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+class CatchUpDisplay:
+    """Writes the progress of a pipeline until it has caught up. Takes lines of the progress log."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._started = self._printed = clock()
+        self._state: CatchUp | None = None
+
+    def update(self, line: Mapping[str, Any]) -> None:
+        if self._state is not None and self._state.has_caught_up:
+            return
+        if line["state"] == "running" and "batch" not in line:
+            self._started = self._clock()
+        if "batch" not in line or not line["rows"]:
+            return
+        now = self._clock()
+        batch = (line["rows"], line["lag"]["records"], now - self._started)
+        self._state = first_batch(*batch) if self._state is None else self._state.after_batch(*batch)
+        self._print(self._state, now)
+
+    def _print(self, state: CatchUp, now: float) -> None:
+        if self._stream.isatty():
+            end = "\n" if state.has_caught_up else ""
+            self._stream.write(f"{_CLEAR_LINE}{format_catch_up(state)}{end}")
+        elif state.has_caught_up or now - self._printed >= _LINE_INTERVAL_S:
+            self._printed = now
+            self._stream.write(f"{format_catch_up(state)}\n")
+        self._stream.flush()

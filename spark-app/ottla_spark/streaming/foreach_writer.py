@@ -1,0 +1,26 @@
+"""The sink `foreach`: executors call a function of the pipeline's own with each row.
+
+At least once: a batch that failed runs again, and calls the function again. A function that raises
+fails the batch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from ottla_operator.resources.sinks import Foreach
+from ottla_spark.python_files import load_from_file
+from ottla_spark.streaming.encode import output_columns
+from ottla_spark.streaming.sink import BatchWriter
+
+
+def foreach_writer(target: Foreach, folder: Path) -> BatchWriter:
+    """`folder`: the one that the file is relative to. Raises PipelineError."""
+    function = load_from_file(target.python, folder)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        rows.select(*[f"`{name}`" for name in output_columns(rows)]).foreach(function)
+
+    return write
