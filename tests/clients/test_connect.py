@@ -1,5 +1,5 @@
 """Kafka Connect: a file is read into a topic and written to another file, by standalone and
-distributed workers, and exactly once by a worker that is killed.
+distributed workers, and exactly once by a worker that is killed. MirrorMaker 2 copies a topic.
 """
 
 import json
@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.jars import CONNECT, java_command, kafka_classpath
+from tests.clients.conftest import NewBroker
+from tests.clients.test_sasl import MODULES, acl, login_settings
+from tests.jars import CONNECT, MIRROR_MAKER, java_command, kafka_classpath
 from tests.ports import free_port
 from tests.waiting import eventually
 
+CONVERTERS = "org.apache.kafka.connect.converters"
 WORKER = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -180,3 +184,53 @@ def consumed(address: str, connector: str) -> int:
     """The number of records that the sink has committed."""
     answer = rest("GET", f"{address}/connectors/{connector}/offsets")
     return sum(each["offset"]["kafka_offset"] for each in answer["offsets"]) if answer else 0
+
+
+def test_worker_and_mirror_maker_log_in(new_broker: NewBroker, tmp_path: Path) -> None:
+    """MirrorMaker 2 copies a topic and its access rules within one cluster, under its alias."""
+    classpath = kafka_classpath(coordinates=(*CONNECT, *MIRROR_MAKER))
+    login_port = free_port()
+    with new_broker(start=False) as broker:
+        broker.settings |= login_settings(broker.port, login_port) | {"super.users": "User:ANONYMOUS;User:bob"}
+        broker.start()
+        login = {
+            "bootstrap.servers": f"127.0.0.1:{login_port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required username="bob" password="bobs";',
+        }
+        of_worker = {f"{prefix}{key}": value for prefix in ("", "producer.", "admin.") for key, value in login.items()}
+        cluster_aliases = {"source.cluster": "site", "target.cluster": "copy"}
+        mirror = {
+            "name": "mirror",
+            "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+            **{f"{side}.alias": alias for side, alias in cluster_aliases.items()},
+            **{f"{side}.{key}": value for side in cluster_aliases for key, value in login.items()},
+            **dict.fromkeys(("key.converter", "value.converter"), f"{CONVERTERS}.ByteArrayConverter"),
+            "topics": "orders",
+            "replication.factor": "1",
+            "offset-syncs.topic.replication.factor": "1",
+            "sync.topic.acls.interval.seconds": "1",
+        }
+        rd.create_topic(broker.bootstrap, "orders")
+        sent = rd.numbered_messages(0, 100)
+        rd.produce(broker.bootstrap, "orders", sent)
+        admin = rd.admin_client(broker.bootstrap)
+        for made in admin.create_acls([acl(ResourceType.TOPIC, "orders", AclOperation.READ)]).values():
+            made.result(30)
+        settings = {**of_worker, "offset.storage.file.filename": str(tmp_path / "offsets")}
+        connector = properties(tmp_path / "mirror.properties", mirror)
+        with worker(classpath, "ConnectStandalone", tmp_path / "worker", settings, connector):
+            eventually(lambda: "site.orders" in admin.list_topics(timeout=20).topics, within_s=STARTS_WITHIN_S)
+            copied = rd.consume(broker.bootstrap, "site.orders", len(sent))
+            any_of_copy = AclBindingFilter(
+                ResourceType.TOPIC,
+                "site.orders",
+                ResourcePatternType.LITERAL,
+                None,
+                None,
+                AclOperation.ANY,
+                AclPermissionType.ANY,
+            )
+            eventually(lambda: [it.principal for it in admin.describe_acls(any_of_copy).result(30)] == ["User:alice"])
+    assert [message.value() for message in copied] == [message.value for message in sent]
