@@ -1,5 +1,5 @@
-"""`python -m ottla_broker [--config FILE]… [--set key=value]…`: one broker, until SIGTERM or
-SIGINT.
+"""`python -m ottla_broker [--config FILE]… [--set key=value]… [--workers N]`: one broker, or N that
+share the machine, until SIGTERM or SIGINT.
 
 Exit codes: 0 after a clean stop; 2 when the broker cannot start, with the reason as one line on
 standard error. One line on standard output says that it serves clients.
@@ -48,6 +48,7 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, TlsConfigError
 
 CANNOT_START: Final = 2
+MAX_WORKERS: Final = 256
 
 
 class StartError(Exception):
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         config = Config.load(options.config, options.set)
+        if options.workers is not None:
+            run_workers(config, options, started)
+            return 0
         for note in config.notes:
             print(f"ottla broker: {note}", file=sys.stderr)
         first_users = read_first_users(options.add_scram)
@@ -99,12 +103,36 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "${env:NAME} in it is an environment variable.",
     )
     parser.add_argument(
+        "--workers",
+        type=worker_count,
+        metavar="N",
+        help="Run N brokers, each a process with its own node.id, ports and directory next to those of the first, as "
+        "one cluster that uses N cores of the machine.",
+    )
+    parser.add_argument(
         "--log-level",
         default="info",
         choices=["debug", "info", "warning", "error"],
         help="Log messages of this level and above. Default: info.",
     )
     return parser.parse_args(arguments)
+
+
+def worker_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
+        raise argparse.ArgumentTypeError(f"{text} is no number of workers; allowed: 1 to {MAX_WORKERS}")
+    return int(text)
+
+
+def run_workers(config: Config, options: argparse.Namespace, started: float) -> None:
+    """Raises StartError, SettingError."""
+    from ottla_broker.workers import workers  # a single broker needs none of it
+    from ottla_broker.workers.worker_process import WorkerFailed
+
+    try:
+        uvloop.run(workers.run_workers(config, options, started))
+    except WorkerFailed as reason:
+        raise StartError(str(reason)) from None
 
 
 def read_first_users(options: Sequence[str]) -> FirstUsers:
