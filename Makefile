@@ -12,7 +12,7 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat chromium postgresql load-programs control-plane kube-programs clean
+.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane kube-programs clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -51,7 +51,7 @@ WAITING := tests/clients tests/spark tests/e2e
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
 STREAMS ?= 2
 
-test: check docs kcat chromium postgresql control-plane ## run the checks and every suite but the one of `make kube`
+test: check docs kcat chromium postgresql prometheus control-plane ## run the checks and every suite but the one of `make kube`
 	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; exit $$((waited | computed))
@@ -72,7 +72,7 @@ clients: $(VENV)/.installed-test kcat chromium ## test with real clients; AGAINS
 spark: $(VENV)/.installed-test postgresql ## test pipelines on a real Spark
 	$(BIN)/pytest tests/spark
 
-e2e: $(VENV)/.installed-test control-plane ## test whole clusters, `ottla up` and mirrors as processes
+e2e: $(VENV)/.installed-test prometheus control-plane ## test whole clusters, `ottla up` and mirrors as processes
 	$(BIN)/pytest tests/e2e $(NODES:%=--ignore %)
 
 rounds: $(VENV)/.installed-test ## run ROUNDS rounds of faults against real brokers under load; reproducible by SEED and FIRST, as root
@@ -117,6 +117,9 @@ chromium: ## install the browser that tests of the console drive, where `make` r
 
 postgresql: ## install PostgreSQL, where `make` runs as root
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || .ci/debian postgresql
+
+prometheus: ## install Prometheus and promtool without running them, where `make` runs as root
+	@command -v promtool >/dev/null || RUNLEVEL=1 .ci/debian prometheus
 
 load-programs: ## install what the load programs of the benchmarks are compiled with, where `make` runs as root
 	@echo '#include <librdkafka/rdkafka.h>' | cc -x c -shared -o /dev/null - -lrdkafka -lmimalloc 2>/dev/null \

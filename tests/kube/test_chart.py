@@ -1,5 +1,6 @@
 """The chart as rendered by a real helm."""
 
+import json
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from ottla_operator.kube.kinds import (
     TOPIC,
     USER,
 )
+from ottla_operator.monitoring.dashboards import DASHBOARDS
+from ottla_operator.monitoring.panels import render_dashboard
 from ottla_operator.plan.objects.names import OPERATOR
 from ottla_operator.plan.pipeline.desired import DRIVER_RULES
 from ottla_operator.resources import crds
@@ -144,11 +147,20 @@ def test_monitoring_objects_are_optional() -> None:
     objects = helm.render("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true")
     assert kinds <= {it["kind"] for it in objects}
     (rule,) = objects_of_kind(objects, "PrometheusRule")
-    assert "{{ $value }}" in rule["spec"]["groups"][0]["rules"][0]["annotations"]["summary"]
-    (alert,) = (it for it in rule["spec"]["groups"][0]["rules"] if it["alert"] == "OttlaNoActiveOperator")
-    assert alert["expr"].startswith("absent("), "without an operator, a sum over its metrics has no result"
-    (dashboard,) = (it for it in objects_of_kind(objects, "ConfigMap") if it["metadata"]["name"].endswith("-dashboard"))
-    assert '"title": "Ottla"' in dashboard["data"]["ottla.json"]
+    alerts = {it["alert"]: it for group in rule["spec"]["groups"] for it in group["rules"] if "alert" in it}
+    offline, no_operator = alerts["OttlaPartitionsOffline"], alerts["OttlaNoActiveOperator"]
+    assert "{{ $value }}" in offline["annotations"]["summary"]
+    assert offline["annotations"]["runbook_url"] == "docs/troubleshooting.md#ottlapartitionsoffline"
+    assert no_operator["expr"].startswith("absent("), "without an operator, a sum over its metrics has no result"
+    found = {
+        it["metadata"]["name"]: it
+        for it in objects_of_kind(objects, "ConfigMap")
+        if it["metadata"]["labels"].get("grafana_dashboard") == "1"
+    }
+    assert found.keys() == {f"demo-ottla-dashboard-{one.file.removeprefix('ottla-')}" for one in DASHBOARDS}
+    for dashboard in DASHBOARDS:
+        data = found[f"demo-ottla-dashboard-{dashboard.file.removeprefix('ottla-')}"]["data"]
+        assert json.loads(data[f"{dashboard.file}.json"]) == render_dashboard(dashboard)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.metrics import Metric, Sample
 from ottla_broker.request_times import api_title
 from ottla_broker.server import Server
+from ottla_broker.transactions.transaction_metadata import TransactionState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 
@@ -131,7 +132,7 @@ def _transactions(broker: Broker) -> Iterator[Family]:
         states = Counter(one.state for _, one in broker.transactions.coordinator.list_transactions())
     except KafkaError:
         states = Counter()  # a coordinator is loading: no counts rather than wrong ones
-    yield metrics.TRANSACTIONS, [Sample((state.name,), count) for state, count in sorted(states.items())]
+    yield metrics.TRANSACTIONS, [Sample((state.name,), states[state]) for state in TransactionState]
 
 
 def _mirrors(broker: Broker) -> Iterator[Family]:
