@@ -74,7 +74,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         group_state=group.state,
         group_epoch=cast(i32, group.epoch),
         assignment_epoch=cast(i32, group.assignment_epoch),
-        assignor_name=group.preferred_assignor(ctx.broker.group_coordinator.config.consumer.assignors[0]),
+        assignor_name=group.subscriptions.preferred_assignor(ctx.broker.group_coordinator.config.consumer.assignors[0]),
         members=tuple(describe_member(ctx, group, member) for member in group.members.values()),
         authorized_operations=cast(
             i32, ctx.authorized_operations(resource) if include_operations else OPERATIONS_NOT_REQUESTED

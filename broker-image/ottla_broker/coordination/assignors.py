@@ -150,4 +150,5 @@ def _balance_different_subscriptions(
                     has_moved = True
 
 
-ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_range}
+UNIFORM: Final = "uniform"
+ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: assign_uniformly, "range": assign_range}

@@ -18,7 +18,6 @@ from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMemb
 from ottla_broker.coordination.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla_broker.coordination.consumer_heartbeat import (
     check_room,
-    compute_target_assignment,
     find_or_replace_static_member,
     reconcile,
     schedule_session_timeout,
@@ -40,6 +39,7 @@ from ottla_broker.coordination.effects import (
     Timestamps,
 )
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
+from ottla_broker.coordination.target_assignment import compute_target_assignment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 

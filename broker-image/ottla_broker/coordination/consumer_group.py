@@ -41,6 +41,9 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentValue,
     TopicPartitions,
 )
+from ottla_broker.coordination.consumer_group_undo import ConsumerGroupUndo
+from ottla_broker.coordination.subscription_counts import Subscription, SubscriptionCounts
+from ottla_broker.coordination.uniform_balance import UniformBalance
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 JOINING_EPOCH: Final = 0
@@ -92,6 +95,10 @@ class ConsumerMember:
     assigned: Assignment = field(default_factory=dict)
     pending_revocation: Assignment = field(default_factory=dict)
 
+    @property
+    def subscription(self) -> Subscription:
+        return self.subscribed_topic_names, self.subscribed_topic_regex
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.stable and self.epoch == assignment_epoch
 
@@ -140,7 +147,10 @@ class MemberDeadlines:
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
     """`metadata_version` and `regex_*` say for which metadata the group's topics and regular
-    expressions were evaluated last; −1 after loading: the next heartbeat evaluates them."""
+    expressions were evaluated last; −1 after loading: the next heartbeat evaluates them.
+    `subscriptions` and `balance` follow from members and targets. `balance`: None until the uniform
+    assignor has computed an assignment of members with equal subscriptions.
+    """
 
     type: ClassVar = "consumer"
     protocol_type: ClassVar = "consumer"
@@ -156,6 +166,8 @@ class ConsumerGroup:
     owners: dict[TopicPartition, str] = field(default_factory=dict)
     has_partition_metadata: bool = False  # a record of Kafka before 4.1, to be removed
     is_dead: bool = False
+    subscriptions: SubscriptionCounts = field(default_factory=SubscriptionCounts)
+    balance: UniformBalance | None = None
     deadlines: dict[str, MemberDeadlines] = field(default_factory=dict)
     next_deadline_ms: int | None = None
     metadata_version: int = -1
@@ -198,36 +210,20 @@ class ConsumerGroup:
             )
         return self.members[holder]
 
-    def subscribed_topics_of(self, member: ConsumerMember) -> set[str]:
+    def topics_of_subscription(self, subscription: Subscription) -> set[str]:
         """Names, of topics that need not exist."""
-        names = set(member.subscribed_topic_names)
-        if member.subscribed_topic_regex and (found := self.regular_expressions.get(member.subscribed_topic_regex)):
-            names.update(found.topics)
-        return names
+        names, expression = subscription
+        found = self.regular_expressions.get(expression) if expression else None
+        return {*names, *(() if found is None else found.topics)}
 
     def subscribed_topics(self) -> set[str]:
-        names: set[str] = set()
-        for member in self.members.values():
-            names.update(member.subscribed_topic_names)
+        names = self.subscriptions.topic_names
         for found in self.regular_expressions.values():
             names.update(found.topics)
         return names
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in member.subscribed_topic_names for member in self.members.values()) or any(
-            topic in found.topics for found in self.regular_expressions.values()
-        )
-
-    def subscribers_of_regex(self, expression: str) -> int:
-        return sum(member.subscribed_topic_regex == expression for member in self.members.values())
-
-    def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members ask for."""
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            if member.server_assignor is not None:
-                votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
-        return max(votes, key=lambda name: votes[name], default=default)
+        return topic in self.subscribed_topics()
 
     def check_commit(self, member_id: str, member_epoch: int, version: int) -> None:
         """Raises KafkaError unless this member may commit offsets with this version of
@@ -259,7 +255,7 @@ class ConsumerGroup:
             case ConsumerMemberKey(), ConsumerMemberValue():
                 self._apply_member(key.member_id, value)
             case ConsumerMemberKey(), _:
-                self._remove_member(key.member_id)
+                self.set_member(key.member_id, None)
             case CurrentAssignmentKey(), CurrentAssignmentValue():
                 self._apply_current_assignment(key.member_id, value)
             case CurrentAssignmentKey(), _:
@@ -267,9 +263,9 @@ class ConsumerGroup:
                     gone = CurrentAssignmentValue(LEAVING_EPOCH, LEAVING_EPOCH, MemberState.stable, (), ())
                     self._apply_current_assignment(key.member_id, gone)
             case TargetAssignmentKey(), TargetAssignmentValue():
-                self.targets[key.member_id] = from_topic_partitions(value.topic_partitions)
+                self.set_target(key.member_id, from_topic_partitions(value.topic_partitions))
             case TargetAssignmentKey(), _:
-                self.targets.pop(key.member_id, None)
+                self.set_target(key.member_id, None)
             case ConsumerGroupKey(), GroupEpochValue():
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case TargetAssignmentEpochKey(), TargetAssignmentEpochValue():
@@ -285,26 +281,26 @@ class ConsumerGroup:
 
     def _apply_member(self, member_id: str, value: ConsumerMemberValue) -> None:
         member = self.members.get(member_id) or ConsumerMember(member_id)
-        self.members[member_id] = replace(
-            member,
-            group_instance_id=value.group_instance_id,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            subscribed_topic_names=value.subscribed_topic_names,
-            subscribed_topic_regex=value.subscribed_topic_regex or "",
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            server_assignor=value.server_assignor,
-            classic=value.classic if value.classic is not None and value.classic.supported_protocols else None,
+        self.set_member(
+            member_id,
+            replace(
+                member,
+                group_instance_id=value.group_instance_id,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                subscribed_topic_names=value.subscribed_topic_names,
+                subscribed_topic_regex=value.subscribed_topic_regex or "",
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                server_assignor=value.server_assignor,
+                classic=value.classic if value.classic is not None and value.classic.supported_protocols else None,
+            ),
         )
-        if value.group_instance_id is not None:
-            self.static_members[value.group_instance_id] = member_id
 
     def _apply_current_assignment(self, member_id: str, value: CurrentAssignmentValue) -> None:
         member = self.members.get(member_id) or ConsumerMember(member_id)
-        self._release(member)
         known = value.state in (MemberState.stable, MemberState.unrevoked_partitions, MemberState.unreleased_partitions)
-        member = self.members[member_id] = replace(
+        after = replace(
             member,
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
@@ -312,20 +308,45 @@ class ConsumerGroup:
             assigned=from_topic_partitions(value.assigned),
             pending_revocation=from_topic_partitions(value.pending_revocation),
         )
-        for partition in member.owned_partitions():
-            self.owners[partition] = member_id
+        self.set_member(member_id, after)
 
-    def _remove_member(self, member_id: str) -> None:
-        if (member := self.members.pop(member_id, None)) is None:
-            return
-        self._release(member)
-        if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member_id:
-            del self.static_members[member.group_instance_id]
+    def set_member(self, member_id: str, after: ConsumerMember | None) -> None:
+        """Replaces the member and all that follows from it; None removes it."""
+        before = self.members.get(member_id)
+        if before is not None:
+            self._forget(before)
+        if after is not None:
+            self.members[member_id] = after
+            for partition in after.owned_partitions():
+                self.owners[partition] = member_id
+            self.subscriptions.add(after.subscription, after.server_assignor)
+            if after.group_instance_id is not None:
+                self.static_members[after.group_instance_id] = member_id
+        elif before is not None:
+            del self.members[member_id]
+        if self.balance is not None and (before is None) != (after is None):
+            if after is None:
+                self.balance.remove(member_id)
+            else:
+                self.balance.add(member_id)
 
-    def _release(self, member: ConsumerMember) -> None:
+    def _forget(self, member: ConsumerMember) -> None:
         for partition in member.owned_partitions():
             if self.owners.get(partition) == member.id:
                 del self.owners[partition]
+        self.subscriptions.remove(member.subscription, member.server_assignor)
+        if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member.id:
+            del self.static_members[member.group_instance_id]
+
+    def set_target(self, member_id: str, after: Assignment | None) -> None:
+        """None removes the member's target."""
+        before = self.targets.get(member_id, NO_PARTITIONS)
+        if after is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = after
+        if self.balance is not None:
+            self.balance.set_target(member_id, before, NO_PARTITIONS if after is None else after)
 
     # -- deadlines ---------------------------------------------------------------------------------
 
@@ -334,25 +355,13 @@ class ConsumerGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> MemberDeadlines:
-        """The member's deadlines, to be changed. They are a copy of the former ones, to which an
-        undone change returns."""
-        known = self.deadlines.get(member_id)
-        found = self.deadlines[member_id] = MemberDeadlines() if known is None else replace(known)
+        """The member's deadlines, to be changed."""
+        if (found := self.deadlines.get(member_id)) is None:
+            found = self.deadlines[member_id] = MemberDeadlines()
         return found
 
-    def copy_state(self) -> "ConsumerGroup":
-        """A copy to return to when records could not be written. Members are immutable, and
-        `deadlines_of` replaces deadlines. Made for each change of a large group, so it copies
-        nothing member by member."""
-        return replace(
-            self,
-            members=dict(self.members),
-            static_members=dict(self.static_members),
-            targets=dict(self.targets),
-            regular_expressions=dict(self.regular_expressions),
-            owners=dict(self.owners),
-            deadlines=dict(self.deadlines),
-        )
+    def begin_undo(self) -> ConsumerGroupUndo:
+        return ConsumerGroupUndo(self)
 
 
 MEMBER_EPOCHS_SINCE: Final = 9

@@ -8,9 +8,10 @@ move with their next heartbeats.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ottla_broker.coordination import consumer_change
-from ottla_broker.coordination.assignors import ASSIGNORS, NO_PARTITIONS, AssignableMember, Assignment
+from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import (
     JOINING_EPOCH,
@@ -30,6 +31,7 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.coordination.reconciliation import reconcile_member
+from ottla_broker.coordination.target_assignment import compute_target_assignment
 from ottla_broker.coordination.topic_regex import check_regular_expression, matching_topics
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -86,24 +88,7 @@ def heartbeat(
     check_room(group, request.member_id, request.group_instance_id, config)
     member = _find_or_create_member(change, request)
     is_new = member.id not in group.members
-    updated = replace(
-        member,
-        group_instance_id=_or(request.group_instance_id, member.group_instance_id),
-        rack_id=_or(request.rack_id, member.rack_id),
-        rebalance_timeout_ms=member.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
-        server_assignor=_or(request.server_assignor, member.server_assignor),
-        subscribed_topic_names=member.subscribed_topic_names
-        if request.subscribed_topic_names is None
-        else tuple(sorted(set(request.subscribed_topic_names))),
-        subscribed_topic_regex=member.subscribed_topic_regex
-        if request.subscribed_topic_regex is None
-        else request.subscribed_topic_regex,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        classic=None,
-    )
+    updated = _with_sent_fields(member, request)
     if is_new:
         logger.info("group %s: member %s joins", group.id, updated.id)
     has_changed = update_member(change, member, updated, metadata, request.may_describe, config, now)
@@ -118,8 +103,25 @@ def heartbeat(
     return HeartbeatResult(after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if is_told else None)
 
 
-def _or(new: str | None, old: str | None) -> str | None:
-    return old if new is None else new
+def _with_sent_fields(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
+    """The member itself if nothing has changed, as in nearly all heartbeats."""
+    names = request.subscribed_topic_names
+    sent: dict[str, object] = {
+        "group_instance_id": request.group_instance_id,
+        "rack_id": request.rack_id,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        "server_assignor": request.server_assignor,
+        "subscribed_topic_names": None if names is None else tuple(sorted(set(names))),
+        "subscribed_topic_regex": request.subscribed_topic_regex,
+        "client_id": request.client_id,
+        "client_host": request.client_host,
+    }
+    changed: dict[str, Any] = {
+        name: value for name, value in sent.items() if value is not None and value != getattr(member, name)
+    }
+    if member.classic is not None:
+        changed["classic"] = None
+    return replace(member, **changed) if changed else member
 
 
 def check_room(
@@ -220,7 +222,7 @@ def update_member(
     """Writes the member if it is new or has changed, and a new group epoch if subscriptions or
     subscribed topics have changed. Returns whether the member's subscription has changed."""
     group = change.group
-    if updated != member or updated.id not in group.members:
+    if updated is not member or updated.id not in group.members:
         consumer_change.write_member(change, updated)
     has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
     has_new_regex = updated.subscribed_topic_regex != member.subscribed_topic_regex
@@ -246,7 +248,11 @@ def _maybe_raise_epoch(change: ConsumerChange, metadata: CoordinatorMetadata, *,
 
 def _drop_unused_regex(change: ConsumerChange, expression: str) -> None:
     group = change.group
-    if expression and expression in group.regular_expressions and not group.subscribers_of_regex(expression):
+    if (
+        expression
+        and expression in group.regular_expressions
+        and expression not in group.subscriptions.regular_expressions
+    ):
         change.write(RegularExpressionKey(group.id, expression), None)
 
 
@@ -266,8 +272,7 @@ def _refresh_regular_expressions(
     group = change.group
     if not has_regex and not group.regular_expressions:
         return False
-    wanted = {member.subscribed_topic_regex for member in group.members.values() if member.subscribed_topic_regex}
-    if not wanted:
+    if not (wanted := group.subscriptions.regular_expressions):
         return False
     age_ms = now.wall_ms - group.regex_resolved_ms
     is_due = age_ms > config.regex_refresh_interval_ms or (
@@ -290,38 +295,6 @@ def _refresh_regular_expressions(
 # -- assignment ------------------------------------------------------------------------------------
 
 
-def subscription_of(member: ConsumerMember) -> tuple[tuple[str, ...], str]:
-    """Names of topics, and a regular expression."""
-    return member.subscribed_topic_names, member.subscribed_topic_regex
-
-
-def compute_target_assignment(
-    change: ConsumerChange, metadata: CoordinatorMetadata, config: ConsumerGroupConfig
-) -> None:
-    """Writes what changes of the targets, then the assignment epoch."""
-    group = change.group
-    name = group.preferred_assignor(config.assignors[0])
-    topics_of = {  # most members have the same subscription
-        subscription_of(member): metadata.topic_ids(group.subscribed_topics_of(member))
-        for member in {subscription_of(member): member for member in group.members.values()}.values()
-    }
-    members = {
-        member.id: AssignableMember(
-            topics_of[subscription_of(member)], group.targets.get(member.id, NO_PARTITIONS), member.group_instance_id
-        )
-        for member in group.members.values()
-    }
-    topics = frozenset().union(*topics_of.values())
-    counts = {topic: metadata.partition_count(topic) for topic in topics}
-    targets = ASSIGNORS[name](members, counts) if members else {}
-    for member_id, target in targets.items():
-        known = group.targets.get(member_id)
-        if known is not target and known != target:
-            consumer_change.write_target(change, member_id, TargetAssignmentValue(to_topic_partitions(target)))
-    consumer_change.write_assignment_epoch(change, group.epoch)
-    logger.info("group %s: target assignment of epoch %d computed by assignor %s", group.id, group.epoch, name)
-
-
 def reconcile(
     change: ConsumerChange,
     member: ConsumerMember,
@@ -338,7 +311,7 @@ def reconcile(
         target=group.targets.get(member.id, NO_PARTITIONS),
         target_epoch=group.assignment_epoch,
         owners=group.owners,
-        subscribed=metadata.topic_ids(group.subscribed_topics_of(member)),
+        subscribed=metadata.topic_ids(group.topics_of_subscription(member.subscription)),
         owned=owned,
         has_subscription_changed=has_subscription_changed,
     )

@@ -3,19 +3,29 @@ group at once; all are undone if they cannot be appended.
 """
 
 from dataclasses import fields
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Undo(Protocol):
+    """Made before a group changes."""
+
+    def before_record(self, key: Any) -> None:
+        """Called before a record of this key is applied."""
+        ...
+
+    def undo(self) -> None:
+        """Returns the group to the state in which this was made."""
+        ...
 
 
 class RecordedGroup(Protocol):
-    """A group, a dataclass, whose records are its state."""
+    """A group, whose records are its state."""
 
     id: str
 
     def apply(self, key: Any, value: Any) -> None: ...
 
-    def copy_state(self) -> Self:
-        """A copy to return to. It shares nothing with the group that `apply` changes in place."""
-        ...
+    def begin_undo(self) -> Undo: ...
 
 
 GroupT = TypeVar("GroupT", bound=RecordedGroup)
@@ -27,20 +37,35 @@ class GroupChange(Generic[GroupT, KeyT, ValueT]):
     def __init__(self, group: GroupT) -> None:
         self.group = group
         self.records: list[tuple[KeyT, ValueT | None]] = []
-        self._before: GroupT | None = None
+        self._undo: Undo | None = None
 
     def write(self, key: KeyT, value: ValueT | None) -> None:
         """`value` None: a tombstone."""
-        if self._before is None:
-            self._before = self.group.copy_state()
+        if self._undo is None:
+            self._undo = self.group.begin_undo()
+        self._undo.before_record(key)
         self.records.append((key, value))
         self.group.apply(key, value)
 
     def undo(self) -> None:
         """Returns the group to the state before the first record."""
-        before: Any = self._before
-        if before is not None:
-            for one in fields(before):
-                setattr(self.group, one.name, getattr(before, one.name))
-            self._before = None
+        if self._undo is not None:
+            self._undo.undo()
+            self._undo = None
         self.records.clear()
+
+
+class CopyOfState:
+    """An `Undo` for a group, a dataclass, of few members. `copy` shares nothing with the group that
+    `apply` changes in place."""
+
+    def __init__(self, group: Any, copy: Any) -> None:
+        self._group = group
+        self._copy = copy
+
+    def before_record(self, key: Any) -> None:
+        """Everything has been copied."""
+
+    def undo(self) -> None:
+        for one in fields(self._copy):
+            setattr(self._group, one.name, getattr(self._copy, one.name))

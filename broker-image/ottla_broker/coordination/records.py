@@ -135,6 +135,7 @@ _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field, tag 0, of 16 bytes
 _NO_TAGS: Final = b"\x00"
 
 
+@lru_cache(maxsize=4096)  # hashed for each request of a group
 def partition_of(group: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` that keeps a group, as in Kafka: the absolute value of
     the group id's hash (not the hash without its sign, as in Kafka's partitioner); the one number

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.consumer_group import from_topic_partitions, to_topic_partitions
+from ottla_broker.coordination.group_change import CopyOfState
 from ottla_broker.coordination.share_group_records import (
     NamedTopicPartitions,
     ShareAssignmentKey,
@@ -158,15 +159,15 @@ class ShareGroup:
         if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
             self.next_deadline_ms = deadline_ms
 
-    def copy_state(self) -> "ShareGroup":
-        """A copy that is restored when records cannot be written."""
-        return replace(
+    def begin_undo(self) -> CopyOfState:
+        copy = replace(
             self,
             members=dict(self.members),
             targets=dict(self.targets),
             initialized=dict(self.initialized),
             deadlines=dict(self.deadlines),
         )
+        return CopyOfState(self, copy)
 
 
 def state_partitions_value(initialized: Mapping[UUID, InitializedTopic]) -> StatePartitionsValue:

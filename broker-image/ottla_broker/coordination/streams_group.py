@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import ClassVar, Final
 
+from ottla_broker.coordination.group_change import CopyOfState
 from ottla_broker.coordination.streams_group_records import (
     KeyValue,
     StreamsCurrentKey,
@@ -302,15 +303,15 @@ class StreamsGroup:
             if self.active_owners.get(task) == member.id:
                 del self.active_owners[task]
 
-    def copy_state(self) -> "StreamsGroup":
-        """A copy that is restored when records cannot be written. Members are immutable."""
-        return replace(
+    def begin_undo(self) -> CopyOfState:
+        copy = replace(
             self,
             members=dict(self.members),
             targets=dict(self.targets),
             active_owners=dict(self.active_owners),
             deadlines=dict(self.deadlines),
         )
+        return CopyOfState(self, copy)
 
     # -- deadlines ---------------------------------------------------------------------------------
 

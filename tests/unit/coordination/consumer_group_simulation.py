@@ -5,6 +5,7 @@ A member consumes the partitions that it was assigned, and gives up revoked ones
 so. After every step no partition has two consumers.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -200,6 +201,7 @@ class ConsumerGroupSimulation:
         owned = [(p, m.id) for m in self.group.members.values() for p in m.owned_partitions()]
         assert len(owned) == len(self.group.owners)
         assert dict(owned) == self.group.owners
+        assert self.group.subscriptions.by_subscription == Counter(m.subscription for m in self.group.members.values())
 
     def converge(self) -> None:
         """Runs heartbeats of all live clients until the group is stable. Raises AssertionError if

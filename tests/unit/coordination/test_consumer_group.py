@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.coordination import reconciliation
+from ottla_broker.coordination import consumer_heartbeat, reconciliation
+from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, MemberState
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGroupSimulation
@@ -190,11 +192,30 @@ def test_the_model_notices_an_assignment_before_the_revocation(monkeypatch: pyte
         group.reconcile(second)
 
 
-def test_a_copy_to_return_to_shares_members_and_keeps_the_deadlines_of_its_time() -> None:
-    group = ConsumerGroup("g")
-    for number in range(3):
-        group.deadlines_of(f"m{number}").session = number
-    before = group.copy_state()
-    assert all(before.deadlines[member] is group.deadlines[member] for member in group.deadlines)
-    group.deadlines_of("m1").session = 100
-    assert [one.session for one in before.deadlines.values()] == [0, 1, 2]
+@given(data=st.data())
+def test_an_undone_change_leaves_the_group_as_it_was(data: st.DataObject) -> None:
+    group = ConsumerGroupSimulation()
+    group.set_partitions("t", 5)
+    clients = [group.add_client("t", instance=data.draw(st.sampled_from([None, f"i{at}"]))) for at in range(3)]
+    for client in data.draw(st.lists(st.sampled_from(clients), max_size=8)):
+        group.heartbeat(client)
+        group.reconcile(client)
+    before, change = state_of(group.group), ConsumerChange(group.group)
+    for member_id in data.draw(st.lists(st.sampled_from(["m1", "m2", "other"]), min_size=1, max_size=4)):
+        if member_id in group.group.members and data.draw(st.booleans()):
+            consumer_heartbeat.fence_members(change, [member_id], group.metadata)
+        else:
+            request = ConsumerHeartbeat(member_id, 0, None, "rack", 60_000, ("t",), "u.*", "range", {})
+            consumer_heartbeat.heartbeat(change, request, group.metadata, group.config, group.now())
+    change.undo()
+    assert state_of(group.group) == before
+    group.converge()
+
+
+def state_of(group: ConsumerGroup) -> tuple[Any, ...]:
+    """All but deadlines, which a heartbeat may extend, of those members that have some."""
+    subscriptions = group.subscriptions
+    parts = group.members, group.targets, group.owners, group.static_members, group.regular_expressions
+    counts = subscriptions.by_subscription, subscriptions.by_assignor
+    single = group.epoch, group.assignment_epoch, group.metadata_hash
+    return *(dict(part) for part in (*parts, *counts)), set(group.deadlines), single

@@ -1,0 +1,71 @@
+"""Returns a consumer group to a former state. Costs as much as has changed, and no more for a large
+group: every heartbeat that writes records prepares for it.
+"""
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ottla_broker.coordination.assignors import Assignment
+from ottla_broker.coordination.consumer_group_records import (
+    ConsumerGroupRecordKey,
+    ConsumerMemberKey,
+    CurrentAssignmentKey,
+    RegularExpressionKey,
+    RegularExpressionValue,
+    TargetAssignmentKey,
+)
+
+if TYPE_CHECKING:
+    from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, MemberDeadlines
+
+ValueT = TypeVar("ValueT")
+SINGLE_FIELDS: Final = (
+    "epoch",
+    "metadata_hash",
+    "assignment_epoch",
+    "has_partition_metadata",
+    "is_dead",
+    "next_deadline_ms",
+    "metadata_version",
+    "regex_metadata_version",
+    "regex_resolved_ms",
+)
+"""Fields of a group that are neither of members nor of regular expressions."""
+
+
+class ConsumerGroupUndo:
+    def __init__(self, group: "ConsumerGroup") -> None:
+        self._group = group
+        self._fields = {name: getattr(group, name) for name in SINGLE_FIELDS}
+        self._members: dict[str, tuple[ConsumerMember | None, Assignment | None, MemberDeadlines | None]] = {}
+        self._expressions: dict[str, RegularExpressionValue | None] = {}
+
+    def before_record(self, key: ConsumerGroupRecordKey) -> None:
+        """Called before a record of this key is applied."""
+        group = self._group
+        if isinstance(key, ConsumerMemberKey | CurrentAssignmentKey | TargetAssignmentKey):
+            if (member_id := key.member_id) not in self._members:
+                parts = group.members.get(member_id), group.targets.get(member_id), group.deadlines.get(member_id)
+                self._members[member_id] = parts
+        elif isinstance(key, RegularExpressionKey):
+            self._expressions.setdefault(key.regular_expression, group.regular_expressions.get(key.regular_expression))
+
+    def undo(self) -> None:
+        group = self._group
+        group.balance = None  # computed anew: this is rare
+        for name, value in self._fields.items():
+            setattr(group, name, value)
+        for member_id in self._members:  # first, so that nobody owns what another member gets back
+            group.set_member(member_id, None)
+        for member_id, (member, target, deadlines) in self._members.items():
+            group.set_member(member_id, member)
+            group.set_target(member_id, target)
+            _put(group.deadlines, member_id, deadlines)
+        for expression, value in self._expressions.items():
+            _put(group.regular_expressions, expression, value)
+
+
+def _put(entries: dict[str, ValueT], key: str, value: ValueT | None) -> None:
+    if value is None:
+        entries.pop(key, None)
+    else:
+        entries[key] = value
