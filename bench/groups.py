@@ -18,6 +18,8 @@ from tests.brokers import run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
 
 KAFKA = "4.2.0"  # the first with share groups for production
+NO_INTERVAL = {"group_consumer_assignment_interval_ms": 0, "group_share_assignment_interval_ms": 0}
+"""Assignments wait for nothing, as in this version of Apache Kafka, which ignores the settings."""
 PROTOCOLS = ("classic", "consumer")
 SIZES = (100, 1000)
 MEMBERS = 8
@@ -57,7 +59,7 @@ class LoadSize:
 def measure_groups(
     protocol: str, members: int, side: RunBroker, wanted: Sequence[str], load_size: LoadSize
 ) -> dict[str, float]:
-    with side(test_settings=False, group_initial_rebalance_delay_ms=0) as broker:
+    with side(test_settings=False, group_initial_rebalance_delay_ms=0, **NO_INTERVAL) as broker:
         for topic, partitions in (("warm", WARM_MEMBERS), ("measured", members)):
             rd.create_topic(broker.bootstrap, topic, partitions)
         asyncio.run(measure_rebalances(broker, protocol, "warm", WARM_MEMBERS, WARM_REPEATS))
@@ -77,7 +79,7 @@ def measure_share_groups(side: RunBroker, wanted: Sequence[str], load_size: Load
         ("share-batches", load_size.batched, BATCH, ()),
         ("share-records", load_size.single, 1, ONE_RECORD_A_BATCH),
     )
-    with side(test_settings=False) as broker:
+    with side(test_settings=False, **NO_INTERVAL) as broker:
         for name, records, max_records, settings in loads:
             rd.create_topic(broker.bootstrap, name)
             programs.produce(broker.bootstrap, name, records * 5 // 4, 100, settings=settings)

@@ -41,6 +41,9 @@ TEST_SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }
 KAFKA_DEFAULT_HEAP = ("-Xms1g", "-Xmx1g")  # what kafka-server-start.sh sets

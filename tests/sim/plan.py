@@ -127,6 +127,7 @@ class Plan:
             "log.flush.offset.checkpoint.interval.ms": str(random.choice((2_000, 60_000))),
             "replica.high.watermark.checkpoint.interval.ms": str(random.choice((1_000, 5_000))),
             "group.initial.rebalance.delay.ms": str(random.choice((0, 500))),
+            "group.consumer.assignment.interval.ms": str(random.choice((0, 300, 1_000))),
             "group.min.session.timeout.ms": "1000",
             "group.consumer.session.timeout.ms": "3000",
             "group.consumer.min.session.timeout.ms": "1000",

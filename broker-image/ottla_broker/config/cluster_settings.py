@@ -128,6 +128,17 @@ GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = _groups.row(
 GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = _groups.row(
     "group.consumer.max.heartbeat.interval.ms", integer(at_least=1), 15000,
     "Maximum of a group's `consumer.heartbeat.interval.ms`.")
+GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS = _groups.row(
+    "group.consumer.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of a consumer group before the next one is computed. Changes in between "
+    "begin group epochs and are assigned together, with the first heartbeat after it. 0: every change is assigned at "
+    "once (KIP-1263).")
+GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS = _groups.row(
+    "group.consumer.min.assignment.interval.ms", integer(at_least=0), 0,
+    "Minimum of a group's `consumer.assignment.interval.ms`.")
+GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS = _groups.row(
+    "group.consumer.max.assignment.interval.ms", integer(at_least=0), 15000,
+    "Maximum of a group's `consumer.assignment.interval.ms`.")
 GROUP_CONSUMER_MAX_SIZE = _groups.row("group.consumer.max.size", integer(at_least=1), MAX_INT32,
     "Maximum number of members of a consumer group.")
 GROUP_CONSUMER_ASSIGNORS = _groups.row("group.consumer.assignors", list_of("uniform", "range"), "uniform,range",
@@ -157,6 +168,17 @@ GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = _share.row("group.share.min.heartbeat.in
     "Minimum of a group's `share.heartbeat.interval.ms`.")
 GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS = _share.row("group.share.max.heartbeat.interval.ms", integer(at_least=1), 15000,
     "Maximum of a group's `share.heartbeat.interval.ms`.")
+GROUP_SHARE_ASSIGNMENT_INTERVAL_MS = _share.row(
+    "group.share.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of a share group before the next one is computed. Changes in between "
+    "begin group epochs and are assigned together, with the first heartbeat after it. 0: every change is assigned at "
+    "once (KIP-1263).")
+GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS = _share.row(
+    "group.share.min.assignment.interval.ms", integer(at_least=0), 0,
+    "Minimum of a group's `share.assignment.interval.ms`.")
+GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = _share.row(
+    "group.share.max.assignment.interval.ms", integer(at_least=0), 15000,
+    "Maximum of a group's `share.assignment.interval.ms`.")
 GROUP_SHARE_MAX_SIZE = _share.row("group.share.max.size", integer(at_least=1, at_most=1000), 200,
     "Maximum number of members of a share group.")
 GROUP_SHARE_MAX_SHARE_SESSIONS = _share.row("group.share.max.share.sessions", integer(at_least=1), 2000,
@@ -215,6 +237,17 @@ GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS = _streams.row(
 GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS = _streams.row(
     "group.streams.max.heartbeat.interval.ms", integer(at_least=1), 15000,
     "Maximum of a group's `streams.heartbeat.interval.ms`.")
+GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS = _streams.row(
+    "group.streams.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of a streams group before the next one is computed. Changes in between "
+    "begin group epochs and are assigned together, with the first heartbeat after it. 0: every change is assigned at "
+    "once (KIP-1263).")
+GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS = _streams.row(
+    "group.streams.min.assignment.interval.ms", integer(at_least=0), 0,
+    "Minimum of a group's `streams.assignment.interval.ms`.")
+GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS = _streams.row(
+    "group.streams.max.assignment.interval.ms", integer(at_least=0), 15000,
+    "Maximum of a group's `streams.assignment.interval.ms`.")
 GROUP_STREAMS_MAX_SIZE = _streams.row("group.streams.max.size", integer(at_least=1), MAX_INT32,
     "Maximum number of members of a streams group.")
 GROUP_STREAMS_NUM_STANDBY_REPLICAS = _streams.row(

@@ -3,25 +3,34 @@
 import re
 
 from ottla_broker.config.cluster_settings import (
+    GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
     GROUP_SHARE_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_NUM_STANDBY_REPLICAS,
@@ -63,6 +72,10 @@ CONSUMER_HEARTBEAT_INTERVAL_MS = _groups.row("consumer.heartbeat.interval.ms", i
     "Interval in milliseconds at which members of the consumer group send heartbeats. Must be between the brokers' "
     "`group.consumer.min.heartbeat.interval.ms` and `group.consumer.max.heartbeat.interval.ms`.",
     broker_defaults=(BrokerDefault(GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),))
+CONSUMER_ASSIGNMENT_INTERVAL_MS = _groups.row("consumer.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of the consumer group before the next one is computed. Must be between "
+    "the brokers' `group.consumer.min.assignment.interval.ms` and `group.consumer.max.assignment.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS),))
 SHARE_SESSION_TIMEOUT_MS = _groups.row("share.session.timeout.ms", integer(at_least=1), 45000,
     "Time in milliseconds without a heartbeat after which a member of the share group is removed. Must be between the "
     "brokers' `group.share.min.session.timeout.ms` and `group.share.max.session.timeout.ms`.",
@@ -71,6 +84,10 @@ SHARE_HEARTBEAT_INTERVAL_MS = _groups.row("share.heartbeat.interval.ms", integer
     "Interval in milliseconds at which members of the share group send heartbeats. Must be between the brokers' "
     "`group.share.min.heartbeat.interval.ms` and `group.share.max.heartbeat.interval.ms`.",
     broker_defaults=(BrokerDefault(GROUP_SHARE_HEARTBEAT_INTERVAL_MS),))
+SHARE_ASSIGNMENT_INTERVAL_MS = _groups.row("share.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of the share group before the next one is computed. Must be between "
+    "the brokers' `group.share.min.assignment.interval.ms` and `group.share.max.assignment.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),))
 SHARE_RECORD_LOCK_DURATION_MS = _groups.row("share.record.lock.duration.ms", integer(at_least=1000), 30000,
     "Time in milliseconds for which a delivered record is locked. Must be between the brokers' "
     "`group.share.min.record.lock.duration.ms` and `group.share.max.record.lock.duration.ms`.",
@@ -89,6 +106,10 @@ STREAMS_HEARTBEAT_INTERVAL_MS = _groups.row("streams.heartbeat.interval.ms", int
     "Interval in milliseconds at which members of the streams group send heartbeats. Must be between the brokers' "
     "`group.streams.min.heartbeat.interval.ms` and `group.streams.max.heartbeat.interval.ms`.",
     broker_defaults=(BrokerDefault(GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),))
+STREAMS_ASSIGNMENT_INTERVAL_MS = _groups.row("streams.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of the streams group before the next one is computed. Must be between "
+    "the brokers' `group.streams.min.assignment.interval.ms` and `group.streams.max.assignment.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),))
 STREAMS_NUM_STANDBY_REPLICAS = _groups.row("streams.num.standby.replicas", integer(at_least=0), 0,
     "Number of standby copies of each task with state. At most the brokers' `group.streams.max.standby.replicas` are "
     "made.", broker_defaults=(BrokerDefault(GROUP_STREAMS_NUM_STANDBY_REPLICAS),))
@@ -103,13 +124,25 @@ BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {
         GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
         GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     ),
+    CONSUMER_ASSIGNMENT_INTERVAL_MS: (
+        GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+        GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+    ),
     SHARE_SESSION_TIMEOUT_MS: (GROUP_SHARE_MIN_SESSION_TIMEOUT_MS, GROUP_SHARE_MAX_SESSION_TIMEOUT_MS),
     SHARE_HEARTBEAT_INTERVAL_MS: (GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS, GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
+    SHARE_ASSIGNMENT_INTERVAL_MS: (
+        GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
+        GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
+    ),
     SHARE_RECORD_LOCK_DURATION_MS: (
         GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
         GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
     ),
     STREAMS_SESSION_TIMEOUT_MS: (GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS, GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS),
     STREAMS_HEARTBEAT_INTERVAL_MS: (GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS, GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),
+    STREAMS_ASSIGNMENT_INTERVAL_MS: (
+        GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
+        GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
+    ),
 }
 """Setting of a group → the brokers' minimum and maximum of it."""

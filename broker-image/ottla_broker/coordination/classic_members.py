@@ -39,7 +39,7 @@ from ottla_broker.coordination.effects import (
     Timestamps,
 )
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
-from ottla_broker.coordination.target_assignment import compute_target_assignment
+from ottla_broker.coordination.target_assignment import update_target_assignment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -85,8 +85,7 @@ def join_group(
         ),
     )
     has_changed = update_member(change, member, updated, metadata, _may_describe_all, config, now)
-    if group.epoch > group.assignment_epoch:
-        compute_target_assignment(change, metadata, config)
+    update_target_assignment(change, metadata, config, now)
     owned = _by_topic_id(subscription.owned, metadata)
     after = reconcile(change, group.members[member_id], metadata, owned, has_changed)
     schedule_session_timeout(group, after, request.session_timeout_ms, now)

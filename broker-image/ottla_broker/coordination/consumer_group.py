@@ -148,8 +148,9 @@ class MemberDeadlines:
 class ConsumerGroup:
     """`metadata_version` and `regex_*` say for which metadata the group's topics and regular
     expressions were evaluated last; −1 after loading: the next heartbeat evaluates them.
-    `subscriptions` and `balance` follow from members and targets. `balance`: None until the uniform
-    assignor has computed an assignment of members with equal subscriptions.
+    `assigned_ms`: loop time of the last assignment. `subscriptions` and `balance` follow from
+    members and targets. `balance`: None until the uniform assignor has computed an assignment of
+    members with equal subscriptions.
     """
 
     type: ClassVar = "consumer"
@@ -170,6 +171,7 @@ class ConsumerGroup:
     balance: UniformBalance | None = None
     deadlines: dict[str, MemberDeadlines] = field(default_factory=dict)
     next_deadline_ms: int | None = None
+    assigned_ms: int | None = None
     metadata_version: int = -1
     regex_metadata_version: int = -1
     regex_resolved_ms: int = -1  # wall clock

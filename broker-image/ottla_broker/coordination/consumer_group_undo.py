@@ -2,7 +2,7 @@
 group: every heartbeat that writes records prepares for it.
 """
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ottla_broker.coordination.assignors import Assignment
 from ottla_broker.coordination.consumer_group_records import (
@@ -14,9 +14,6 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentKey,
 )
 
-if TYPE_CHECKING:
-    from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, MemberDeadlines
-
 ValueT = TypeVar("ValueT")
 SINGLE_FIELDS: Final = (
     "epoch",
@@ -25,6 +22,7 @@ SINGLE_FIELDS: Final = (
     "has_partition_metadata",
     "is_dead",
     "next_deadline_ms",
+    "assigned_ms",
     "metadata_version",
     "regex_metadata_version",
     "regex_resolved_ms",
@@ -32,11 +30,26 @@ SINGLE_FIELDS: Final = (
 """Fields of a group that are neither of members nor of regular expressions."""
 
 
+class GroupParts(Protocol):
+    """What is read and restored of a group: its dictionaries by member and by regular expression,
+    and the fields above."""
+
+    members: dict[str, Any]
+    targets: dict[str, Assignment]
+    deadlines: dict[str, Any]
+    regular_expressions: dict[str, RegularExpressionValue]
+    balance: Any
+
+    def set_member(self, member_id: str, after: Any) -> None: ...
+
+    def set_target(self, member_id: str, after: Assignment | None) -> None: ...
+
+
 class ConsumerGroupUndo:
-    def __init__(self, group: "ConsumerGroup") -> None:
+    def __init__(self, group: GroupParts) -> None:
         self._group = group
         self._fields = {name: getattr(group, name) for name in SINGLE_FIELDS}
-        self._members: dict[str, tuple[ConsumerMember | None, Assignment | None, MemberDeadlines | None]] = {}
+        self._members: dict[str, tuple[Any, Assignment | None, Any]] = {}
         self._expressions: dict[str, RegularExpressionValue | None] = {}
 
     def before_record(self, key: ConsumerGroupRecordKey) -> None:

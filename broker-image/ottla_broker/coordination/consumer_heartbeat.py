@@ -31,7 +31,7 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.coordination.reconciliation import reconcile_member
-from ottla_broker.coordination.target_assignment import compute_target_assignment
+from ottla_broker.coordination.target_assignment import update_target_assignment
 from ottla_broker.coordination.topic_regex import check_regular_expression, matching_topics
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -92,8 +92,7 @@ def heartbeat(
     if is_new:
         logger.info("group %s: member %s joins", group.id, updated.id)
     has_changed = update_member(change, member, updated, metadata, request.may_describe, config, now)
-    if group.epoch > group.assignment_epoch:
-        compute_target_assignment(change, metadata, config)
+    update_target_assignment(change, metadata, config, now)
     after = reconcile(change, group.members[updated.id], metadata, request.owned, has_changed)
     deadlines = group.deadlines_of(after.id)
     deadlines.join = deadlines.sync = None  # of a member that used the classic protocol until now
@@ -387,6 +386,8 @@ def fence_members(change: ConsumerChange, member_ids: list[str], metadata: Coord
     for expression in expressions:
         _drop_unused_regex(change, expression)
     consumer_change.write_epoch(change, group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
+    if not group.members:
+        group.assigned_ms = None
 
 
 def left_result(member_id: str) -> HeartbeatResult:

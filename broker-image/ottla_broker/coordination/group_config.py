@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ottla_broker.config import (
+    CONSUMER_ASSIGNMENT_INTERVAL_MS,
     CONSUMER_HEARTBEAT_INTERVAL_MS,
     CONSUMER_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_ASSIGNORS,
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_MAX_SIZE,
     GROUP_CONSUMER_MIGRATION_POLICY,
+    GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
@@ -23,19 +27,25 @@ from ottla_broker.config import (
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
     GROUP_SHARE_MAX_SIZE,
+    GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
     GROUP_SHARE_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
+    GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_MAX_SIZE,
     GROUP_STREAMS_MAX_STANDBY_REPLICAS,
+    GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_NUM_STANDBY_REPLICAS,
@@ -44,8 +54,10 @@ from ottla_broker.config import (
     OFFSETS_COMMIT_TIMEOUT_MS,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
+    SHARE_ASSIGNMENT_INTERVAL_MS,
     SHARE_HEARTBEAT_INTERVAL_MS,
     SHARE_SESSION_TIMEOUT_MS,
+    STREAMS_ASSIGNMENT_INTERVAL_MS,
     STREAMS_HEARTBEAT_INTERVAL_MS,
     STREAMS_INITIAL_REBALANCE_DELAY_MS,
     STREAMS_NUM_STANDBY_REPLICAS,
@@ -66,6 +78,8 @@ class ConsumerGroupConfig:
     session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
     heartbeat_interval_ms: int = 5_000
     heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
+    assignment_interval_ms: int = 1_000  # KIP-1263
+    assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     max_size: int = 2**31 - 1  # members
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: str = "bidirectional"
@@ -87,10 +101,12 @@ class ConsumerGroupConfig:
             return self
         session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
         interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
+        assigning, assigning_bounds = self.assignment_interval_ms, self.assignment_interval_bounds_ms
         return replace(
             self,
             session_timeout_ms=_own(configs, CONSUMER_SESSION_TIMEOUT_MS, session, session_bounds),
             heartbeat_interval_ms=_own(configs, CONSUMER_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
+            assignment_interval_ms=_own(configs, CONSUMER_ASSIGNMENT_INTERVAL_MS, assigning, assigning_bounds),
         )
 
     @classmethod
@@ -106,6 +122,11 @@ class ConsumerGroupConfig:
             heartbeat_interval_bounds_ms=(
                 config(GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS),
                 config(GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS),
+            ),
+            assignment_interval_ms=config(GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS),
+            assignment_interval_bounds_ms=(
+                config(GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS),
+                config(GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS),
             ),
             max_size=config(GROUP_CONSUMER_MAX_SIZE),
             assignors=config(GROUP_CONSUMER_ASSIGNORS),
@@ -123,6 +144,8 @@ class ShareGroupConfig:
     session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
     heartbeat_interval_ms: int = 5_000
     heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
+    assignment_interval_ms: int = 1_000  # KIP-1263
+    assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     max_size: int = 200  # members
 
     def of_group(self, configs: Mapping[str, str]) -> "ShareGroupConfig":
@@ -131,10 +154,12 @@ class ShareGroupConfig:
             return self
         session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
         interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
+        assigning, assigning_bounds = self.assignment_interval_ms, self.assignment_interval_bounds_ms
         return replace(
             self,
             session_timeout_ms=_own(configs, SHARE_SESSION_TIMEOUT_MS, session, session_bounds),
             heartbeat_interval_ms=_own(configs, SHARE_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
+            assignment_interval_ms=_own(configs, SHARE_ASSIGNMENT_INTERVAL_MS, assigning, assigning_bounds),
         )
 
     @classmethod
@@ -151,6 +176,11 @@ class ShareGroupConfig:
                 config(GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS),
                 config(GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
             ),
+            assignment_interval_ms=config(GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),
+            assignment_interval_bounds_ms=(
+                config(GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS),
+                config(GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS),
+            ),
             max_size=config(GROUP_SHARE_MAX_SIZE),
         )
 
@@ -164,6 +194,8 @@ class StreamsGroupConfig:
     session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
     heartbeat_interval_ms: int = 5_000
     heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
+    assignment_interval_ms: int = 1_000  # KIP-1263
+    assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     num_standby_replicas: int = 0
     max_standby_replicas: int = 2
     initial_rebalance_delay_ms: int = 3_000
@@ -179,12 +211,14 @@ class StreamsGroupConfig:
             return self
         session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
         interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
+        assigning, assigning_bounds = self.assignment_interval_ms, self.assignment_interval_bounds_ms
         standby, standby_bounds = self.num_standby_replicas, (0, self.max_standby_replicas)
         delay, delay_bounds = self.initial_rebalance_delay_ms, (0, 2**31 - 1)
         return replace(
             self,
             session_timeout_ms=_own(configs, STREAMS_SESSION_TIMEOUT_MS, session, session_bounds),
             heartbeat_interval_ms=_own(configs, STREAMS_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
+            assignment_interval_ms=_own(configs, STREAMS_ASSIGNMENT_INTERVAL_MS, assigning, assigning_bounds),
             num_standby_replicas=_own(configs, STREAMS_NUM_STANDBY_REPLICAS, standby, standby_bounds),
             initial_rebalance_delay_ms=_own(configs, STREAMS_INITIAL_REBALANCE_DELAY_MS, delay, delay_bounds),
         )
@@ -201,6 +235,11 @@ class StreamsGroupConfig:
             heartbeat_interval_bounds_ms=(
                 config(GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS),
                 config(GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),
+            ),
+            assignment_interval_ms=config(GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),
+            assignment_interval_bounds_ms=(
+                config(GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS),
+                config(GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS),
             ),
             num_standby_replicas=config(GROUP_STREAMS_NUM_STANDBY_REPLICAS),
             max_standby_replicas=config(GROUP_STREAMS_MAX_STANDBY_REPLICAS),

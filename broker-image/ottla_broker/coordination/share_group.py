@@ -72,7 +72,8 @@ class InitializedTopic:
 @dataclass(slots=True, eq=False)
 class ShareGroup:
     """`metadata_version`: of the metadata for which the subscribed topics were evaluated last; −1
-    after loading. `deadlines`: when each member's session ends, in loop time."""
+    after loading. `deadlines`: when each member's session ends, in loop time. `assigned_ms`: loop
+    time of the last assignment."""
 
     type: ClassVar = "share"
     protocol_type: ClassVar = "share"
@@ -87,6 +88,7 @@ class ShareGroup:
     is_dead: bool = False
     deadlines: dict[str, int] = field(default_factory=dict)
     next_deadline_ms: int | None = None
+    assigned_ms: int | None = None
     metadata_version: int = -1
 
     @property

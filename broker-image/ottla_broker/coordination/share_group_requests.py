@@ -142,6 +142,8 @@ class ShareGroupRequests:
         for member_id in member_ids:
             share_change.remove_member(change, member_id)
         share_change.raise_epoch(change, self._metadata)
+        if group.is_empty:
+            group.assigned_ms = None
         write = self._writes.append_or_undo(change)
         assert write is not None
         return write

@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from ottla_broker.coordination import share_change
+from ottla_broker.coordination.assignment_interval import may_assign
 from ottla_broker.coordination.assignors import NO_PARTITIONS, AssignableMember, Assignment
 from ottla_broker.coordination.consumer_group import to_topic_partitions
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
@@ -86,8 +87,10 @@ def heartbeat(
     _maybe_raise_epoch(
         change, metadata, must_raise=is_new or updated.subscribed_topic_names != member.subscribed_topic_names
     )
-    if group.epoch > group.assignment_epoch:
+    is_outdated = group.epoch > group.assignment_epoch
+    if is_outdated and may_assign(group.assigned_ms, config.assignment_interval_ms, now.loop_ms):
         compute_targets(change, metadata)
+        group.assigned_ms = now.loop_ms
     after = _follow_target(change, group.members[member.id])
     group.deadlines[member.id] = now.loop_ms + config.session_timeout_ms
     group.lower_next_deadline(group.deadlines[member.id])
@@ -172,13 +175,14 @@ def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict
 
 def add_initialized(change: ShareChange, added: Iterable[tuple[UUID, int]], metadata: CoordinatorMetadata) -> None:
     """Writes that these partitions are initialized, and begins a group epoch in which they can be
-    assigned."""
+    assigned. Members wait for them, and not for the assignment interval besides."""
     group = change.group
     initialized = dict(group.initialized)
     for topic_id, partition in added:
         if (name := metadata.topic_name(topic_id)) is not None:
             initialized[topic_id] = InitializedTopic(name, group_partitions(initialized, topic_id) | {partition})
     share_change.write_initialized(change, initialized)
+    group.assigned_ms = None
     share_change.raise_epoch(change, metadata)
 
 

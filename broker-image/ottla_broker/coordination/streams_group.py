@@ -139,7 +139,8 @@ class StreamsGroup:
     """`configured`: the topology with the existing topics of version `metadata_version` of the
     metadata. `shutdown_requested_by`: a member that has requested the whole application to stop.
     `endpoint_epoch` grows when tasks move between members with endpoints. `delayed_until_ms`: loop
-    time before which a new group gets no tasks. None of these is stored in records."""
+    time before which a new group gets no tasks. `assigned_ms`: loop time of the last assignment.
+    None of these is stored in records."""
 
     type: ClassVar = "streams"
     protocol_type: ClassVar = "streams"
@@ -159,6 +160,7 @@ class StreamsGroup:
     metadata_version: int = -1
     deadlines: dict[str, StreamsDeadlines] = field(default_factory=dict)
     next_deadline_ms: int | None = None
+    assigned_ms: int | None = None
     shutdown_requested_by: str | None = None
     endpoint_epoch: int = 0
     delayed_until_ms: int | None = None

@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from ottla_broker.coordination import streams_change
+from ottla_broker.coordination.assignment_interval import may_assign
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
@@ -115,8 +116,11 @@ def heartbeat(
             target_epoch, target = max(WAITING_EPOCH, group.assignment_epoch), NOTHING_ASSIGNED
             detail = "Assignment delayed due to the configured initial rebalance delay."
             statuses.append(Status(StreamsStatus.assignment_delayed, detail))
+        elif not may_assign(group.assigned_ms, config.assignment_interval_ms, now.loop_ms):
+            detail = "Assignment delayed due to the configured assignment interval."
+            statuses.append(Status(StreamsStatus.assignment_delayed, detail))
         else:
-            group.delayed_until_ms = None
+            group.delayed_until_ms, group.assigned_ms = None, now.loop_ms
             compute_target_assignment(change, configured, config)
             target_epoch, target = group.assignment_epoch, group.targets.get(member.id, NOTHING_ASSIGNED)
     after = _reconcile(change, group.members[member.id], target_epoch, target, request.owned)
@@ -353,6 +357,8 @@ def fence_members(change: StreamsChange, member_ids: list[str]) -> None:
         group.epoch + 1, group.metadata_hash, group.validated_topology_epoch, group.assignment_configs
     )
     change.write(StreamsGroupKey(group.id), value)
+    if group.is_empty:
+        group.assigned_ms = None
 
 
 def left_result(member_id: str, epoch: int = LEFT) -> StreamsHeartbeatResult:

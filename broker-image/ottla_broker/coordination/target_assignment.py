@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from ottla_broker.coordination import consumer_change
+from ottla_broker.coordination.assignment_interval import may_assign
 from ottla_broker.coordination.assignors import ASSIGNORS, NO_PARTITIONS, UNIFORM, AssignableMember, Assignment
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, to_topic_partitions
 from ottla_broker.coordination.consumer_group_records import TargetAssignmentValue
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
+from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.coordination.subscription_counts import Subscription
 from ottla_broker.coordination.uniform_balance import UniformBalance
@@ -17,7 +19,19 @@ from ottla_broker.coordination.uniform_balance import UniformBalance
 logger = logging.getLogger(__name__)
 
 
-def compute_target_assignment(
+def update_target_assignment(
+    change: ConsumerChange, metadata: CoordinatorMetadata, config: ConsumerGroupConfig, now: Timestamps
+) -> None:
+    """Computes the target assignment of a new group epoch, unless the assignment interval is
+    running."""
+    group = change.group
+    is_outdated = group.epoch > group.assignment_epoch
+    if is_outdated and may_assign(group.assigned_ms, config.assignment_interval_ms, now.loop_ms):
+        _compute_target_assignment(change, metadata, config)
+        group.assigned_ms = now.loop_ms
+
+
+def _compute_target_assignment(
     change: ConsumerChange, metadata: CoordinatorMetadata, config: ConsumerGroupConfig
 ) -> None:
     """Writes what changes of the targets, then the assignment epoch."""

@@ -65,6 +65,11 @@ def test_settings_that_kafka_lacks_are_marked() -> None:
         "share.coordinator.state.topic.prune.interval.ms",
     }
     newer = {"controller.quorum.auto.join.enable", "group.streams.initial.rebalance.delay.ms"}  # since Kafka 4.2
+    newer |= {  # since Kafka 4.3
+        f"group.{protocol}.{bound}assignment.interval.ms"
+        for protocol in ("consumer", "share", "streams")
+        for bound in ("", "min.", "max.")
+    }
     ours = {name for name, setting in BROKER_SETTINGS.items() if setting.is_ottla_only}
     assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer - internal - newer
 

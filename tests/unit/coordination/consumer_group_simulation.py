@@ -75,7 +75,7 @@ class Client:
 
 class ConsumerGroupSimulation:
     def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
-        self.config = config or ConsumerGroupConfig()
+        self.config = config or ConsumerGroupConfig(assignment_interval_ms=0)
         self.image = MetadataImage()
         self.metadata = CoordinatorMetadata(self.image)
         self.group = ConsumerGroup("g")

@@ -14,6 +14,8 @@ from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGroupSimulation
 
+INTERVALS_MS = st.sampled_from((0, 1_000, 15_000))
+
 
 def group_of(members: int, partitions: int) -> tuple[ConsumerGroupSimulation, list[Client]]:
     group = ConsumerGroupSimulation()
@@ -141,7 +143,7 @@ def test_no_partition_has_two_consumers_and_every_run_converges(data: Any) -> No
 
 
 def run_at_random(data: Any) -> None:
-    group = ConsumerGroupSimulation()
+    group = ConsumerGroupSimulation(ConsumerGroupConfig(assignment_interval_ms=data.draw(INTERVALS_MS)))
     group.set_partitions("t", data.draw(st.integers(1, 6)))
     assignor = data.draw(st.sampled_from((None, "uniform", "range")))
     for _ in range(data.draw(st.integers(1, 60))):
@@ -190,6 +192,30 @@ def test_the_model_notices_an_assignment_before_the_revocation(monkeypatch: pyte
     with pytest.raises(AssertionError):
         group.heartbeat(second)
         group.reconcile(second)
+
+
+def test_changes_within_the_assignment_interval_are_assigned_together() -> None:
+    group = ConsumerGroupSimulation(ConsumerGroupConfig(assignment_interval_ms=1_000))
+    group.set_partitions("t", 6)
+    first, second, third = (group.add_client("t") for _ in range(3))
+    group.heartbeat(first)
+    assert len(first.assigned) == 6, "the first assignment waits for nothing"
+    group.heartbeat(second)
+    group.heartbeat(third)
+    assert (second.epoch, second.assigned, third.assigned) == (1, set(), set())
+    assert (group.group.epoch, group.group.assignment_epoch, group.state()) == (3, 1, "Assigning")
+    group.pass_time(999)
+    group.heartbeat(first)
+    assert group.group.assignment_epoch == 1
+    group.pass_time(1)
+    group.heartbeat(first)
+    assert (group.group.assignment_epoch, len(first.assigned)) == (3, 2)
+    group.converge()
+    for client in (first, second, third):
+        group.leave(client)
+    late = group.add_client("t")
+    group.heartbeat(late)
+    assert len(late.assigned) == 6, "an empty group starts afresh"
 
 
 @given(data=st.data())

@@ -124,7 +124,9 @@ class StreamsGroupWorld:
 def test_no_task_has_two_active_owners_and_groups_become_stable(seed: int) -> None:
     random = Random(seed)
     world = StreamsGroupWorld(
-        StreamsGroupConfig(num_standby_replicas=random.randrange(3), initial_rebalance_delay_ms=0)
+        StreamsGroupConfig(
+            num_standby_replicas=random.randrange(3), initial_rebalance_delay_ms=0, assignment_interval_ms=0
+        )
     )
     world.metadata.set(lines=random.randrange(1, 6))
     for step in range(150):
@@ -157,7 +159,7 @@ def test_no_task_has_two_active_owners_and_groups_become_stable(seed: int) -> No
 
 
 def test_statuses_say_what_is_missing() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     client = Client("m", "p")
     assert [one.code for one in world.send(client).statuses] == [StreamsStatus.missing_source_topics]
     assert world.group.state.value == "NotReady"
@@ -185,7 +187,7 @@ def test_the_first_assignment_waits_for_more_members() -> None:
 
 
 def test_a_shutdown_of_the_application_is_reported_to_all_members_until_the_group_is_empty() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     world.metadata.set(lines=2, counts=2)
     clients = [Client("a", "p"), Client("b", "q")]
     for client in clients:
@@ -199,7 +201,7 @@ def test_a_shutdown_of_the_application_is_reported_to_all_members_until_the_grou
 
 @pytest.mark.parametrize(("epoch", "code"), [(9, ErrorCode.fenced_member_epoch), (1, ErrorCode.fenced_member_epoch)])
 def test_a_wrong_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     world.metadata.set(lines=2, counts=2)
     client = Client("a", "p")
     world.send(client)
@@ -211,7 +213,18 @@ def test_a_wrong_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
 
 
 def test_members_learn_of_each_others_endpoints() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0))
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     world.metadata.set(lines=2, counts=2)
     result = world.send(Client("a", "p"))
     assert result.endpoints is not None and [one.user_endpoint for one in result.endpoints] == [UserEndpoint("a", 1)]
+
+
+def test_an_assignment_waits_for_the_interval_after_the_last_one() -> None:
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=1000))
+    world.metadata.set(lines=2, counts=2)
+    one, two = Client("a", "p"), Client("b", "q")
+    assert not world.send(one).statuses and tasks_of(one.running.active)
+    assert [it.code for it in world.send(two).statuses] == [StreamsStatus.assignment_delayed]
+    world.now_ms = 1000
+    assert not world.send(two).statuses
+    assert world.group.assignment_epoch == world.group.epoch
