@@ -116,6 +116,11 @@ class RequestDispatcher:
             return frame_handler(context, frame, header, max_response_bytes)
         handler = find_handler(key, version)
         if handler is not None:
+            if key == ApiKey.CONSUMER_GROUP_HEARTBEAT and quota is None:
+                from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
+
+                if (repeated := repeat_heartbeat(context, frame)) is not None:
+                    return [repeated]
             request = read_request(bytes(frame), header, handler.request)
             api = find_api(key)
             if api is not None and api.is_forwarded and self._broker.controller is None:

@@ -32,6 +32,7 @@ from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.repeated_heartbeat import remember_response
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -65,7 +66,7 @@ async def consumer_group_heartbeat(
         ctx.check_authorized(Operation.describe, Resource.topic(topic))
     check_request(request, ctx.version, coordinator.config.consumer.assignors)
     result = await coordinator.consumer_group_heartbeat(request.group_id, build_heartbeat(ctx, request))
-    return ConsumerGroupHeartbeatResponse(
+    response = ConsumerGroupHeartbeatResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         member_id=result.member_id,
@@ -73,6 +74,8 @@ async def consumer_group_heartbeat(
         heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
         assignment=None if result.assignment is None else build_assignment(result.assignment),
     )
+    remember_response(ctx, request, response)
+    return response
 
 
 def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:

@@ -102,6 +102,21 @@ class ConsumerGroupRequests:
             await wait_for_write(write)
         return result
 
+    def repeat_heartbeat(self, group_id: str, member_id: str, member_epoch: int) -> int | None:
+        """See `GroupCoordinator.repeat_consumer_group_heartbeat`. The member was told of this epoch
+        before, so no write needs to be replicated first."""
+        group = self._store.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return None
+        if not consumer_heartbeat.changes_nothing(group, member_id, member_epoch, self._metadata):
+            return None
+        config = self._config_of(group_id)
+        consumer_heartbeat.schedule_session_timeout(
+            group, group.members[member_id], config.session_timeout_ms, self._store.timestamps()
+        )
+        self._store.schedule_timer(group)
+        return config.heartbeat_interval_ms
+
     def _find_group(self, group_id: str) -> ConsumerGroup:
         group = self._store.groups.get(group_id)
         if group is None:

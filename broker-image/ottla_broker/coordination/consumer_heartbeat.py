@@ -102,6 +102,21 @@ def heartbeat(
     return HeartbeatResult(after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if is_told else None)
 
 
+def changes_nothing(group: ConsumerGroup, member_id: str, member_epoch: int, metadata: CoordinatorMetadata) -> bool:
+    """True if a heartbeat in which the member says no more than its epoch changes neither the group
+    nor the member. Regular expressions may have to be evaluated again."""
+    member = group.members.get(member_id)
+    return (
+        member is not None
+        and member.epoch == member_epoch == group.assignment_epoch == group.epoch
+        and member.state is MemberState.stable
+        and member.classic is None
+        and group.metadata_version == metadata.version
+        and not group.regular_expressions
+        and not group.subscriptions.regular_expressions
+    )
+
+
 def _with_sent_fields(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
     """The member itself if nothing has changed, as in nearly all heartbeats."""
     names = request.subscribed_topic_names

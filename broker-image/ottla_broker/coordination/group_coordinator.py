@@ -167,6 +167,12 @@ class GroupCoordinator:
         """Returns when what the heartbeat has changed is replicated."""
         return await self._shard_of_named_group(group_id).consumer_groups.heartbeat(group_id, request)
 
+    def repeat_consumer_group_heartbeat(self, group_id: str, member_id: str, member_epoch: int) -> int | None:
+        """Extends the session of a member whose heartbeat repeats the last one and changes nothing.
+        Returns the heartbeat interval in milliseconds; None if the heartbeat needs more than that.
+        """
+        return self._shard_of(group_id).consumer_groups.repeat_heartbeat(group_id, member_id, member_epoch)
+
     async def share_group_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
         """Returns when what the heartbeat has changed is replicated."""
         return await self._shard_of_named_group(group_id).share_groups.heartbeat(group_id, request)

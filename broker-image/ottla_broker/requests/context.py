@@ -59,7 +59,8 @@ class ConnectionState:
     `software_name` and `software_version`: those that the client sent in ApiVersions (KIP-511).
     `is_follower`: a broker that fetches as a replica. `stepped_down_s`: loop time of the last
     response that told the client that a leader has just stepped down. `sasl`: None on a listener
-    without SASL. `last_fetch`: what `api.fetch` remembers of it. `mute`: read nothing more from the
+    without SASL. `last_fetch`: what `api.fetch` remembers of it. `last_heartbeat`: what
+    `repeated_heartbeat` remembers. `mute`: read nothing more from the
     connection for some seconds. `on_closed`: called when the connection is closed.
     """
 
@@ -73,6 +74,7 @@ class ConnectionState:
     sasl: SaslSession | None = None
     stepped_down_s: float = -inf
     last_fetch: object = None
+    last_heartbeat: object = None
     mute: Callable[[float], None] = _do_nothing_for
     on_closed: Callable[[], None] = _ignore_close
 

@@ -1,0 +1,128 @@
+"""Heartbeats that repeat the last one get the same response without being parsed, and only as long
+as it is the right one.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+from ottla_broker.requests.api import error_response, find_handler
+from ottla_broker.requests.context import ConnectionState, RequestContext
+from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import (
+    read_request,
+    read_request_header,
+    read_response,
+    request_class,
+    write_request,
+)
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import schema_of
+from tests.unit.authorizers import DenyAll
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
+JOIN = {"rebalance_timeout": timedelta(minutes=1), "subscribed_topic_names": ("t",), "topic_partitions": ()}
+
+
+class Member:
+    """A member and its connection. `was_repeated`: the last response was not made anew."""
+
+    def __init__(self, broker: SmallCoordinator, member_id: str) -> None:
+        self.broker = broker
+        self.member_id = member_id
+        self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
+        self.correlation_id = 0
+        self.was_repeated = False
+
+    async def send(self, epoch: int, **fields: Any) -> Any:
+        self.correlation_id += 1
+        names = {"group_id": "g", "member_id": self.member_id, "member_epoch": epoch, "topic_partitions": None} | fields
+        request = build_message(schema_of(request_class(KEY, 1)), names)
+        frame = write_request(KEY, 1, self.correlation_id, "me", request)[4:]
+        context = RequestContext(cast(Any, self.broker), self.connection, 1, "me", self.broker.authorizer)
+        response = repeat_heartbeat(context, frame)
+        self.was_repeated = response is not None
+        if response is not None:
+            assert int.from_bytes(response[:4]) == len(response) - 4
+            assert int.from_bytes(response[4:8]) == self.correlation_id
+            return read_response(bytes(response[4:]), KEY, 1)
+        handler = find_handler(KEY, 1)
+        assert handler is not None
+        try:
+            return await handler.handle(
+                context, read_request(bytes(frame), read_request_header(frame), handler.request)
+            )
+        except KafkaError as reason:
+            return error_response(handler.response, reason)
+
+
+async def settle(member: Member) -> Any:
+    """The member joins, reports nothing new, and repeats that."""
+    joined = await member.send(0, **JOIN)
+    parsed = await member.send(joined.member_epoch)
+    assert not member.was_repeated
+    repeated = await member.send(joined.member_epoch)
+    assert member.was_repeated and repeated == parsed
+    return repeated
+
+
+def test_a_repeated_heartbeat_gets_the_last_response_and_extends_the_session() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        member = Member(broker, "m")
+        await settle(member)
+        for _ in range(3):
+            await asyncio.sleep(40)
+            assert (await member.send(1)).error_code is ErrorCode.none
+            assert member.was_repeated
+        await asyncio.sleep(46)
+        assert (await member.send(1)).error_code is ErrorCode.unknown_member_id
+        assert not member.was_repeated
+
+    scenario(test)
+
+
+def test_it_is_parsed_again_once_the_group_changes() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        first, second = Member(broker, "m"), Member(broker, "n")
+        await settle(first)
+        await asyncio.sleep(2)
+        await second.send(0, **JOIN)
+        response = await first.send(1)
+        assert not first.was_repeated
+        assert sum(len(one.partitions) for one in response.assignment.topic_partitions) == 1
+
+    scenario(test)
+
+
+def test_it_is_parsed_again_when_topics_configs_or_rights_change() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        member = Member(broker, "m")
+        await settle(member)
+        broker.group_coordinator.metadata.on_topics_changed()
+        await member.send(1)
+        assert not member.was_repeated
+        await member.send(1)
+        assert member.was_repeated
+        broker.image.configs[32, "g"] = {"consumer.heartbeat.interval.ms": "7000"}
+        assert int((await member.send(1)).heartbeat_interval.total_seconds()) == 7
+        assert not member.was_repeated
+        await member.send(1)
+        assert member.was_repeated
+        broker.authorizer = DenyAll()
+        assert (await member.send(1)).error_code is ErrorCode.group_authorization_failed
+        assert not member.was_repeated
+
+    scenario(test)
+
+
+def test_a_heartbeat_that_says_more_is_never_repeated() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        member = Member(broker, "m")
+        joined = await member.send(0, **JOIN)
+        for _ in range(2):
+            await member.send(joined.member_epoch, topic_partitions=())
+            assert not member.was_repeated
+
+    scenario(test)
