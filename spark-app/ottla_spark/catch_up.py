@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 
 _BAR_WIDTH: Final = 24
 _LINE_INTERVAL_S: Final = 5.0
+_ENDS: Final = ("stopped", "finished", "failed")
 _CLEAR_LINE: Final = "\r\x1b[K"
 
 
@@ -84,6 +85,8 @@ class CatchUpDisplay:
             return
         if line["state"] == "running" and "batch" not in line:
             self._started = self._clock()
+        elif line["state"] in _ENDS and self._state is not None and self._stream.isatty():
+            self._stream.write("\n")  # what is written next begins below the bar
         if "batch" not in line or not line["rows"]:
             return
         now = self._clock()

@@ -2,21 +2,33 @@
 
 import os
 import sys
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output, new_app
+from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.local import documents
 from ottla_operator.local.documents import InvalidFiles
+from ottla_operator.plan.pipeline.spec_changes import compare_specs, needs_new_checkpoint, plan_migration
+from ottla_operator.resources.pipeline import Pipeline
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML file with a Pipeline.", exists=True, dir_okay=False)]
 Name = Annotated[str | None, typer.Option("--name", help="Name of the Pipeline, if the file has several.")]
 
-app = new_app("Validate, run and test pipelines.")
+COLUMNS: Final = {
+    "field": "FIELD",
+    "before": "BEFORE",
+    "after": "AFTER",
+    "verdict": "CHECKPOINT",
+    "reason": "REASON",
+}
+
+app = new_app("Validate, run, test and compare pipelines.")
 
 
 @app.command()
@@ -61,16 +73,56 @@ def test(
     _run_ottla_spark("test", file, name, *(("--cases", str(cases)) if cases else ()))
 
 
-def _validate_resource(file: Path) -> None:
-    """Raises CommandError with the line of each problem. The file need not have the Pipeline's
-    Cluster.
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="YAML file with the version that runs.", exists=True)],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="YAML file with the new version.", exists=True)],
+    name: Name = None,
+    output: Output = Format.table,
+) -> None:
+    """Show which changes of a pipeline keep its checkpoint.
+
+    Compares two versions of its YAML, and says how to apply the new one. Runs nothing. The exit
+    code is 1 if the new version needs a new checkpoint.
+
+    Example: kubectl get pipeline delays -o yaml > old.yaml; ottla pipeline diff old.yaml new.yaml
+    """
+    before, after = (_select_pipeline(file, name) for file in (old, new))
+    changes = compare_specs(before, after)
+    steps = plan_migration(after.name, changes)
+    if output is Format.table and not changes:
+        print("no differences")
+    elif output is Format.table:
+        print_rows([asdict(it) for it in changes], COLUMNS, output)
+        print(*(f"{number}. {step}" for number, step in enumerate(steps, 1)), sep="\n")
+    else:
+        print_document({"changes": [asdict(it) for it in changes], "plan": steps}, output)
+    if needs_new_checkpoint(changes):
+        raise typer.Exit(ExitCode.failed)
+
+
+def _select_pipeline(file: Path, name: str | None) -> Pipeline:
+    """The Pipeline of a file. Raises CommandError."""
+    found = [it for it in _validate_resource(file) if name is None or it.name == name]
+    if not found:
+        raise CommandError(ExitCode.not_found, f"{file}: there is no Pipeline {name}")
+    if len(found) > 1:
+        names = ", ".join(it.name for it in found)
+        raise CommandError(ExitCode.usage, f"{file}: several Pipelines ({names}); select one with --name")
+    return Pipeline.parse(found[0].data)
+
+
+def _validate_resource(file: Path) -> list[documents.Document]:
+    """The Pipelines of a file. Raises CommandError with the line of each problem. The file need not
+    have the Pipeline's Cluster.
     """
     try:
-        found = documents.read_file(file)
+        found = [it for it in documents.read_file(file) if it.kind == "Pipeline"]
     except InvalidFiles as error:
         raise CommandError(ExitCode.usage, str(error)) from error
-    if not any(it.kind == "Pipeline" for it in found):
+    if not found:
         raise CommandError(ExitCode.not_found, f"{file}: there is no Pipeline")
+    return found
 
 
 def _run_ottla_spark(command: str, file: Path, name: str | None, *options: str) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla_operator.resources.pipeline import Source
+from ottla_operator.resources.sources import Source
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.progress import BatchProgress, Offsets, TopicPartition, format_offsets, parse_offsets
 from ottla_spark.streaming import dead_letters, decode, sink, source, transform

@@ -62,7 +62,8 @@ class ReferenceTable:
         self._delete_retention_ms = DEFAULT_DELETE_RETENTION_MS if retention is None else int(retention)
         self._current = self._load()
         self._in_use: dict[str, tuple[BatchId, TableVersion]] = {}
-        self._files.delete_all_but(frozenset() if self._current is None else self._current.folders)
+        self._kept_folders = frozenset[str]() if self._current is None else self._current.folders
+        self._files.delete_all_but(self._kept_folders)
 
     def rows(self) -> DataFrame:
         """Rows of the version that each batch reads, with the source's columns."""
@@ -84,9 +85,15 @@ class ReferenceTable:
             if known != batch or version is None:
                 version = self._refresh()
                 self._in_use[batch.query] = (batch, version)
-                in_use = (it.folders for _, it in self._in_use.values())
-                self._files.delete_all_but(version.folders.union(*in_use))
+                self._delete_unused()
             return version
+
+    def _delete_unused(self) -> None:
+        versions = [version for _, version in self._in_use.values()]
+        needed = frozenset[str]().union(*(it.folders for it in versions))
+        if needed != self._kept_folders:
+            self._files.delete_all_but(needed)
+            self._kept_folders = needed
 
     def refresh(self) -> None:
         """Reads the changes for scans outside of streaming queries."""

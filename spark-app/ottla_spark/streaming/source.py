@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ottla_operator.resources.pipeline import Source
+from ottla_operator.resources.sources import Source
 
 ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_timestamp")
 """Columns of every source that say where a row came from. Sinks omit columns that start with

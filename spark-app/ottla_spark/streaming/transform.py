@@ -16,7 +16,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ottla_operator.resources.common import parse_duration_ms
-from ottla_operator.resources.pipeline import Dedupe, Watermark
+from ottla_operator.resources.pipeline import Dedupe
+from ottla_operator.resources.sources import Watermark
 from ottla_operator.resources.transforms import Expectation, Transform
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message

@@ -145,3 +145,25 @@ def test_row_in_a_pipe_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 3
     assert lines[1].split() == ["1", "x" * 200, *["word"] * 50]
     assert not any(line.endswith(" ") for line in lines)
+
+
+def test_pipeline_diff_names_changes_and_how_to_apply_them(tmp_path: Path) -> None:
+    spec = {
+        "clusterRef": {"name": "c"},
+        "sources": {"s": {"topic": "t", "format": {"type": "raw"}}},
+        "sinks": [{"from": "s", "console": {}}],
+    }
+    versions = {"old": spec, "same": spec, "new": {**spec, "checkpoint": {"path": "/new"}}}
+    for name, version in versions.items():
+        pipeline = {"apiVersion": "ottla.dev/v1alpha1", "kind": "Pipeline", "metadata": {"name": "p"}, "spec": version}
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(pipeline))
+    old, same, new = (str(tmp_path / f"{name}.yaml") for name in versions)
+    unchanged = ottla("pipeline", "diff", old, same)
+    assert (unchanged.returncode, unchanged.stdout) == (0, "no differences\n")
+    found = ottla("pipeline", "diff", old, new, "-o", "json")
+    assert found.returncode == 1
+    answer = json.loads(found.stdout)
+    assert [(it["field"], it["verdict"]) for it in answer["changes"]] == [("checkpoint", "new")]
+    assert "suspend the old version" in answer["plan"][0]
+    missing = ottla("pipeline", "diff", old, new, "--name", "q")
+    assert (missing.returncode, missing.stderr) == (3, f"ottla: {old}: there is no Pipeline q\n")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla_operator.resources.formats import Format
-from ottla_operator.resources.pipeline import DeadLetter, Source
+from ottla_operator.resources.pipeline import DeadLetter
+from ottla_operator.resources.sources import Source
 from ottla_spark.errors import PipelineError
 from ottla_spark.progress import format_offsets
 from ottla_spark.streaming.cases import compare_rows, parse_expected, parse_given

@@ -83,6 +83,12 @@ def test_seconds_are_formatted_with_their_two_largest_units(seconds: float, text
     assert format_seconds(seconds) == text
 
 
+def test_pipeline_that_ends_leaves_the_bar_in_a_line_of_its_own() -> None:
+    stream = Terminal()
+    shown(stream, [RUNNING, batch(1_000, 4_000), {"state": "failed", "error": "e"}], step_s=1)
+    assert stream.getvalue().endswith("4 s left\n")
+
+
 def test_progress_log_passes_its_lines_on_to_the_display() -> None:
     stream = io.StringIO()
     ProgressLog(None, "p", display=CatchUpDisplay(stream)).write_batch(BATCH, {"records": 0})
