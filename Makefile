@@ -43,7 +43,7 @@ check: $(VENV)/.installed-test ## check style, types and the direction of import
 docs: $(VENV)/.installed-test ## build the documentation site into build/site; fails on a broken link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# The suites. Each is a pytest marker too (pyproject.toml). `make test` runs two groups beside each other. Tests that wait for processes run in
+# The suites. Each is a pytest marker too (pyproject.toml). `make test` runs two groups in parallel. Tests that wait for processes run in
 # STREAMS parallel streams of whole files. Tests that only compute run at lower priority and use the processors that the others leave idle.
 COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e

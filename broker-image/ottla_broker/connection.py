@@ -54,7 +54,7 @@ try another.
 MAX_UNANSWERED: Final = 1024
 """Produce requests of one connection whose responses wait for replicas."""
 MIN_RESPONSE_BYTES: Final = 64 * 1024
-"""What a fetch may always return, however little memory is left."""
+"""Bytes that a fetch may always return, however little memory is left."""
 
 
 class WaitingReply(NamedTuple):

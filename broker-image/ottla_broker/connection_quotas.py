@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 ALL_LISTENERS: Final = ""
 MAX_WAIT_S: Final = 10.0
-"""Of a connection above the rate. Clients wait no longer (`socket.connection.setup.timeout.ms`);
-it is refused.
+"""Longest wait of a connection above the rate. Clients wait no longer
+(`socket.connection.setup.timeout.ms`); it is refused.
 """
 
 

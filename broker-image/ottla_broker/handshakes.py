@@ -21,7 +21,7 @@ MIN_AGE_S: Final = 1.0
 this.
 """
 LOG_INTERVAL_S: Final = 10.0
-"""Between two log lines with the same reason."""
+"""Interval between two log lines with the same reason."""
 
 
 class Handshakes:

@@ -37,7 +37,7 @@ class UnsentResponses:
         self._count(max(unsent, self.last_written))
 
     def recount(self, unsent: int) -> None:
-        """Note whether the client has read some of it."""
+        """Records that `unsent` bytes are left. Any progress of the client restarts its timeout."""
         if unsent < self.bytes:
             self.stuck_since = self._clock()
             self.bytes = unsent

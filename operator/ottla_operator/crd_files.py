@@ -52,7 +52,7 @@ KUBERNETES_RULES: Final[Mapping[str, Json]] = {
         },
     ],
 }
-"""What Kubernetes needs and `ottla up` does not."""
+"""Rules that Kubernetes needs and `ottla up` does not."""
 
 
 def build_crd(kind: Kind) -> Json:

@@ -145,7 +145,7 @@ def test_search_finds_the_one_record_among_many(tab: Page, console: BrokerProces
     take_screenshot(tab, "search")
 
 
-def test_search_stops_when_it_is_told_and_goes_on_from_there(tab: Page, console: BrokerProcess) -> None:
+def test_stopped_search_can_be_resumed(tab: Page, console: BrokerProcess) -> None:
     tab.goto(f"{url_of(console)}/topics/orders/messages?filter=value.amount >= 0&limit=100")
     expect(tab.locator(".progress")).to_contain_text("stopped, 500 offsets are not read", timeout=WITHIN_MS)
     first = tab.locator("#records tr").all_inner_texts()
@@ -156,7 +156,7 @@ def test_search_stops_when_it_is_told_and_goes_on_from_there(tab: Page, console:
     assert not set(first) & set(second)
 
 
-def test_search_tells_what_is_wrong_with_a_filter(tab: Page, console: BrokerProcess) -> None:
+def test_search_reports_an_invalid_filter(tab: Page, console: BrokerProcess) -> None:
     search(tab, console, "orders", "valeu.amount > 3")
     expect(tab.locator(".problem.warning")).to_contain_text("the filter uses 'valeu'; allowed: key, value")
     search(tab, console, "orders", "value.price > 3")

@@ -82,7 +82,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
     produce_values(home, "flights", "more")
     eventually(lambda: len(voters(home)) == 3, message="three voters again")
     again = home.run_ottla("cluster", "recover", "-b", addresses, "--yes")
-    assert again.returncode == 1 and "nothing is to be recovered" in again.stderr
+    assert again.returncode == 1 and "there is nothing to recover" in again.stderr
 
     home.stop()
     shutil.rmtree(data(home, lost[0]))
@@ -99,4 +99,4 @@ def test_a_majority_is_not_recovered_but_waited_for(home: UpProcess) -> None:
     home.start()
     home.wait_for_line("4 brokers ready")
     done = home.run_ottla("cluster", "recover", "-b", home.bootstrap, "--yes")
-    assert done.returncode == 1 and "nothing is to be recovered" in done.stderr
+    assert done.returncode == 1 and "there is nothing to recover" in done.stderr

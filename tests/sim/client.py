@@ -50,7 +50,7 @@ UNEXPECTED_ERRORS = frozenset(
 class Workload:
     """State shared by the clients of a run.
 
-    `stop_event` tells them to finish. `counts` has the operations that administrators completed.
+    `stop_event` makes them finish. `counts` has the operations that administrators completed.
     """
 
     addresses: Callable[[], Sequence[str]]  # host:port of each broker

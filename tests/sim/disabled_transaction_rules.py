@@ -188,7 +188,7 @@ def decided_transactions_aborted_on_takeover() -> Iterator[None]:
 
 @contextmanager
 def aborted_transactions_not_indexed() -> Iterator[None]:
-    """Readers are not told which transactions were aborted."""
+    """Responses to readers do not list aborted transactions."""
     with patch.object(TransactionIndex, "append", lambda *_: None):
         yield
 

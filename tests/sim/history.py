@@ -132,8 +132,8 @@ class History:
         self.committed_offsets[key] = max(commit.offset, self.committed_offsets.get(key, -1))
 
     def record_owner(self, group: str, tp: TopicPartition, member: str, now_s: float, until_s: float) -> None:
-        """A member was told that it owns a partition. Another may not have given it up; it counts
-        as removed once its session has ended, `until_s`."""
+        """A member got a response by which it owns a partition. Another may not have given it up;
+        it counts as removed once its session has ended, `until_s`."""
         owner, owned_until_s = self.owners.get((group, tp), (member, 0.0))
         if owner != member and owned_until_s > now_s:
             self.record_violation(f"two owners: {group} assigned {tp} to {member}, while {owner} still has it")

@@ -26,7 +26,7 @@ MIN_PACKET_GAP_S = 1e-7  # timers of the same time have no guaranteed order
 DRIVER = "driver"  # the host of clients that belong to no process
 
 Direction = tuple[str, str]
-"""From one host to another."""
+"""A pair of hosts: sender and receiver."""
 PacketFilter = Callable[[Direction, bytes], bool]
 """Selects segments by direction and content."""
 

@@ -153,7 +153,7 @@ class Producer(SimulatedClient):
             reason = asked.exception()
             if reason is None:
                 offset, at_s = asked.result(), self.loop.time()
-                self._acknowledged(Ack(tp, leader.topic_id, offset, batch.values, leader.broker, at_s, self.name))
+                self._record_ack(Ack(tp, leader.topic_id, offset, batch.values, leader.broker, at_s, self.name))
                 continue
             if not isinstance(reason, FAILURES):
                 raise reason
@@ -165,7 +165,7 @@ class Producer(SimulatedClient):
             self.forget_leader(tp)
         return unacknowledged, first
 
-    def _acknowledged(self, ack: Ack) -> None:
+    def _record_ack(self, ack: Ack) -> None:
         history = self.workload.history
         topic_state = history.topics[ack.topic_partition[0]]
         # If the name may have belonged to two topics, only an id tells which of them has the

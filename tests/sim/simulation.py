@@ -94,8 +94,8 @@ def run_simulation(
 ) -> Outcome:
     """Create a simulation and run it.
 
-    `on_line` receives each line of the trace. `level` is the level from which on the brokers' log
-    records are in it.
+    `on_line` receives each line of the trace. `level` is the lowest level of the brokers' log
+    records in the trace.
     """
     started = time.process_time()
     loop = SimulatedLoop()

@@ -14,8 +14,8 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 STEPS: Final = ("begin", "produce", "offsets", "commit", "committed")
-"""Where the process dies: before the transaction, amid its records, before the batch's number is
-added to it, before it is committed, and after that."""
+"""Steps at which the process can be killed: before the transaction, amid its records, before the
+batch's number is added to it, before it is committed, and after that."""
 _WRITTEN_BEFORE_DEATH: Final = 5
 
 

@@ -1,7 +1,7 @@
 """AssignReplicasToDirs (73), version 0: between brokers only, handled by the active controller
 (KIP-858).
 
-- A broker tells the log directory of a replica that moves, so that the controller knows which
+- A broker reports the log directory of a replica that moves, so that the controller knows which
   replicas are gone when a directory fails or is lost.
 - Only from a registered broker with its current epoch: BROKER_ID_NOT_REGISTERED,
   STALE_BROKER_EPOCH. For each partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,

@@ -11,7 +11,7 @@
 from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
 
-from ottla_broker.requests.acls import check_may_use_acls
+from ottla_broker.requests.acls import check_acl_authorization
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -32,7 +32,7 @@ API = Api(
 @API.handler()
 async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     try:
-        check_may_use_acls(ctx, Operation.alter)
+        check_acl_authorization(ctx, Operation.alter)
         entries = [read_entry(creation) for creation in request.creations]
         problems = [find_problem(entry) for entry in entries]
         valid = [entry for entry, problem in zip(entries, problems, strict=True) if problem is None]

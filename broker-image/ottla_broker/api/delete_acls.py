@@ -13,7 +13,7 @@ from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from kio.static.primitive import i8
 
-from ottla_broker.requests.acls import check_may_use_acls, read_filter
+from ottla_broker.requests.acls import check_acl_authorization, read_filter
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -34,7 +34,7 @@ API = Api(
 @API.handler()
 async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     try:
-        check_may_use_acls(ctx, Operation.alter)
+        check_acl_authorization(ctx, Operation.alter)
         filters = [read_filter(one) for one in request.filters]
         problems = [one.find_problem() for one in filters]
         valid = [one for one, problem in zip(filters, problems, strict=True) if problem is None]

@@ -13,7 +13,7 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from kio.static.primitive import i8
 
-from ottla_broker.requests.acls import check_may_use_acls, read_filter
+from ottla_broker.requests.acls import check_acl_authorization, read_filter
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -26,7 +26,7 @@ API = Api(ApiKey.DESCRIBE_ACLS, versions=(1, 3), flexible=2, rights=(Right(Opera
 
 @API.handler()
 async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    check_may_use_acls(ctx, Operation.describe)
+    check_acl_authorization(ctx, Operation.describe)
     wanted = read_filter(request)
     if problem := wanted.find_problem():
         raise KafkaError(ErrorCode.invalid_request, problem)

@@ -28,7 +28,8 @@ API = Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible=0, right
 ACCEPTED_COMPRESSION: Final = tuple(
     i8(int(one)) for one in (Compression.zstd, Compression.lz4, Compression.gzip, Compression.snappy)
 )
-"""In Kafka's order, which is the order of preference. None at all is accepted, too."""
+"""The compressions that clients may use, in Kafka's order of preference. Uncompressed metrics are
+accepted, too."""
 
 
 @API.handler()

@@ -78,7 +78,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     for entry in split_list(text):
         name, colon, protocol = (part.strip() for part in entry.partition(":"))
         if not (colon and name) or protocol.upper() not in PROTOCOLS:
-            raise ValueError(f"{entry!r} is no such pair")
+            raise ValueError(f"{entry!r} is not such a pair")
         if name.upper() in found:
             raise ValueError(f"{name.upper()} is named twice")
         found[name.upper()] = protocol.upper()
@@ -91,7 +91,7 @@ def parse_limits(text: str) -> dict[str, int]:
     for entry in split_list(text):
         host, colon, limit = entry.rpartition(":")
         if not (colon and host) or not (limit.strip().isascii() and limit.strip().isdigit()):
-            raise ValueError(f"{entry!r} is no such pair")
+            raise ValueError(f"{entry!r} is not such a pair")
         found[host.strip().strip("[]")] = int(limit)
     return found
 

@@ -43,7 +43,7 @@ _LOG_SETTINGS = {
 
 
 SecretValues = dict[tuple[str, str, Setting[object]], object]
-"""By listener, mechanism and setting, as `StaticSettings.references`."""
+"""Secret values by listener, mechanism and setting, as `StaticSettings.references`."""
 
 
 class Config:

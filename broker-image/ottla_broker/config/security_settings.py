@@ -41,7 +41,7 @@ SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
     "Whether clients present certificates. `required`: connections without one are rejected. `requested`: they are "
     "User:ANONYMOUS. The principal is made of the certificate's subject by `ssl.principal.mapping.rules`.")
 SSL_PRINCIPAL_MAPPING_RULES = _tls.row("ssl.principal.mapping.rules", principal_mapping_rules(), "DEFAULT",
-    "Rules that make the name of a client's principal of its certificate's subject, such as CN=alice,O=example. The "
+    "Rules that derive the name of a client's principal from its certificate's subject, such as CN=alice,O=example. The "
     "first one counts whose pattern matches the whole subject; `L` and `U` make the name lower or upper case. DEFAULT "
     "is the subject itself. A client that no rule matches is disconnected.")
 SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = _tls.row(
@@ -124,7 +124,7 @@ SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = _oauth.row(
 _tokens = Section("Delegation tokens", BROKER_SETTINGS)
 
 DELEGATION_TOKEN_SECRET_KEY = _tokens.row("delegation.token.secret.key", secret(), None,
-    "Secret from which delegation tokens are made, the same on all brokers. Not set: there are no delegation tokens. "
+    "Secret from which delegation tokens are derived, the same on all brokers. Not set: there are no delegation tokens. "
     "Another secret makes all tokens invalid.", is_sensitive=True)
 DELEGATION_TOKEN_MAX_LIFETIME_MS = _tokens.row("delegation.token.max.lifetime.ms", long(at_least=1), 604800000,
     "Time in milliseconds after which a token can be renewed no more.")

@@ -55,7 +55,7 @@ DESCRIBERS: Final[Mapping[str, Any]] = {
         describe_streams,
     ),
 }
-"""By the type of a group: the request that describes it, and how its response is read."""
+"""The request that describes a group, and the reader of its response, by the type of the group."""
 
 CommittedOffsets = dict[tuple[str, int], int]
 

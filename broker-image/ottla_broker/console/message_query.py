@@ -40,7 +40,7 @@ class MessageQuery:
 
 
 def parse_query(page: PageRequest) -> MessageQuery:
-    """A filter makes a search of what would be a page. Raises PageError."""
+    """Parses the query. With a filter, the mode `browse` becomes `search`. Raises PageError."""
     expression, key = page.text("filter"), page.text("key")
     mode = _one_of(page, "mode", MODES, "browse")
     if mode == "browse" and (expression or key):

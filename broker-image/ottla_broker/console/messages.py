@@ -35,7 +35,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import iter_records
 
 MAX_SEARCHES: Final = 4
-"""At once on one broker, of all users; each has a process."""
+"""Concurrent searches of all users on one broker; each has a process."""
 FOLLOW_FIRST: Final = 10
 """Records of each partition that are shown before those that arrive."""
 

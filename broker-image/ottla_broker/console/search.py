@@ -17,8 +17,8 @@ from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.wire.client import Client
 
 FOLLOW_PAUSE_S: Final = 0.5
-"""Between looks for new records. Several partitions of one leader share a connection, on which a
-fetch that waits would hold up the others."""
+"""Pause between fetches of new records. Several partitions of one leader share a connection, on
+which a fetch that waits would hold up the others."""
 NO_END: Final = -1
 
 

@@ -21,7 +21,7 @@ from ottla_broker.console.search_messages import (
 from ottla_broker.registry.schema import SchemaSource
 
 REQUEST_TIMEOUT_S: Final = 30.0
-"""For one fetch's records: an expression that needs longer is refused."""
+"""Time for the records of one fetch: an expression that needs longer is refused."""
 
 FindSchemas = Callable[[Sequence[int]], Awaitable[dict[int, SchemaSource | None]]]
 

@@ -28,7 +28,8 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import iter_records
 
 MAX_MEMORY_BYTES: Final = 768 << 20
-"""Of data: a batch may decompress to 128 MB, of which records are copies."""
+"""Limit of the worker's data segment: a batch may decompress to 128 MB, of which records are
+copies."""
 NICENESS: Final = 10
 
 

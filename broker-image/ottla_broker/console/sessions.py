@@ -18,7 +18,7 @@ from ottla_broker.security.scram import MECHANISMS
 IDLE_S: Final = 30 * 60.0
 MAX_AGE_S: Final = 8 * 3600.0
 MAX_SESSIONS: Final = 1000
-"""Of all users; the one that was opened first ends when there are more."""
+"""Sessions of all users; the oldest one ends when there are more."""
 TOKEN_BYTES: Final = 32
 
 

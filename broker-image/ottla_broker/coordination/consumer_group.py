@@ -49,7 +49,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
-"""Of a static member that has left for a restart, and keeps its assignment until its session
+"""Epoch of a static member that has left for a restart, and keeps its assignment until its session
 ends."""
 
 

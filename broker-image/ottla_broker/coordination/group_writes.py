@@ -11,7 +11,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
 
 EXPIRY_RETRY_MS: Final = 1_000
-"""After which expired members whose removal could not be appended are removed again."""
+"""Delay before the removal of expired members, whose records could not be appended, is retried."""
 
 Write = asyncio.Future[ErrorCode]
 KeyT = TypeVar("KeyT")

@@ -268,7 +268,7 @@ class LogRecovery:
         segment.truncate_indexes_to(point)
         segment.recount_unindexed_bytes()
         self.log.producers = rebuild_producer_states(self.log, point)
-        return self._read_on(segment, position, file_size, expected, point)
+        return self._scan_batches(segment, position, file_size, expected, point)
 
     def _find_first_batch_at(self, segment: Segment, point: int) -> tuple[int, int] | None:
         """(position, offset) of the first batch that ends at or above the recovery point. None if
@@ -292,9 +292,9 @@ class LogRecovery:
         file_size = segment.size
         segment.size = 0
         segment.clear_indexes()
-        return self._read_on(segment, 0, file_size, segment.base, protected)
+        return self._scan_batches(segment, 0, file_size, segment.base, protected)
 
-    def _read_on(self, segment: Segment, position: int, file_size: int, expected: int, protected: int) -> int:
+    def _scan_batches(self, segment: Segment, position: int, file_size: int, expected: int, protected: int) -> int:
         """Reads and checks batches from `position` on. Returns the offset after the last one.
 
         What is wrong below offset `protected` raises CorruptSegment; what is wrong above ends the

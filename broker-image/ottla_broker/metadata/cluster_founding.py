@@ -1,5 +1,5 @@
-"""Decides whether a broker founds a cluster. Then it becomes the only voter of its metadata log,
-which has no voters yet.
+"""Decides whether a broker founds a cluster. A founding broker becomes the only voter of its
+metadata log, which has no voters yet.
 """
 
 import logging

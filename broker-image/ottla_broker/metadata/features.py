@@ -1,4 +1,5 @@
-"""The features whose level the whole cluster agrees on (KIP-584), which ApiVersions tells clients.
+"""The features whose level the whole cluster agrees on (KIP-584), which ApiVersions reports to
+clients.
 
 A cluster that has recorded no level has the default one.
 """

@@ -50,7 +50,7 @@ MIRRORED_TOPIC_RESOURCE = 102
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 SCHEMAS_TOPIC = "_schemas"
-"""Of the schema registry. Not internal: other registries write it as clients."""
+"""The topic of the schema registry. It is not internal: other registries write it as clients."""
 
 TopicIdPartition = tuple[UUID, int]
 

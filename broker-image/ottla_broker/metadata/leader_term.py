@@ -200,7 +200,10 @@ async def hand_over_vote(leader: LeaderState, brokers: Sequence[Voter], fetch_ti
                 if {voter.key for voter in voters} != known and leader.can_change_voters(voters):
                     await leader.change_voters(voters)
     except (TimeoutError, KafkaError) as reason:
-        logger.info("no other broker became the only voter: %s", str(reason) or "none has caught up in time")
+        logger.info(
+            "cannot make another broker the only voter of the metadata log: %s",
+            str(reason) or "none has caught up in time",
+        )
 
 
 async def _wait_for_caught_up(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> Voter:

@@ -176,7 +176,9 @@ class QuorumPeers:
             if pending:
                 await asyncio.sleep(RETRY_PAUSE_S)
         for endpoint, failure in pending.items():
-            logger.warning("%s did not say whether it has a cluster: %s", format_host_and_port(*endpoint), failure)
+            logger.warning(
+                "cannot ask the broker at %s for its cluster id: %s", format_host_and_port(*endpoint), failure
+            )
         return None
 
     async def _ask_cluster_id(self, endpoint: Endpoint) -> tuple[str, str | None]:

@@ -278,7 +278,7 @@ class RaftQuorum:
         except KafkaError as reason:
             if self._is_fatal(reason):
                 raise
-            logger.warning("broker %d cannot take part in epochs of the metadata log: %s", self._me.broker, reason)
+            logger.warning("broker %d pauses in the quorum of the metadata log: %s", self._me.broker, reason)
             await asyncio.sleep(DISK_RETRY_PAUSE_S)
         finally:
             work.cancel()

@@ -41,7 +41,7 @@ class Voter(msgspec.Struct, frozen=True):
 
 
 VoterSet = tuple[Voter, ...]
-"""In the order in which the voters were added."""
+"""The voters, in the order in which they were added."""
 
 
 def parse_endpoint(address: str) -> Endpoint | None:

@@ -49,6 +49,6 @@ class KnownSchemaIds:
                 await self._topic.catch_up()
             self._caught_up_s = began_s
         except (KafkaError, OSError, TimeoutError) as reason:
-            logger.debug("cannot read which schemas there are: %s", reason)
+            logger.debug("cannot read the schema ids of the registry: %s", reason)
         finally:
             self._catching_up = None

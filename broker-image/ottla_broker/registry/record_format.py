@@ -24,7 +24,7 @@ class RecordKey(msgspec.Struct, omit_defaults=False):
 
 
 class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set": "ruleSet"}):
-    """`deleted`: softly."""
+    """`deleted`: True if the version is soft-deleted."""
 
     subject: str
     version: int

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class NotLeader(Exception):
-    """Another broker leads `_schemas`: its id."""
+    """Another broker leads `_schemas`. `leader`: its id."""
 
     def __init__(self, leader: int) -> None:
         super().__init__(f"broker {leader} leads {SCHEMAS_TOPIC}")
@@ -103,8 +103,9 @@ class SchemasTopic:
             raise errors.store_error(f"cannot write to {SCHEMAS_TOPIC}: {reason}") from None
 
     def _check_writable(self, partition: Partition) -> None:
-        """Raises RegistryError while the topic mirrors that of another cluster: a record of its own
-        would part it from its source, and could give an id that the source gives too.
+        """Raises RegistryError while the topic mirrors that of another cluster: with a record of
+        its own it would diverge from its source, and the record could have an id that the source
+        assigns too.
         """
         image, topic_id = self._broker.image, self._broker.image.topics[SCHEMAS_TOPIC].id
         if not image.is_writable(topic_id, partition.partition):
@@ -182,7 +183,7 @@ class SchemasTopic:
                         await self.catch_up()
                         break
                     except (KafkaError, OSError) as reason:
-                        logger.debug("cannot read which schemas there are: %s", reason)
+                        logger.debug("cannot catch up with the leader of _schemas: %s", reason)
                         await asyncio.sleep(RETRY_PAUSE_S)
 
     async def catch_up(self) -> None:
@@ -221,7 +222,7 @@ class SchemasTopic:
         """Applies the topic's records, until it is cancelled."""
         while True:
             try:
-                await self._read_on()
+                await self._read_until_change()
             except (KafkaError, OSError, TimeoutError) as reason:
                 logger.debug("cannot read %s, retrying: %s", SCHEMAS_TOPIC, reason)
                 if isinstance(reason, KafkaError) and reason.code is ErrorCode.offset_out_of_range:
@@ -232,7 +233,7 @@ class SchemasTopic:
         if self._client is not None:
             await self._client.close()
 
-    async def _read_on(self) -> None:
+    async def _read_until_change(self) -> None:
         """Reads until the leader or the topic changes. Raises KafkaError, OSError, TimeoutError."""
         image, condition = self._broker.image, self._broker.image_condition
         topic = image.topics.get(SCHEMAS_TOPIC)

@@ -13,7 +13,8 @@ WILDCARD: Final = ":*:"
 EMPTY_NAME: Final = "__EMPTY"
 GLOBAL_NAME: Final = "__GLOBAL"
 HIGHEST_ID_NAME: Final = "__HIGHEST_ID"
-"""Of the subject whose record keeps the highest id of a context, after its schema is deleted."""
+"""Name of the subject whose record keeps the highest id of a context, after its schema is deleted.
+"""
 RESERVED_NAMES: Final = frozenset({EMPTY_NAME, GLOBAL_NAME, HIGHEST_ID_NAME})
 SUFFIXES: Final = ("-value", "-key")
 

@@ -24,7 +24,8 @@ from ottla_broker.registry.worker_messages import (
 )
 
 MAX_MEMORY_BYTES: Final = 256 << 20
-"""Of data. A schema of 1 MB needs some 50 MB; brokers in containers have few hundred in all."""
+"""Limit of the worker's data segment. A schema of 1 MB needs some 50 MB; a broker's container often
+has a few hundred."""
 NICENESS: Final = 5
 """Records are served first where cores are short."""
 MAX_RECURSION: Final = 4000

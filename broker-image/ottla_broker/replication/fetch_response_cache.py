@@ -12,7 +12,8 @@ _CORRELATION_ID = slice(4, 8)
 
 
 ResponseKey = tuple[int, ...]
-"""What a response depends on besides the partition and its state; the offset first."""
+"""The parts of a fetch on which a response depends, besides the partition and its state; the offset
+first."""
 
 
 @dataclass(slots=True)

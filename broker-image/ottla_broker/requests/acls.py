@@ -29,7 +29,7 @@ class AclFilterMessage(Protocol):
     def permission_type(self) -> int: ...
 
 
-def check_may_use_acls(ctx: RequestContext, operation: Operation) -> None:
+def check_acl_authorization(ctx: RequestContext, operation: Operation) -> None:
     """Raises SECURITY_DISABLED without an authorizer, and CLUSTER_AUTHORIZATION_FAILED."""
     if ctx.broker.acl_authorizer is None:
         raise KafkaError(ErrorCode.security_disabled, "No Authorizer is configured.")

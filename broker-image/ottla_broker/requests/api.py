@@ -76,7 +76,8 @@ class Api:
 
     `is_forwarded`: clients may send it to any broker, and only the active controller can answer
     (KIP-590). `is_served_while_starting`: other brokers need its response to start, or to continue.
-    `rights`: what it asks for, in this order; docs/protocol.md lists them.
+    `rights`: the authorizations that it requires, in the order of the checks; docs/protocol.md
+    lists them.
     """
 
     key: ApiKey

@@ -156,7 +156,8 @@ async def _report_partitions(
             report = msgspec.json.decode(text or "", type=MirrorReport)
         except msgspec.MsgspecError as error:
             raise KafkaError(
-                ErrorCode.invalid_request, f"{partition} of {topic!r} is no report of its leader: {error}"
+                ErrorCode.invalid_request,
+                f"{partition} of {topic!r} is not a report of the leader of a mirrored partition: {error}",
             ) from error
         if not validate_only:
             await controller.mirror_control.report_partition(report)

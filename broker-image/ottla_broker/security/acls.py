@@ -11,10 +11,10 @@ from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.principal import Principal
 
 ANY: Final = 1
-"""In a filter: every resource type, operation or permission."""
+"""Matches every resource type, operation or permission in a filter."""
 WILDCARD: Final = "*"
-"""As a resource name: every resource of the type. As a host: every host. As a principal's name:
-every user.
+"""Every resource of the type, as a resource name; every host, as a host; every user, as a
+principal's name.
 """
 
 

@@ -26,7 +26,8 @@ class InvalidToken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """`audiences`: a token is for one of them; empty: it names none. `issuer` "": any."""
+    """`audiences`: a token must name one of them, or no audience if this is empty. `issuer`: the
+    required issuer; empty: any."""
 
     audiences: tuple[str, ...] = ()
     issuer: str = ""
@@ -37,7 +38,7 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """`expires_ms`: since 1970."""
+    """`expires_ms`: milliseconds since 1970."""
 
     subject: str
     scopes: frozenset[str]

@@ -28,7 +28,7 @@ _BEARER: Final = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 
 
 class TokenValidator:
-    """`now_ms`: since 1970."""
+    """`now_ms`: milliseconds since 1970."""
 
     def __init__(self, keys: JsonWebKeySet, rules: TokenRules, now_ms: Callable[[], int]) -> None:
         self._keys = keys

@@ -42,7 +42,7 @@ LOGIN_TIMEOUT_S: Final = 30.0
 NONCE_BYTES: Final = 24
 INVALID_USER: Final = "Authentication failed: Invalid username or password"
 _SECRET: Final = secrets.token_bytes(32)
-"""Of this process: from it come the salts of users that do not exist."""
+"""Random secret of this process, from which the salts of users that do not exist are derived."""
 
 
 class ScramLogin(NamedTuple):

@@ -14,7 +14,7 @@ from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 
 MAX_CACHED_DECISIONS: Final = 20_000
-"""At the limit the cache is emptied: some megabytes, and more than a broker's clients need at a
+"""Entries at which the cache is emptied: some megabytes, and more than a broker's clients need at a
 time.
 """
 PROBED_NAME: Final = "hardcode"

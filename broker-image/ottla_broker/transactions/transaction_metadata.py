@@ -244,7 +244,7 @@ def _check_producer(current: TransactionMetadata | None, producer: ProducerIdAnd
     if current is None or current.producer_id != producer.producer_id:
         raise KafkaError(
             ErrorCode.invalid_producer_id_mapping,
-            f"producer {producer.producer_id} is not the one of the transactional id",
+            f"producer id {producer.producer_id} is not that of the transactional id",
         )
     if current.producer_epoch != producer.epoch:
         raise KafkaError(

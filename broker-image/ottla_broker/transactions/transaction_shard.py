@@ -33,7 +33,7 @@ from ottla_broker.wire.records import Record
 logger = logging.getLogger(__name__)
 
 RETRY_PAUSE_S: Final = 0.1
-"""Between two attempts to write a completion."""
+"""Pause between two attempts to write a completion."""
 
 WriteMarkers = Callable[[TransactionMetadata, int], Awaitable[None]]
 """Returns when every partition of a decided transaction has its marker. Called with the

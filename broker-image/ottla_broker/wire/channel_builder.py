@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 LOG_INTERVAL_S: Final = 10.0
-"""Between two log lines about the same address."""
+"""Interval between two log lines about the same address."""
 TLS_TIMEOUT_S: Final = 5.0
-"""Of the TLS handshake of a probe, which has no deadline of its own."""
+"""Timeout of the TLS handshake of a probe, which has no deadline of its own."""
 
 
 class ChannelBuilder:

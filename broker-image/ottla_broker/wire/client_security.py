@@ -16,7 +16,7 @@ TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Of clients."""
+"""SASL mechanisms with which clients here can log in."""
 OAUTHBEARER: Final = "OAUTHBEARER"
 SERVER_MECHANISMS: Final = (*MECHANISMS, OAUTHBEARER)
 

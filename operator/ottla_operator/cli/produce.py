@@ -23,7 +23,7 @@ from ottla_operator.kafka.producer import Producer
 
 READ_BYTES: Final = 1 << 20
 MIN_PAUSE_S: Final = 0.05
-"""With --rate, shorter pauses are accumulated."""
+"""Shortest pause with --rate; shorter ones are accumulated."""
 
 app = new_app()
 

@@ -41,7 +41,7 @@ KEYS: Final = {
     "\x7f": BACKSPACE,
     "\b": BACKSPACE,
 }
-"""What a terminal sends for keys that are no letters."""
+"""Escape sequences that a terminal sends for keys that are not letters, and their names."""
 
 Event: TypeAlias = str | ClusterSample | KafkaError | Unreachable
 """A key, a sample, or why there is none."""

@@ -15,7 +15,8 @@ from ottla_operator.kafka.client import KafkaClient, raise_for_error
 
 METADATA_LOG: Final = "__cluster_metadata"
 IN_SYNC_WITHIN_MS: Final = 2000
-"""As Kafka's controller.quorum.fetch.timeout.ms."""
+"""Time since a voter's last fetch after which it counts as lagging, as Kafka's
+controller.quorum.fetch.timeout.ms."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class PipelineLauncher:
         self.ask_runner = ask_runner
         self.objects = OwnedObjects(api)
         self._spark_operator: tuple[float, bool] | None = None
-        """When the API server was asked whether it knows SparkApplications, and the answer."""
+        """The time at which the API server was last asked whether it serves SparkApplications, and
+        the answer."""
 
     async def plan(
         self, resource: Json, pipeline: Pipeline, cluster: Cluster, login: ComponentLogin | None

@@ -164,7 +164,8 @@ class BrokerProcesses:
     creation_error: str = ""
     _console: str = ""
     _registry: str = ""
-    """What was said last: the address of the first ready broker's console."""
+    """The printed address of the first ready broker's console, to print it again only when it
+    changes."""
     _reported: dict[str, str] = field(default_factory=dict)
     """Broker → the reason that was reported last, so that it is reported once."""
 

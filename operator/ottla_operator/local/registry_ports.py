@@ -15,7 +15,7 @@ from typing import Final
 from ottla_operator.local import processes
 
 PACKAGES: Final = ("fastavro", "jsonschema_rs", "google.protobuf", "proto_schema_parser")
-"""Of the extra ottla[registry]."""
+"""Packages of the extra ottla[registry]."""
 _claimed: dict[int, int] = {}
 """Port → the open lock file that this process has for it."""
 

@@ -7,7 +7,7 @@ from ottla_operator.resources.model import Json
 from ottla_operator.resources.rules import FieldPath, Problem
 
 SUFFIXES: Final = (".avsc", ".proto")
-"""Of files that hold schemas and nothing else. Those of JSON Schemas are .json."""
+"""Suffixes of files that hold only schemas. JSON Schemas are in .json files."""
 FILE: Final[FieldPath] = ("spec", "schemaFrom", "file")
 TEXT: Final[FieldPath] = ("spec", "schema")
 

@@ -50,7 +50,7 @@ class UpRunner:
         self._runs_loads = loads
         self._documents: list[Document] = []
         self._resources: dict[tuple[str, str], Json] = {}
-        """What was applied, by kind and name."""
+        """The applied resources, by kind and name."""
         self._loads: list[Load] = []
         self._metrics: dict[str, tuple[TopicMetrics, asyncio.Task[None]]] = {}
         self._tasks = asyncio.TaskGroup()

@@ -33,7 +33,7 @@ HOST = "127.0.0.1"
 KEYSTORE = "keystore.pem"
 CONSOLE_ENABLE = "console.enable"
 CONSOLE_PORT_DISTANCE = 1000
-"""From a broker's first listener to its console."""
+"""Distance from the port of a broker's first listener to that of its console."""
 KEYSTORE_LOCATION = "ssl.keystore.location"
 REGISTRY_LISTENER = "schema.registry.listener"
 INTER_BROKER = "inter_broker"  # no listener of a Cluster can have this name: theirs have no underscore

@@ -17,7 +17,7 @@ from ottla_operator.resources.model import Json
 INT_OR_STRING: Final[Mapping[str, Json]] = {"x-kubernetes-int-or-string": True}
 ANY_SCALAR: Final[Mapping[str, Json]] = {"x-kubernetes-preserve-unknown-fields": True}
 MAX_NUMBER_LENGTH: Final = 256
-"""Of a number written as a string, with which the API server bounds the cost of a rule."""
+"""Length of a number written as a string; the API server bounds the cost of a rule by it."""
 WHOLE_OR_REFERENCE: Final = r"^[+-]?[0-9]+$|[$][{]"
 
 

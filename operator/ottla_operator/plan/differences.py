@@ -75,7 +75,7 @@ def cluster_differences(
     cluster: Cluster, brokers: Collection[int], configs: Mapping[int, Mapping[str, str | None]]
 ) -> list[Difference]:
     """`brokers`: ids of those that are registered. `configs`: by broker, its settings; None for a
-    value that brokers do not tell, which is not compared.
+    value that brokers do not return, which is not compared.
     """
     found: list[Difference] = []
     if len(brokers) != cluster.spec.replicas:

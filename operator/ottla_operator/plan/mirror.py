@@ -50,8 +50,8 @@ fields.
 """
 MAX_LISTED: Final = 3  # partitions in a message
 SILENCE_S: Final = 5.0
-"""From then on a source counts as silent. It answers every half second, unless the interval is
-set.
+"""Time without a response after which a source counts as silent. It responds every half second,
+unless the interval is set.
 """
 
 

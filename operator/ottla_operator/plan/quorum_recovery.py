@@ -135,7 +135,7 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
     """
     if leader := next((it for it in replicas if it.leader != NO_LEADER), None):
         raise RecoveryRefused(
-            f"broker {leader.broker} has a leader, broker {leader.leader}: nothing is to be recovered"
+            f"broker {leader.broker} has a leader, broker {leader.leader}: there is nothing to recover"
         )
     old = {it.cluster_id for it in replicas if it.voters}
     moved = [it for it in replicas if not it.voters and it.previous_cluster_id in old - {None}]

@@ -114,7 +114,7 @@ STALLED_REASONS: Final = (
     Reason(
         "PipelineNotAllowed",
         "Topic",
-        "The operator may not make the Pipeline of `spec.lake`.",
+        "The operator may not create the Pipeline of `spec.lake`.",
         "Upgrade the roles of its chart.",
     ),
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
@@ -227,7 +227,7 @@ OTHER_REASONS: Final = (
     Reason("InSync", "Mirror", "No record is missing."),
     Reason("Lagging", "Mirror", "Records of the source are not copied yet."),
     Reason("RecordsMissing", "Mirror", "A failover now would lose records.", "Wait, or accept the loss."),
-    Reason("NoKnownLoss", "Mirror", "A failover now would lose no record that is known of."),
+    Reason("NoKnownLoss", "Mirror", "As far as is known, a failover now would lose no record."),
 )
 EVENT_REASONS: Final = (
     Reason("RollStarted", "Cluster", "A rolling restart begins, for the reason in the message."),
@@ -259,9 +259,9 @@ EVENT_REASONS: Final = (
     Reason(
         "CertificateChanged",
         "Cluster",
-        "The Cluster's own authority was made or dropped, or has issued the brokers' certificate; the "
+        "The Cluster's own authority was created or removed, or has issued the brokers' certificate; the "
         "message says why.",
-        "If an authority was made: clients have to trust it before it issues certificates.",
+        "If an authority was created: clients have to trust it before it issues certificates.",
     ),
     Reason("StorageExpanding", "Cluster", "Disks are being expanded."),
     Reason("RackLabelMissing", "Cluster", "A node lacks the label of `rack.topologyKey`.", "Label the node."),

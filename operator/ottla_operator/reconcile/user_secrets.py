@@ -65,7 +65,7 @@ class UserSecrets:
     platform: Platform
     recheck_s: float = RECHECK_S
     _checked: dict[str, tuple[object, float, ClientCredentials]] = field(default_factory=dict)
-    """By uid: what the Secret depends on, when it was read last, and what it has."""
+    """The last check of each user's Secret, by uid: the Secret's inputs, the time, and its data."""
 
     async def prepare(self, resource: UserResource, cluster: Cluster, body: Json) -> ClientCredentials:
         """`body`: the Cluster's. Raises Blocked while the Secret cannot be completed."""

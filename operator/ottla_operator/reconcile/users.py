@@ -74,7 +74,8 @@ class UserReconciler:
     cache: WatchCache
     secrets: UserSecrets = field(init=False)
     _resources: dict[str, tuple[object, UserResource]] = field(default_factory=dict)
-    """By uid, with its generation and that of its Cluster: a spec is validated once."""
+    """Validated resources by uid, with their generation and that of their Cluster: a spec is
+    validated once."""
 
     def __post_init__(self) -> None:
         self.secrets = UserSecrets(self.platform)

@@ -20,7 +20,7 @@ class LakeIceberg(Model, frozen=True):
 
 
 class Lake(Model, frozen=True):
-    """Table that the topic's records are appended to, by a Pipeline that the operator makes."""
+    """Table that the topic's records are appended to, by a Pipeline that the operator creates."""
 
     iceberg: Annotated[LakeIceberg, doc("Iceberg table.")]
     format: Annotated[

@@ -69,7 +69,7 @@ class TopicSpec(Model, frozen=True):
         Lake | None,
         doc(
             "Table that the records are appended to, with the columns record_timestamp, record_partition and "
-            "record_offset. The operator makes a Pipeline for it, and deletes that with this resource or field."
+            "record_offset. The operator creates a Pipeline for it, and deletes that with this resource or field."
         ),
     ] = None
     deletion_policy: Annotated[

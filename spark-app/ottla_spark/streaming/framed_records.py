@@ -95,7 +95,7 @@ _OPEN_ENCODER: Final[dict[str, Callable[[RecordSchema, int, T.DataType], EncodeR
 
 _decoders: dict[tuple[SchemaRegistry, RecordSchema], Decoder] = {}
 _encoders: dict[tuple[RecordSchema, int, str], EncodeRow] = {}
-"""In each executor's process, which decodes and encodes batch after batch."""
+"""The decoders and encoders of this executor process, which works on batch after batch."""
 
 
 def column_type(schema: RecordSchema) -> T.DataType:

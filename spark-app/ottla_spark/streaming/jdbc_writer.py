@@ -1,10 +1,10 @@
 """Writes batches to a table of PostgreSQL, each row exactly once.
 
-Executors write the rows to a staging table, beside each other. One transaction of the driver then
-copies them to the table and notes the number of the batch in the table `ottla_batches`. A batch
-that failed, or whose process was killed, runs again with the same number:
+Executors write the rows to a staging table, in parallel. One transaction of the driver then copies
+them to the table and records the number of the batch in the table `ottla_batches`. A batch that
+failed, or whose process was killed, runs again with the same number:
 
-- If the number is noted, the transaction had committed, and nothing is written.
+- If the number is recorded, the transaction had committed, and nothing is written.
 - If not, no row is in the table. Staging tables of the query that were left behind are deleted.
 
 The transaction locks the query's row of `ottla_batches`, so of two processes that write the same

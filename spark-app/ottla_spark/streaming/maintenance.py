@@ -1,4 +1,4 @@
-"""When the maintenance of a lake table is due, noted in a file of the checkpoint:
+"""The schedule of a lake table's maintenance, recorded in a file of the checkpoint:
 
     <checkpoint>/maintenance-<query>.json   time of the last run, in seconds since 1970
 
@@ -30,7 +30,7 @@ class MaintenanceSchedule:
 
     def run_if_due(self, run: Callable[[float], None]) -> None:
         """`run` takes the time for which versions are retained, in seconds. The time of a run that
-        fails is noted too, so that it cannot stop the pipeline for good.
+        fails is recorded too, so that it cannot stop the pipeline for good.
         """
         if self._maintenance is None:
             return

@@ -20,8 +20,8 @@ CLOSED: Final = "the connection is closed"
 
 
 class BrokerSide:
-    """One broker. `open_as` connects a user, or a super user without a name. `pause_s` is how long
-    the controller's changes may take to reach all of its components.
+    """One broker. `open_as` connects as the user of a name; as a super user if the name is empty.
+    `pause_s` is how long the controller's changes may take to reach all of its components.
     """
 
     def __init__(self, open_as: Callable[[str], Awaitable[Channel]], pause_s: float) -> None:

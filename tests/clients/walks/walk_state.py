@@ -20,7 +20,7 @@ SEQUENCES = 1 << 31
 
 
 Rule = tuple[int, str, int, str, str, int, int]
-"""Of an access control entry: resource type, name, pattern type, principal, host, operation,
+"""An access control entry: resource type, name, pattern type, principal, host, operation,
 permission.
 """
 

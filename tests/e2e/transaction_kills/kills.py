@@ -27,7 +27,7 @@ PARTITIONS = 3
 SOURCE = "copied-from"
 WORKERS = 2
 PRODUCER_PAUSE_S = 0.2
-"""Between twenty records: the workers, whose transactions are small, must keep up."""
+"""Pause after every twenty records: the workers, whose transactions are small, must keep up."""
 GROUP, TRANSACTION = 0, 1
 
 

@@ -13,7 +13,7 @@ from bench.mirror.lines import LINES as MIRROR_LINES
 MEASUREMENTS = DOCS / "measurements"
 KINDS = {"one-broker": LINES, "three-brokers": CLUSTER_LINES, "mirrors": MIRROR_LINES}
 ADDED_SINCE = ("new-topic", "produce-idempotent", "produce-lz4", "produce-zstd", "many-producers-", "connections-")
-"""How the names of lines begin that the stored results do not have yet."""
+"""Prefixes of names of lines that the stored results do not have yet."""
 
 
 def test_images_are_drawn_from_the_newest_results() -> None:

@@ -45,7 +45,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Replicate:
-    """The high watermark comes to the log's end."""
+    """The high watermark advances to the log end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ steps: st.SearchStrategy[Step] = st.one_of(
 
 @dataclass(slots=True)
 class Batch:
-    """`transaction`: number of its transaction, or None. `ends`: of a marker, what it ends."""
+    """`transaction`: number of its transaction, or None. `ends`: for a marker, the number of the
+    transaction that it ends."""
 
     first: int
     last: int

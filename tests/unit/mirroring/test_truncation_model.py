@@ -36,8 +36,8 @@ Begin = Callable[[Partition, int, int], None]
 
 @dataclass
 class Model:
-    """`joined_epoch` is −1 until a leader has reported the join offset. `begin` is what a leader
-    does first in an epoch.
+    """`joined_epoch` is −1 until a leader has reported the join offset. `begin` is the first action
+    of a leader in an epoch.
     """
 
     folder: Path

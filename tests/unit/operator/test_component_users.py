@@ -1,5 +1,5 @@
-"""Users that the operator makes for Pipelines and Mirrors: which rules they get, and how a pipeline
-waits for its own.
+"""Users that the operator creates for Pipelines and Mirrors: their rules, and how a pipeline waits
+for its own.
 """
 
 import base64

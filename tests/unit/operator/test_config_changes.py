@@ -36,7 +36,7 @@ def test_a_setting_that_differs_between_brokers_is_not_set_for_the_cluster() -> 
     assert found == ConfigChanges({}, (), {1: ("listeners",), 2: ("listeners",)})
 
 
-def test_whom_a_starting_broker_asks_for_the_cluster_restarts_no_running_broker() -> None:
+def test_changed_bootstrap_servers_restart_no_running_broker() -> None:
     before = {"controller.quorum.bootstrap.servers": "a:1", "cluster.found": "true"}
     found = plan_config_changes({1: before}, {1: {"controller.quorum.bootstrap.servers": "a:1,b:1"}}, DYNAMIC, {})
     assert found == ConfigChanges({}, (), {})

@@ -1,4 +1,5 @@
-"""When the operator makes the Secret of the inter-broker login, and when it rather stops."""
+"""The operator creates the Secret of the inter-broker login, or stops where that would lock brokers
+out."""
 
 import asyncio
 from typing import Any, cast

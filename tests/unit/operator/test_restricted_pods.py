@@ -1,4 +1,4 @@
-"""Every pod that the operator makes meets Kubernetes' restricted pod security standard, as far as a
+"""Every pod that the operator creates meets Kubernetes' restricted pod security standard, as far as a
 template says it. tests/kube runs them in namespaces that enforce it.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/

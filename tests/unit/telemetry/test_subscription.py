@@ -15,7 +15,7 @@ CLIENT: dict[str, str | None] = {
 
 
 IDS_OF_KAFKA = {0: -725132322, 1: -1132247971, 3: -1441860073, 12: 1613849943, 13: -152952332, 40: 708979907}
-"""By the number of metrics; computed by Java 17 with classes of Kafka 4.1."""
+"""Subscription ids by the number of metrics, computed by Java 17 with classes of Kafka 4.1."""
 
 
 @pytest.mark.parametrize("count", IDS_OF_KAFKA)

@@ -120,7 +120,7 @@ class JsonDocument:
         if address != own:
             root = self._references.get(address)
             if root is None:
-                raise SchemaError(f"$ref {ref!r} names nothing")
+                raise SchemaError(f"$ref {ref!r} does not resolve")
             document = JsonDocument(root, self._references)
         return document.resolve_fragment(unquote(fragment), ref), document
 
@@ -135,7 +135,7 @@ class JsonDocument:
                 name = part.replace("~1", "/").replace("~0", "~")
                 found = found[int(name)] if isinstance(found, list) else found[name]
         except (KeyError, IndexError, ValueError, TypeError):
-            raise SchemaError(f"$ref {ref!r} names nothing") from None
+            raise SchemaError(f"$ref {ref!r} does not resolve") from None
         return found
 
 
@@ -164,4 +164,4 @@ def find_anchor(root: Any, name: str, ref: str) -> Any:
             waiting += one.values()
         elif isinstance(one, list):
             waiting += one
-    raise SchemaError(f"$ref {ref!r} names nothing")
+    raise SchemaError(f"$ref {ref!r} does not resolve")

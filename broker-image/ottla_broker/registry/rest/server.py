@@ -1,4 +1,4 @@
-"""The registry's HTTP server on `schema.registry.listener`: routes, and what every request passes.
+"""The registry's HTTP server on `schema.registry.listener`: routes, and the steps of every request.
 
 Each request is authenticated, authorized, and answered here or by the leader of `_schemas`.
 """
@@ -34,15 +34,16 @@ logger = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 16 << 20
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 START_TIMEOUT_S: Final = 10.0
-"""Requests that come while schemas are read wait for as long; then they are answered."""
+"""Longest time that requests wait for the schemas to be read after the start."""
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`operation`: what a client must be allowed to do, on the subject of the path or else on the
-    cluster; None: the handler decides, or anyone may. `is_write`: only the leader answers.
+    """`operation`: the operation that a client needs on the subject of the path, or else on the
+    cluster; None if the handler authorizes, or nothing is required. `is_write`: only the leader
+    answers.
     """
 
     method: str
@@ -58,7 +59,7 @@ class Route:
 
 
 class RegistryServer:
-    """One per broker."""
+    """The HTTP server of this broker's registry."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

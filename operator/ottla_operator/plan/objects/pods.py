@@ -30,7 +30,7 @@ node.
 """
 _MOUNTS: Final = {"certificates": CERTIFICATES_PATH, "login": LOGIN_PATH}
 RACK_TIMEOUT_S: Final = 30
-"""After that a broker starts without its rack: it is better up and badly placed than down."""
+"""Time after which a broker starts without its rack: a badly placed broker is better than none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ottla_operator.resources.model import Json
 PERMANENT_EXIT_CODES: Final = (2, 3)
 """Exit codes by which the runner (`python -m ottla_spark`) says that a restart will not help."""
 CRASH_LOOP_AFTER: Final = 3
-"""Failures in a row after which a person should look."""
+"""Failures in a row after which the pipeline is Stalled."""
 IMAGE_PROBLEMS: Final = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 MAX_ERROR_LENGTH: Final = 4096
 
