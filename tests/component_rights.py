@@ -1,8 +1,8 @@
 """The list "What each component may do" of docs/security.md, from what each component is given.
 
 `python -m tests.component_rights` writes it. The operator's rights in Kubernetes are those of the
-chart, a driver's those of the Role that the operator creates for it, and rights in a cluster are the
-rules of the Users that the operator creates. Examples stand for the names in them.
+chart, a driver's are those of the Role that the operator creates for it, and rights in a cluster
+are the rules of the Users that the operator creates. Examples stand for the names in them.
 """
 
 import re

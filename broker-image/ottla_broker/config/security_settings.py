@@ -39,11 +39,11 @@ SSL_TRUSTSTORE_CERTIFICATES = _tls.row("ssl.truststore.certificates", secret("ce
 SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
     one_of(CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, any_case=True), CLIENT_AUTH_NONE,
     "Whether clients present certificates. `required`: connections without one are rejected. `requested`: they are "
-    "User:ANONYMOUS. The principal is made of the certificate's subject by `ssl.principal.mapping.rules`.")
+    "User:ANONYMOUS. The principal is derived from the certificate's subject by `ssl.principal.mapping.rules`.")
 SSL_PRINCIPAL_MAPPING_RULES = _tls.row("ssl.principal.mapping.rules", principal_mapping_rules(), "DEFAULT",
-    "Rules that derive the name of a client's principal from its certificate's subject, such as CN=alice,O=example. The "
-    "first one counts whose pattern matches the whole subject; `L` and `U` make the name lower or upper case. DEFAULT "
-    "is the subject itself. A client that no rule matches is disconnected.")
+    "Rules that derive the name of a client's principal from its certificate's subject, such as CN=alice,O=example. "
+    "The first rule whose pattern matches the whole subject applies; `L` and `U` make the name lower or upper case. "
+    "DEFAULT is the subject itself. A client that no rule matches is disconnected.")
 SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = _tls.row(
     "ssl.endpoint.identification.algorithm", one_of("https", "", any_case=True), "https",
     "Whether a broker checks that the certificate of another broker names the host that it connects to. Empty: it does "
@@ -124,7 +124,7 @@ SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = _oauth.row(
 _tokens = Section("Delegation tokens", BROKER_SETTINGS)
 
 DELEGATION_TOKEN_SECRET_KEY = _tokens.row("delegation.token.secret.key", secret(), None,
-    "Secret from which delegation tokens are derived, the same on all brokers. Not set: there are no delegation tokens. "
+    "Secret from which delegation tokens are derived, the same on all brokers. Not set: no delegation tokens. "
     "Another secret makes all tokens invalid.", is_sensitive=True)
 DELEGATION_TOKEN_MAX_LIFETIME_MS = _tokens.row("delegation.token.max.lifetime.ms", long(at_least=1), 604800000,
     "Time in milliseconds after which a token can be renewed no more.")

@@ -196,8 +196,8 @@ class PipelineSpec(Model, frozen=True):
         ObjectRef | None,
         doc(
             "User of that Cluster that the pipeline connects as, with authentication SCRAM. Where every listener asks "
-            "for a login, it defaults to a User pipeline-<name> that the operator creates, with rules for the topics and "
-            "the consumer group of this pipeline alone."
+            "for a login, it defaults to a User pipeline-<name> that the operator creates, with rules for the topics "
+            "and the consumer group of this pipeline alone."
         ),
     ] = None
     transforms: Annotated[

@@ -1,5 +1,5 @@
-"""Every pod that the operator creates meets Kubernetes' restricted pod security standard, as far as a
-template says it. tests/kube runs them in namespaces that enforce it.
+"""Templates of pods that the operator creates meet Kubernetes' restricted pod security standard.
+tests/kube runs them in namespaces that enforce it.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """
