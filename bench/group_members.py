@@ -105,7 +105,8 @@ class ConsumerMember:
 
 @dataclass(eq=False)
 class ClassicMember:
-    """`partitions`: of the topic, which the group's leader spreads over the members."""
+    """`partitions`: number of the topic's partitions, which the group's leader spreads over the
+    members."""
 
     channel: Channel
     group: str

@@ -48,8 +48,8 @@ LINES = (
 
 @dataclass(frozen=True)
 class LoadSize:
-    """`repeats`: how often a member leaves and another joins. `batched`, `single`: records that a
-    share group acknowledges."""
+    """`repeats`: number of times that a member leaves and another joins. `batched`, `single`:
+    records that a share group acknowledges."""
 
     repeats: int = 10
     batched: int = 400_000

@@ -77,7 +77,7 @@ def run_program(command: list[str], stdin: bytes = b"") -> str:
 def produce(
     bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0, settings: Sequence[str] = ()
 ) -> LoadResult:
-    """`settings`: of librdkafka, each `name=value`."""
+    """`settings`: librdkafka's, each `name=value`."""
     words = ["produce", bootstrap, topic, str(records), str(size), str(bytes_per_s), "acks=all", *settings]
     return LoadResult(**json.loads(run_program([compile_load_program(), *words])))
 

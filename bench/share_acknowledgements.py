@@ -53,7 +53,7 @@ class ShareResult:
 
 @dataclass(eq=False)
 class ShareMember:
-    """`max_records`: of one ShareFetch. `to_acknowledge`: by partition."""
+    """`max_records`: limit of one ShareFetch. `to_acknowledge`: by partition."""
 
     channel: Channel
     group: str

@@ -102,8 +102,8 @@ def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) ->
 
 @dataclass
 class ProcessCluster:
-    """`brokers` by node id from 1. `network` is None on loopback. `security`: of the connections
-    by which the cluster is observed.
+    """`brokers` by node id from 1. `network` is None on loopback. `security`: TLS and login of the
+    connections by which the cluster is observed.
     """
 
     kind: str

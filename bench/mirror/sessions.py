@@ -34,7 +34,8 @@ class LoadSize:
 
     `copied`: records to copy. `behind`: records that the copy has to catch up with, while
     `meanwhile_per_s` are produced. `lag_per_s`: rate at which the lag is measured, for `lag_s`
-    after `warm_s`. `partitions`: of the idle cluster, which is measured for `idle_s`.
+    after `warm_s`. `partitions`: number of partitions of the idle cluster, which is measured for
+    `idle_s`.
     """
 
     copied: int = 1_500_000

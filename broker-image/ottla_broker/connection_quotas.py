@@ -47,7 +47,7 @@ class Room(Enum):
 
 class ConnectionQuotas:
     """Counts open connections, those with TLS from the beginning of their handshakes. `refused`:
-    how many were not accepted.
+    number of connections that were not accepted.
     """
 
     def __init__(self, config: Config, client_quotas: ClientQuotaManager, now_s: Callable[[], float]) -> None:

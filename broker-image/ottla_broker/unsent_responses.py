@@ -15,8 +15,9 @@ RESUME_WRITING_BYTES: Final = 16 * 1024
 
 
 class UnsentResponses:
-    """`bytes`: what the transport had not sent when last counted; 0 while the client reads.
-    `stuck_since`: when they last became fewer. `last_written`: size of the last response.
+    """`bytes`: bytes that the transport had not sent when they were counted last; 0 while the
+    client reads. `stuck_since`: when they last became fewer. `last_written`: size of the last
+    response.
     """
 
     __slots__ = ("_clock", "_counted", "_pool", "bytes", "last_written", "stuck_since")

@@ -8,7 +8,8 @@ from ottla_operator.resources.sinks import SINK_TARGETS, Sink
 
 
 def needed_jars(sinks: Iterable[Sink]) -> set[str]:
-    """Names in `jars.SINKS`, and types of sinks that need nothing."""
+    """Names of the jars in `jars.SINKS` that the sinks need. Other names in the result have no
+    jars."""
     sinks = tuple(sinks)
     found = {name for name in SINK_TARGETS for it in sinks if getattr(it, name) is not None}
     catalogs = [it.iceberg.catalog for it in sinks if it.iceberg is not None]

@@ -7,13 +7,13 @@ from tests.clients.api_session import NAME_FIELDS, Json
 MISSING = "nothing"
 
 
-def unequal(wanted: Json, got: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
+def find_differences(wanted: Json, got: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
     """Each differing place: its path and both values. List entries are matched by name."""
     if isinstance(wanted, list) and isinstance(got, list):
         wanted, got = index_by_name(wanted), index_by_name(got)
     if isinstance(wanted, dict) and isinstance(got, dict):
         for name in wanted | got:
-            yield from unequal(
+            yield from find_differences(
                 wanted.get(name, MISSING), got.get(name, MISSING), path + (name if name.startswith("[") else f".{name}")
             )
     elif wanted != got or type(wanted) is not type(got):

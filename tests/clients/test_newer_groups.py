@@ -26,7 +26,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2  # types of UpdateFeatures
 
 @pytest.fixture(scope="module")
 def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    """Members learn of a new assignment within the heartbeat interval."""
+    """A broker with a short heartbeat interval, within which members get a new assignment."""
     with new_broker(
         group_initial_rebalance_delay_ms=0,
         group_consumer_heartbeat_interval_ms=200,

@@ -18,7 +18,7 @@ from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from tests.clients.access_probes import BETWEEN_BROKERS, SINCE, Names, probes
 from tests.clients.api_session import KEYS, VERSIONS, Json, build_message, encode_values, has_message_class
-from tests.clients.response_differences import unequal
+from tests.clients.response_differences import find_differences
 from tests.clients.secured_pair import SecuredBroker, run_secured_pair
 from tests.clients.walks.normalized_responses import ResponseNormalizer
 from tests.waiting import eventually_async
@@ -105,7 +105,7 @@ def differences(theirs: dict[SentRequest, Json], ours: dict[SentRequest, Json]) 
     lines = [
         f"{asked}: {path} Kafka {wanted!r}, we {got!r}"
         for asked in ours
-        for path, wanted, got in unequal(theirs[asked], ours[asked])
+        for path, wanted, got in find_differences(theirs[asked], ours[asked])
     ]
     return [line for line in lines if not any(re.match(known.where, line) for known in KNOWN_DIFFERENCES)]
 

@@ -26,7 +26,7 @@ from tests.clients.offset_cases import OFFSET_CASES
 from tests.clients.producer_cases import PRODUCER_CASES
 from tests.clients.quota_cases import QUOTA_CASES
 from tests.clients.record_cases import RECORD_CASES
-from tests.clients.response_differences import MISSING, unequal
+from tests.clients.response_differences import MISSING, find_differences
 from tests.clients.topic_cases import TOPIC_CASES
 from tests.clients.transaction_cases import TRANSACTION_CASES
 
@@ -202,7 +202,7 @@ def differences(wanted: dict[str, dict[str, Json]], got: dict[str, dict[str, Jso
     for case in wanted | got:
         theirs, ours = by_version(wanted.get(case, {})), by_version(got.get(case, {}))
         for version in sorted(theirs | ours):
-            for path, before, after in unequal(theirs.get(version, MISSING), ours.get(version, MISSING)):
+            for path, before, after in find_differences(theirs.get(version, MISSING), ours.get(version, MISSING)):
                 message = f"{case}: {path} Kafka {before!r}, we {after!r}"
                 lines.setdefault(message, []).append(version)
     for line, versions in lines.items():

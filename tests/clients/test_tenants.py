@@ -49,7 +49,7 @@ APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.
 
 @dataclasses.dataclass(frozen=True)
 class SharedBroker:
-    """A broker that two tenants share. `login`: of its listener with a login."""
+    """A broker that two tenants share. `login`: address of its listener with a login."""
 
     broker: BrokerProcess
     login: int

@@ -28,7 +28,7 @@ PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True)
 class SecuredKafka:
-    """`broker.bootstrap` is the PLAINTEXT listener. `addresses`: of the other listeners, by
+    """`broker.bootstrap` is the PLAINTEXT listener. `addresses`: those of the other listeners, by
     protocol. The SSL listener requires client certificates.
     """
 

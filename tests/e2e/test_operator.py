@@ -22,7 +22,7 @@ def run_with_cluster(
 ) -> None:
     async def main() -> None:
         kubelet = ProcessKubelet(folder)
-        kubelet.api.cluster({"replicas": replicas, "storage": STORAGE, **spec})
+        kubelet.api.put_cluster({"replicas": replicas, "storage": STORAGE, **spec})
         try:
             await kubelet.wait_until_ready()
             await scenario(kubelet)

@@ -35,7 +35,7 @@ def run(
 ) -> None:
     async def main() -> None:
         kubelet = ProcessKubelet(folder)
-        kubelet.api.cluster({"replicas": replicas, "storage": {"size": "1Gi"}, **spec})
+        kubelet.api.put_cluster({"replicas": replicas, "storage": {"size": "1Gi"}, **spec})
         try:
             await kubelet.wait_until(lambda: is_settled(kubelet), within_s=90)
             await scenario(kubelet)

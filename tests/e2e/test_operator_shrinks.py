@@ -42,7 +42,7 @@ class SlowKubelet(ProcessKubelet):
 def test_three_brokers_are_reduced_to_one_that_still_creates_topics(tmp_path: Path) -> None:
     async def main() -> None:
         kubelet = SlowKubelet(tmp_path)
-        kubelet.api.cluster({"replicas": 3, "storage": STORAGE})
+        kubelet.api.put_cluster({"replicas": 3, "storage": STORAGE})
         try:
             await kubelet.wait_until_ready()
             kubelet.edit_spec("Cluster", "demo", replicas=1)
@@ -59,7 +59,7 @@ def test_three_brokers_are_reduced_to_one_that_still_creates_topics(tmp_path: Pa
 def test_replicas_that_a_broker_gets_while_it_is_removed_are_moved_off(tmp_path: Path) -> None:
     async def main() -> None:
         kubelet = SlowKubelet(tmp_path)
-        kubelet.api.cluster({"replicas": 3, "storage": STORAGE})
+        kubelet.api.put_cluster({"replicas": 3, "storage": STORAGE})
         try:
             await kubelet.wait_until_ready()
             kubelet.edit_spec("Cluster", "demo", replicas=2)

@@ -28,7 +28,7 @@ def run_secured(
     async def main() -> None:
         kubelet = ProcessKubelet(folder)
         spec = {"listeners": LISTENERS, "authorization": {"type": authorization}}
-        kubelet.api.cluster({"replicas": 1, "storage": {"size": "1Gi"}, **spec})
+        kubelet.api.put_cluster({"replicas": 1, "storage": {"size": "1Gi"}, **spec})
         try:
             await kubelet.wait_until_ready()
             await scenario(kubelet)

@@ -22,8 +22,8 @@ CHECKS_GROUP_ONE_IN = 5  # reads of all partitions
 class MirrorReader(SimulatedClient):
     """Reads `topic_partitions` as they grow. The offsets of `group` are copied.
 
-    `highest_watermark`: of all running replicas. A leader that is cut off from its cluster, and
-    that this client asks, does not know how far its successor has come.
+    `highest_watermark`: highest one of all running replicas. A leader that is cut off from its
+    cluster, and that this client asks, does not know how far its successor has come.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ Acknowledgements = dict[TopicPartition, list[tuple[int, AcknowledgeType]]]
 
 
 class ShareGroupMember(SimulatedClient):
-    """`_held`: what it was delivered and has not acknowledged yet."""
+    """`_held`: records that it was delivered and has not acknowledged yet."""
 
     def __init__(
         self,

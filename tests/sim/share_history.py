@@ -51,8 +51,8 @@ class SharedRecord:
 
 @dataclass
 class ShareHistory:
-    """`max_deliveries`: of one record. `counts`: answered acknowledgements by type, and
-    deliveries."""
+    """`max_deliveries`: limit of the deliveries of one record. `counts`: answered acknowledgements
+    by type, and deliveries."""
 
     record_violation: Callable[[str], None]
     max_deliveries: int
@@ -104,7 +104,7 @@ class ShareHistory:
 
 
 def share_violations(history: ShareHistory, contents: Contents) -> Iterator[str]:
-    """`contents`: what the partitions have at the end."""
+    """`contents`: records of the partitions at the end."""
     for (tp, offset), known in history.records.items():
         found: Mapping[int, bytes] = contents.get(tp, {})
         for delivery in known.deliveries:

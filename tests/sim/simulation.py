@@ -57,7 +57,7 @@ class SimulatorError:
 
 
 def run_or_report(run: Callable[[int], Outcome], seed: int) -> Outcome | SimulatorError:
-    """The other seeds run also when one cannot."""
+    """Runs a seed. An exception of the simulator is returned, so that the other seeds still run."""
     try:
         return run(seed)
     except Exception:  # noqa: BLE001 - it fails the command

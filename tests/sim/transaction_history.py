@@ -21,7 +21,8 @@ class TransactionOutcome(Enum):
 
 @dataclass(eq=False)
 class Transaction:
-    """One transaction of one instance of a producer. `values`: of the records that it has sent."""
+    """One transaction of one instance of a producer. `values`: values of the records that it has
+    sent."""
 
     producer: str
     instance: int
@@ -88,7 +89,7 @@ class TransactionHistory:
         return max((offset for of, offset in self.last_stable_offsets[tp].items() if of <= epoch), default=0)
 
     def record_last_stable_offset(self, tp: TopicPartition, epoch: int, offset: int, known_at_request: int) -> None:
-        """`known_at_request`: what `last_stable_offset` was when the request was sent."""
+        """`known_at_request`: value of `last_stable_offset` when the request was sent."""
         if offset < known_at_request:
             self.record_violation(
                 f"the last stable offset of {tp} went back from {known_at_request} to {offset} in epoch {epoch}"

@@ -68,7 +68,7 @@ async def alter_partition_reassignments(
 def response(
     request: AlterPartitionReassignmentsRequest, error: KafkaError, outcomes: Mapping[tuple[str, int], KafkaError]
 ) -> AlterPartitionReassignmentsResponse:
-    """`error`: of the whole request; `outcomes`: of each partition."""
+    """`error`: that of the whole request. `outcomes`: one for each partition."""
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=request.allow_replication_factor_change,

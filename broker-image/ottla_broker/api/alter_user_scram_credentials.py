@@ -26,7 +26,7 @@ from ottla_broker.security.scram import (
     MAX_ITERATIONS,
     ScramCredential,
     ScramMechanism,
-    credential_of_salted,
+    credential_from_salted_password,
 )
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -99,4 +99,4 @@ def read_changes(request: AlterUserScramCredentialsRequest, user: str) -> dict[i
 
 def read_credential(upsertion: ScramCredentialUpsertion) -> ScramCredential:
     mechanism = ScramMechanism(upsertion.mechanism)
-    return credential_of_salted(mechanism, upsertion.salted_password, upsertion.salt, upsertion.iterations)
+    return credential_from_salted_password(mechanism, upsertion.salted_password, upsertion.salt, upsertion.iterations)

@@ -27,7 +27,7 @@ from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.topic_plans import NewTopic, check_new_topic_name
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.request_quota import MutationQuota
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -40,7 +40,7 @@ API = Api(
     flexible=5,
     is_forwarded=True,
     rights=(
-        Right(Operation.create, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.create, ResourceType.cluster, refused=CHECK_NEXT),
         Right(Operation.create, ResourceType.topic),
         Right(
             Operation.describe_configs, ResourceType.topic, when="for the configs in the response", refused="no configs"

@@ -24,7 +24,7 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.types import TopicName
 
 from ottla_broker.config import DELETE_TOPIC_ENABLE
-from ottla_broker.requests.api import ASK_NEXT, Api, Right, catch_error
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right, catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.request_quota import MutationQuota
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -37,7 +37,7 @@ API = Api(
     flexible=4,
     is_forwarded=True,
     rights=(
-        Right(Operation.delete, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.delete, ResourceType.cluster, refused=CHECK_NEXT),
         Right(Operation.describe, ResourceType.topic, when="if it is named by its name"),
         Right(Operation.delete, ResourceType.topic),
     ),

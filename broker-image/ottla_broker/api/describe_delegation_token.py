@@ -17,7 +17,7 @@ from kio.schema.describe_delegation_token.v3.response import (
 from kio.static.primitive import i64
 
 from ottla_broker.metadata.delegation_token_control import token_secret
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.delegation_tokens import check_may_use_tokens
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -36,7 +36,7 @@ API = Api(
             Operation.describe,
             ResourceType.delegation_token,
             when="for tokens of others",
-            refused=ASK_NEXT,
+            refused=CHECK_NEXT,
         ),
         Right(Operation.describe_tokens, ResourceType.user, when="for tokens of others", refused="left out"),
     ),

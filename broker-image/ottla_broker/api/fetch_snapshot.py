@@ -29,7 +29,7 @@ from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.metadata.snapshots import SnapshotStore
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -42,7 +42,7 @@ API = Api(
     flexible=0,
     is_served_while_starting=True,
     rights=(
-        Right(Operation.read, ResourceType.topic, refused=ASK_NEXT),
+        Right(Operation.read, ResourceType.topic, refused=CHECK_NEXT),
         Right(Operation.cluster_action, ResourceType.cluster),
     ),
 )

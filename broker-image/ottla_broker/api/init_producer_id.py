@@ -20,7 +20,7 @@ from kio.schema.init_producer_id.v6.response import InitProducerIdResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i64
 
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -34,7 +34,7 @@ API = Api(
     flexible=2,
     rights=(
         Right(Operation.write, ResourceType.transactional_id, when="with a transactional id"),
-        Right(Operation.write, ResourceType.topic, when="on one of any name", refused=ASK_NEXT),
+        Right(Operation.write, ResourceType.topic, when="on one of any name", refused=CHECK_NEXT),
         Right(Operation.idempotent_write, ResourceType.cluster),
     ),
 )

@@ -11,7 +11,7 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 from kio.schema.types import GroupId
 
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -23,7 +23,7 @@ API = Api(
     versions=(0, 5),
     flexible=3,
     rights=(
-        Right(Operation.describe, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.describe, ResourceType.cluster, refused=CHECK_NEXT),
         Right(Operation.describe, ResourceType.group, refused="left out"),
     ),
 )

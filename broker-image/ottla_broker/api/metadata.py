@@ -36,7 +36,7 @@ from kio.static.primitive import i32
 from ottla_broker.config import AUTO_CREATE_TOPICS_ENABLE
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -50,7 +50,7 @@ API = Api(
     flexible=9,
     rights=(
         Right(Operation.describe, ResourceType.topic, refused="TOPIC_AUTHORIZATION_FAILED; left out of all topics"),
-        Right(Operation.create, ResourceType.cluster, when="to create a topic", refused=ASK_NEXT),
+        Right(Operation.create, ResourceType.cluster, when="to create a topic", refused=CHECK_NEXT),
         Right(Operation.create, ResourceType.topic, when="to create a topic"),
         Right(Operation.describe, ResourceType.cluster, when="for operations on the cluster", refused="no operations"),
     ),

@@ -18,7 +18,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 from kio.static.primitive import i32, i64
 
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -31,7 +31,7 @@ API = Api(
     flexible=4,
     is_served_while_starting=True,
     rights=(
-        Right(Operation.cluster_action, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.cluster_action, ResourceType.cluster, refused=CHECK_NEXT),
         Right(Operation.describe, ResourceType.topic),
     ),
 )

@@ -46,7 +46,7 @@ from ottla_broker.coordination.streams_tasks import TaskAssignment, Tasks
 from ottla_broker.coordination.streams_topology import StreamsStatus, check_topology, internal_topic_names
 from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.metadata.topic_names import validate_topic_name
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -61,7 +61,7 @@ API = Api(
     rights=(
         Right(Operation.read, ResourceType.group),
         Right(Operation.describe, ResourceType.topic, when="for the topics of the topology"),
-        Right(Operation.create, ResourceType.cluster, when="to create internal topics", refused=ASK_NEXT),
+        Right(Operation.create, ResourceType.cluster, when="to create internal topics", refused=CHECK_NEXT),
         Right(Operation.create, ResourceType.topic, when="to create internal topics", refused="a status"),
     ),
 )

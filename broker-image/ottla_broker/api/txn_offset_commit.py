@@ -124,7 +124,7 @@ async def commit_in_transaction(
 
 
 def build_response(request: TxnOffsetCommitRequest, codes: Codes, failure: ErrorCode) -> TxnOffsetCommitResponse:
-    """`failure`: of all partitions that have no error of their own."""
+    """`failure`: the error of all partitions that have none of their own."""
 
     def code_of(topic: str, partition: int) -> ErrorCode:
         code = codes.get((topic, partition), failure)

@@ -22,7 +22,7 @@ from kio.schema.write_txn_markers.v2.response import (
 )
 from kio.static.primitive import i32
 
-from ottla_broker.requests.api import ASK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.transactions.transaction_marker import TransactionMarker
@@ -35,7 +35,7 @@ API = Api(
     versions=(1, 2),
     flexible=1,
     rights=(
-        Right(Operation.alter, ResourceType.cluster, refused=ASK_NEXT),
+        Right(Operation.alter, ResourceType.cluster, refused=CHECK_NEXT),
         Right(Operation.cluster_action, ResourceType.cluster),
     ),
 )

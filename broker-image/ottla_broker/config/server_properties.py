@@ -211,7 +211,7 @@ def _is_empty_variable(text: str) -> bool:
 
 
 def _read_text(path: str, named: str) -> str:
-    """`named`: how an error names what was read. Raises SettingError."""
+    """`named`: name of the source in errors. Raises SettingError."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 (pathlib would be a third of this package's import time)
             return file.read().decode()

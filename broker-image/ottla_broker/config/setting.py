@@ -33,7 +33,7 @@ class UpdateMode(Enum):
 
 
 class SettingError(ValueError):
-    """One or more invalid settings. `problems`: a sentence each."""
+    """One or more invalid settings. `problems`: one sentence for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -77,7 +77,7 @@ class Setting(Generic[T_co]):
         return None if self.default is None else self.type.text(self.default)
 
     def parse(self, text: str) -> T_co:
-        """SettingError says what is allowed."""
+        """Raises SettingError, which names the allowed values."""
         try:
             return self.type.parse(text)
         except ValueError as problem:
@@ -128,7 +128,7 @@ class Section:
         mode: UpdateMode | None = None,
         **more: Unpack[OptionalColumns],
     ) -> Setting[T]:
-        """`default`: a value, or its text; None: not set. `mode`: where it is not the section's."""
+        """`default`: a value, or its text; None: not set. `mode` None: the section's."""
         value = type.parse(default) if isinstance(default, str) else default
         setting = Setting(name, type, value, doc, self.title, mode or self.update_mode, **more)
         self.table[name] = setting

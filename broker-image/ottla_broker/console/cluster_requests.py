@@ -41,7 +41,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A log directory of a broker. `used_bytes`: of its file system."""
+    """A log directory of a broker. `used_bytes`: used space of its file system."""
 
     broker: int
     path: str

@@ -17,7 +17,7 @@ Assignment = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`coordinator`: a broker. `type`: of the protocol."""
+    """`coordinator`: a broker. `type`: the group's protocol."""
 
     name: str
     type: str
@@ -28,7 +28,8 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """`instance`: of a static member, else empty. `epoch`: −1 with the classic protocol."""
+    """`instance`: instance id of a static member, else empty. `epoch`: −1 with the classic
+    protocol."""
 
     id: str
     client: str
@@ -44,7 +45,8 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`assignor`: who assigns, as the group names it. `epoch`: −1 with the classic protocol."""
+    """`assignor`: name of the assignor, as the group reports it. `epoch`: −1 with the classic
+    protocol."""
 
     state: str
     assignor: str

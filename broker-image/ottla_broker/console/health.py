@@ -15,7 +15,7 @@ DOCTOR: Final = "ottla doctor"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`command`: what to run next. `partitions`: topics and indexes, the first of those
+    """`command`: the command to run next. `partitions`: topics and indexes, the first of those
     concerned.
     """
 
@@ -27,7 +27,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`state`: ok, warning or error. `sentence`: of the whole cluster."""
+    """`state`: ok, warning or error. `sentence`: summary of the cluster's health."""
 
     state: Literal["ok", "warning", "error"]
     sentence: str

@@ -30,7 +30,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """`found`: topics on all pages. `number`: of this page, from 1."""
+    """`found`: topics on all pages. `number`: number of this page, from 1."""
 
     rows: tuple[TopicRow, ...]
     found: int

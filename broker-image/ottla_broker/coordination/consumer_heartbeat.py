@@ -67,7 +67,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """`assignment`: what the member may consume; None when that has not changed."""
+    """`assignment`: the partitions that the member may consume; None when that has not changed."""
 
     member_id: str
     member_epoch: int

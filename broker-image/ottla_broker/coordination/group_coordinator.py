@@ -215,9 +215,9 @@ class GroupCoordinator:
         commits: Mapping[tuple[str, int], OffsetCommit],
         version: int = MEMBER_EPOCHS_SINCE,
     ) -> None:
-        """Returns when all are replicated. `version`: of the request. Raises GROUP_ID_NOT_FOUND
-        when a generation is given and the group does not exist (ILLEGAL_GENERATION for clients
-        before version 9 of OffsetCommit)."""
+        """Returns when all are replicated. `version`: version of the request. Raises
+        GROUP_ID_NOT_FOUND when a generation is given and the group does not exist
+        (ILLEGAL_GENERATION for clients before version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
         group = _group_with_offsets(shard, group_id)
         if isinstance(group, ConsumerGroup | StreamsGroup):

@@ -29,9 +29,9 @@ def reconcile_member(
 ) -> ConsumerMember:
     """The member after the next step, the same object when there is none to take.
 
-    `owned`: what the member reports to own; None when its request does not say, which means that
-    nothing has changed. `subscribed`: topics of its present subscription, to which the target may
-    not have caught up.
+    `owned`: the partitions that the member reports to own; None when its request does not say,
+    which means that nothing has changed. `subscribed`: topics of its present subscription, to which
+    the target may not have caught up.
     """
     match member.state:
         case MemberState.stable if member.epoch == target_epoch and not has_subscription_changed:

@@ -26,7 +26,8 @@ class Field:
     """`kind`: kio's name of the wire type, or another format: then the field is an array of it, or
     with a `tag` or `single` one of it or None. `default` is the value in versions without the
     field. A field with a `tag` is a tagged field, which is written only when it differs from its
-    default. `array`: of values of the wire type, or with a `tag` of the format."""
+    default. `array`: True for an array of values of the wire type, or, with a `tag`, of the format.
+    """
 
     kind: "str | RecordFormat[Any]"
     nullable: bool = False

@@ -28,9 +28,10 @@ def reconcile_streams_member(
     """The member after the next step, the same object when there is none to take.
 
     `active_owners`: the member that has each active task, also while it gives it up.
-    `held_by_process`: tasks of any kind of other members of this member's process. `owned`: what
-    the member reports to own; None when its request does not say, which means that nothing has
-    changed. Raises FENCED_MEMBER_EPOCH for a member in a state that a later version has written.
+    `held_by_process`: tasks of any kind of other members of this member's process. `owned`: the
+    tasks that the member reports to own; None when its request does not say, which means that
+    nothing has changed. Raises FENCED_MEMBER_EPOCH for a member in a state that a later version has
+    written.
     """
     match member.state:
         case StreamsMemberState.stable if member.epoch == target_epoch:

@@ -52,7 +52,7 @@ class GilYield:
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A closed segment that is read. `next_base`: where the one after it starts."""
+    """A closed segment that is read. `next_base`: base offset of the next segment."""
 
     segment: Segment
     summary: SegmentSummary

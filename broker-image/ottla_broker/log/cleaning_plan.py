@@ -121,9 +121,9 @@ def group_segments(segments: Sequence[SegmentSummary], config: LogConfig, end: i
     """Groups neighbouring segments that together fit into one, so that segments do not become ever
     smaller over many cleanings.
 
-    `segments`: those to be cleaned, oldest first; `end`: where they end. A group respects
-    segment.bytes, segment.index.bytes and offsets that fit the indexes (relative to the first base,
-    in 31 bits).
+    `segments`: those to be cleaned, oldest first; `end`: the offset at which the last of them ends.
+    A group respects segment.bytes, segment.index.bytes and offsets that fit the indexes (relative
+    to the first base, in 31 bits).
     """
     groups: list[list[SegmentSummary]] = []
     total = (0, 0, 0)

@@ -48,8 +48,8 @@ class AbortedTransaction(NamedTuple):
 
 
 class IndexFile:
-    """The file of an index, in entries of `entry_bytes`. `saved`: how many entries of the index it
-    holds."""
+    """The file of an index, in entries of `entry_bytes`. `saved`: number of the index's entries
+    that it holds."""
 
     __slots__ = ("_files", "entry_bytes", "path", "saved")
 

@@ -197,8 +197,8 @@ class MetadataImage:
         return delta
 
     def to_records(self, epoch: int) -> list[MetadataRecord]:
-        """Records from which an equal image results: the content of a snapshot. `epoch`: of the
-        last record applied. Copies one reference for each partition, so that it may run on the
+        """Records from which an equal image results: the content of a snapshot. `epoch`: that of
+        the last record applied. Copies one reference for each partition, so that it may run on the
         event loop."""
         records: list[MetadataRecord] = [
             LeaderChangeRecord(broker, epoch)

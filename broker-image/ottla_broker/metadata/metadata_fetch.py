@@ -42,9 +42,10 @@ class MetadataFetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetchResponse:
-    """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: where the follower's
-    log may still agree with the leader's. `snapshot_id`: the snapshot to fetch instead of deleted
-    records. `leader`: with an error, the leader as the sender knows it."""
+    """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: the epoch and its
+    end offset up to which the follower's log may agree with the leader's. `snapshot_id`: the
+    snapshot to fetch instead of deleted records. `leader`: with an error, the leader as the sender
+    knows it."""
 
     error: ErrorCode = ErrorCode.none
     high_watermark: int = UNKNOWN_OFFSET

@@ -59,8 +59,8 @@ class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
     value of a config of the resource type `mirrored topic`.
 
     Fields as in MirroredPartitionRecord. `epochs` None: unchanged; `source_id`: the source, where
-    records are appended (AppendedPartitionRecord); `cut`: how many offsets of this log are at or
-    above `joined`.
+    records are appended (AppendedPartitionRecord); `cut`: number of offsets of this log at or above
+    `joined`.
     """
 
     broker_id: int = msgspec.field(name="broker")

@@ -20,7 +20,8 @@ SCHEMA_TYPES: Final = tuple(SchemaType)
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """`name`: how the schema names what it refers to (an Avro type, a `$ref`, an import)."""
+    """`name`: the name by which the schema refers to the other one (an Avro type, a `$ref`, an
+    import)."""
 
     name: str
     subject: str

@@ -60,8 +60,8 @@ class NotLeader(Exception):
 
 
 class SchemasTopic:
-    """`state`: replaced when the topic was deleted and created again. `next_offset`: of the first
-    record that is not applied yet.
+    """`state`: replaced when the topic was deleted and created again. `next_offset`: offset of the
+    first record that is not applied yet.
     """
 
     def __init__(self, broker: Broker) -> None:

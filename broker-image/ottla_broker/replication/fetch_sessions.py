@@ -137,7 +137,7 @@ class CachedPartition:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """`changed`: what to read next, in this order. `wake`: of the fetch that waits.
+    """`changed`: the partitions to read next, in this order. `wake`: wakes the fetch that waits.
     `sends_high_watermark_at_once`: true for a follower that consumers read from (KIP-392).
     `read_by`: whose rights the partitions were read by. A fetch without a session has one of its
     own, with id 0."""
@@ -223,7 +223,7 @@ class FetchSession:
 @dataclass(eq=False, repr=False)
 class FetchSessionCache:
     """`_max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `_random_below`: for ids
-    that cannot be guessed from one another. `evicted`: how many sessions newer ones have
+    that cannot be guessed from one another. `evicted`: number of sessions that newer ones have
     replaced."""
 
     _max_consumer_sessions: Callable[[], int]

@@ -31,7 +31,7 @@ FORWARDING_S: Final = 1.0
 
 @dataclass(eq=False, repr=False)
 class Partition:
-    """`registration`: what the metadata say of it; `_now_ms`: wall time; `send_isr_change`: sends
+    """`registration`: its record in the metadata; `_now_ms`: wall time; `send_isr_change`: sends
     the leader's pending ISR change to the controller.
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may

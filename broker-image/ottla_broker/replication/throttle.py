@@ -13,7 +13,7 @@ ALL: Final = "*"
 
 
 def is_throttled(entries: tuple[str, ...], partition: int, broker: int) -> bool:
-    """`entries`: of the topic's list, `partition:broker` or `*`."""
+    """`entries`: the topic's list, each `partition:broker` or `*`."""
     return bool(entries) and (ALL in entries or f"{partition}:{broker}" in entries)
 
 

@@ -47,16 +47,16 @@ class Handler:
     handle: HandleRequest
 
 
-ASK_NEXT: Final = "asked for next"
-"""The `refused` of a right that is not necessary: without it, the next right is required."""
+CHECK_NEXT: Final = "the next one is checked"
+"""The `refused` of a right of which a client needs this one or the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
     """An authorization that an API requires: an operation on a kind of resource.
 
-    `when`: for which requests, if not for all. `refused`: what a client gets without it, if not the
-    resource's authorization error.
+    `when`: for which requests, if not for all. `refused`: the response to a client without it, if
+    not the resource's authorization error.
     """
 
     operation: Operation

@@ -14,7 +14,7 @@ from ottla_broker.wire.sasl import MIN_ITERATIONS
 
 MAX_ITERATIONS: Final = 16384
 DEFAULT_ITERATIONS: Final = 8192
-"""Kafka's: of a credential whose iterations the administrator does not choose."""
+"""Kafka's default for a new credential."""
 SALT_BYTES: Final = 24
 INVALID_CREDENTIALS: Final = (
     "Authentication failed during authentication due to invalid credentials with SASL mechanism"
@@ -62,10 +62,10 @@ class ScramError(Exception):
 
 def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
-    return credential_of_salted(mechanism, salted, salt, iterations)
+    return credential_from_salted_password(mechanism, salted, salt, iterations)
 
 
-def credential_of_salted(
+def credential_from_salted_password(
     mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
     """Creates a credential from the fields of AlterUserScramCredentials, whose password the client

@@ -109,8 +109,8 @@ class InFlightRange:
 
 @dataclass(eq=False, repr=False)
 class SharePartition:
-    """`max_deliveries`: how often a record is delivered before it is archived. `max_in_flight`: how
-    far the next offset may be ahead of the start offset."""
+    """`max_deliveries`: number of deliveries after which a record is archived. `max_in_flight`:
+    largest distance of the next offset from the start offset."""
 
     start_offset: int
     max_deliveries: int

@@ -20,8 +20,8 @@ TopicIdPartition = tuple[UUID, int]
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """`epoch`: of the next request. `partitions`: keys in the order in which they are read next.
-    `is_closed`: no more records are delivered."""
+    """`epoch`: the epoch that the next request must have. `partitions`: keys in the order in which
+    they are read next. `is_closed`: no more records are delivered."""
 
     group_id: str
     member_id: str

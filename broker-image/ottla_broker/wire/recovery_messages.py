@@ -45,10 +45,11 @@ class ReplicaVoter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeMetadataReplicaResponse:
-    """`address`: at which other brokers reach this one. `cluster_id`: of the disk; null before the
-    broker belongs to a cluster. `previous_cluster_id`: the cluster that this one was recovered
+    """`address`: at which other brokers reach this one. `cluster_id`: that of the disk; null before
+    the broker belongs to a cluster. `previous_cluster_id`: the cluster that this one was recovered
     from. `epoch`: the newest epoch that the replica knows; `leader_id`: −1 without a leader.
-    `log_end_epoch`: of the last record; −1 without one. `voters`: empty while the log names none.
+    `log_end_epoch`: that of the last record; −1 without one. `voters`: empty while the log names
+    none.
     """
 
     __api_key__: ClassVar[int] = ApiKey.DESCRIBE_METADATA_REPLICA

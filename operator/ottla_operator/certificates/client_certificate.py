@@ -72,8 +72,8 @@ def maintain_client_certificate(
     now: float,
 ) -> ClientCertificate | None:
     """The certificate in the user's Secret, or a new one if that is due. None while the Cluster's
-    authority is not made. `existing`: what the user's Secret has. `secrets`: among them that of the
-    authority. Raises SecretUnusable.
+    authority is not made. `existing`: the data of the user's Secret. `secrets`: among them that of
+    the authority. Raises SecretUnusable.
     """
     from ottla_operator.certificates import x509
 
@@ -97,7 +97,7 @@ def make_stores(
     certificate: ClientCertificate, existing: Mapping[str, str | bytes], password: str
 ) -> tuple[bytes, bytes]:
     """Keystore and truststore in PKCS #12: those that exist if they hold the same, because each
-    that is made differs. `password`: of both.
+    that is made differs. `password`: that of both stores.
     """
     keystore, truststore = existing.get(KEYSTORE), existing.get(TRUSTSTORE)
     has_same = [existing.get(it) for it in (CERTIFICATE, KEY, AUTHORITIES, STORE_PASSWORD)] == [

@@ -97,7 +97,7 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Delete share groups and what they have read.
+    """Delete share groups and their offsets.
 
     They must have no members.
     """

@@ -25,7 +25,7 @@ LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def examine_machine(folder: Path, ports: Iterable[int]) -> list[Finding]:
-    """`folder`: where `ottla up` keeps its data. `ports`: ports of the brokers."""
+    """`folder`: the data folder of `ottla up`. `ports`: ports of the brokers."""
     existing = next(it for it in (folder.absolute(), *folder.absolute().parents) if it.exists())
     usage = shutil.disk_usage(existing)
     return [
@@ -70,8 +70,8 @@ def evaluate_port(port: int, *, is_free: bool) -> Finding:
 
 
 def evaluate_java(missing: str | None, path: str, version: str) -> Finding:
-    """`missing`: what pipelines lack, None if nothing. `version`: the first line of
-    `java -version`.
+    """`missing`: the missing prerequisite of pipelines; None if there is none. `version`: the first
+    line of `java -version`.
     """
     subject, impact, install = (
         "pipelines",

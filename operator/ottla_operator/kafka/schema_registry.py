@@ -36,16 +36,16 @@ class RegistryRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RegistryTls:
-    """`server_name`: what the certificate must name; empty for the host of the URL."""
+    """`server_name`: the name that the certificate must have; empty for the host of the URL."""
 
     context: ssl.SSLContext
     server_name: str = ""
 
 
 class SchemaRegistry:
-    """`urls`: of the same registry; a request goes to the first that answers. `login`:
-    name:password, or empty. `tls`: of URLs with https; None for the system's authorities. Methods
-    raise RegistryRefusal and Unreachable.
+    """`urls`: addresses of the same registry; a request goes to the first that answers. `login`:
+    name:password, or empty. `tls`: settings for URLs with https; None for the system's authorities.
+    Methods raise RegistryRefusal and Unreachable.
     """
 
     def __init__(self, *urls: str, login: str = "", tls: RegistryTls | None = None) -> None:

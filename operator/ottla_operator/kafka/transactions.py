@@ -46,7 +46,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """`started`: None without a transaction. `partitions`: of the open transaction; in
+    """`started`: None without a transaction. `partitions`: those of the open transaction; in
     PrepareCommit and PrepareAbort those that may still lack their marker.
     """
 
@@ -61,9 +61,9 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """A producer that a partition's leader remembers. `last_timestamp_ms`: of its last batch.
-    `coordinator_epoch`: of its last marker, −1 before one. `transaction_start`: offset of its open
-    transaction, None without one.
+    """A producer that a partition's leader remembers. `last_timestamp_ms`: timestamp of its last
+    batch. `coordinator_epoch`: epoch in its last marker, −1 before one. `transaction_start`: offset
+    of its open transaction, None without one.
     """
 
     topic: str

@@ -111,8 +111,8 @@ class LoadRow:
 @dataclass(slots=True)
 class LiveView:
     """`say`: prints a message. `began_s`: when the command began, on the monotonic clock. `moving`:
-    cluster → progress of its reassignments. `milestones`: what has happened → seconds since the
-    command began.
+    cluster → progress of its reassignments. `milestones`: event → seconds from the start of the
+    command.
     """
 
     say: Callable[[str, MessageKind], None]

@@ -13,7 +13,7 @@ TEXT: Final[FieldPath] = ("spec", "schema")
 
 
 def schema_path(resource: Json, folder: Path) -> Path | None:
-    """The file with a Schema's text; None if it has none. `folder`: of the resource's file."""
+    """The file with a Schema's text; None if it has none. `folder`: that of the resource's file."""
     source = resource["spec"].get("schemaFrom") if resource["kind"] == "Schema" else None
     return None if source is None or "file" not in source else folder / source["file"]
 

@@ -31,9 +31,9 @@ FIRST_MESSAGE: Final = "first message"
 
 @dataclass(slots=True)
 class TopicMetrics:
-    """`access`: how to reach ready brokers. `is_managed`: whether a Topic resource describes the
-    topic of this name. `measured`: set after the first measurement; records that existed then are
-    not reported as the first message.
+    """`access`: addresses and security to reach ready brokers. `is_managed`: whether a Topic
+    resource describes the topic of this name. `measured`: set after the first measurement; records
+    that existed then are not reported as the first message.
     """
 
     cluster: str

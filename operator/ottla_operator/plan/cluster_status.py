@@ -26,8 +26,8 @@ class ObservedBroker:
     """A broker's pod or process.
 
     `started_with`: its settings; None if unknown. `outdated`: why it must be restarted, other than
-    its settings: image, pod template; empty if it need not be. `problem`: what keeps
-    it from running; empty if nothing is known. `unready_for_s`: 0 while it is ready.
+    its settings: image, pod template; empty if it need not be. `problem`: the reason why it does
+    not run; empty if nothing is known. `unready_for_s`: 0 while it is ready.
     """
 
     id: int
@@ -47,16 +47,17 @@ class ClusterObservations:
 
     `replicas`: brokers that the spec asks for. `registered`: brokers that the controller has
     registered and not fenced. `refused_settings`: why `spec.config` is refused. `outdated`: broker
-    → why it has to be restarted. `blocked_by`: what the roll waits for. `restarted`: the broker
-    that this reconcile restarted. `was_rolling`: a roll was in progress when the status was written
-    last. `rejected_settings`: setting → why the brokers reject it. `scales_from`: brokers before
-    the scaling that is in progress; None if none is. `scaling`: the step in progress;
-    `scale_down_blocked`: why brokers cannot be removed. `creation_error`: why a missing broker
-    cannot be created. `offline_partitions`, `under_replicated_partitions`, `moving_partitions`:
-    None when no broker could be asked. `moves_started`: number of moves that this reconcile
-    started. `connect_error`: why no broker could be asked. `quorum_loss`: why there is no
-    controller. `certificate_error`: why the listeners' certificates cannot be used. `certificate`:
-    that of the listeners with TLS. `start_timeout_s`: how long a broker may take to become ready.
+    → why it has to be restarted. `blocked_by`: the partitions that the roll waits for. `restarted`:
+    the broker that this reconcile restarted. `was_rolling`: a roll was in progress when the status
+    was written last. `rejected_settings`: setting → why the brokers reject it. `scales_from`:
+    brokers before the scaling that is in progress; None if none is. `scaling`: the step in
+    progress; `scale_down_blocked`: why brokers cannot be removed. `creation_error`: why a missing
+    broker cannot be created. `offline_partitions`, `under_replicated_partitions`,
+    `moving_partitions`: None when no broker could be asked. `moves_started`: number of moves that
+    this reconcile started. `connect_error`: why no broker could be asked. `quorum_loss`: why there
+    is no controller. `certificate_error`: why the listeners' certificates cannot be used.
+    `certificate`: that of the listeners with TLS. `start_timeout_s`: time in which a broker must
+    become ready.
     """
 
     replicas: int
@@ -150,8 +151,8 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
 
 
 def refuse_settings(problems: str) -> Stalled:
-    """The readiness of a Cluster whose `spec.config` is invalid. `problems`: what is wrong with
-    it.
+    """The readiness of a Cluster whose `spec.config` is invalid. `problems`: the invalid settings,
+    with reasons.
     """
     return Stalled(SETTING_REFUSED, f"{problems}. No broker is started with it; those that run keep their settings.")
 

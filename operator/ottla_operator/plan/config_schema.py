@@ -18,7 +18,7 @@ INT_OR_STRING: Final[Mapping[str, Json]] = {"x-kubernetes-int-or-string": True}
 ANY_SCALAR: Final[Mapping[str, Json]] = {"x-kubernetes-preserve-unknown-fields": True}
 MAX_NUMBER_LENGTH: Final = 256
 """Length of a number written as a string; the API server bounds the cost of a rule by it."""
-WHOLE_OR_REFERENCE: Final = r"^[+-]?[0-9]+$|[$][{]"
+INTEGER_OR_REFERENCE: Final = r"^[+-]?[0-9]+$|[$][{]"
 
 
 def cluster_config_schema() -> Json:
@@ -46,7 +46,7 @@ def _property(setting: Setting[object]) -> Json | None:
         return {
             **INT_OR_STRING,
             "maxLength": MAX_NUMBER_LENGTH,
-            "pattern": WHOLE_OR_REFERENCE,
+            "pattern": INTEGER_OR_REFERENCE,
             "x-kubernetes-validations": [
                 {
                     "rule": f"string(self).contains('${{') || ({number}){also}",

@@ -25,7 +25,7 @@ DEFAULT: Final = "the brokers' default"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field`: of the spec. `now`, `then`: before and after the change; `now` is empty where
+    """`field`: path in the spec. `now`, `then`: before and after the change; `now` is empty where
     nothing exists. `is_possible`: False for what will be refused, for the reason in `then`.
     """
 
@@ -60,8 +60,8 @@ def topic_differences(topic: Topic, observed: ObservedTopic | None) -> list[Diff
 
 
 def user_differences(desired: DesiredUser, observed: ObservedUser, *, has_acls: bool) -> list[Difference]:
-    """Without changed passwords, which nobody can read from brokers. `has_acls`: whether the
-    brokers decide by access rules.
+    """Without changed passwords, which nobody can read from brokers. `has_acls`: True if the
+    brokers have an authorizer.
     """
     found: list[Difference] = []
     if desired.acls and not has_acls:

@@ -81,7 +81,7 @@ def authenticates_everyone(cluster: Cluster) -> bool:
 
 
 def plan_login(cluster: Cluster, running: Collection[InterBrokerLogin]) -> InterBrokerLogin:
-    """The login that brokers are started with next. `running`: of those that exist."""
+    """The login that brokers are started with next. `running`: logins of the brokers that exist."""
     if authenticates_everyone(cluster):
         return InterBrokerLogin.OPTIONAL if InterBrokerLogin.NONE in running else InterBrokerLogin.REQUIRED
     return InterBrokerLogin.OPTIONAL if InterBrokerLogin.REQUIRED in running else InterBrokerLogin.NONE

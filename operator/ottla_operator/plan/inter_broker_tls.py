@@ -34,7 +34,7 @@ def is_wanted(cluster: Cluster) -> bool:
 
 
 def plan_tls(cluster: Cluster, running: Collection[InterBrokerTls]) -> InterBrokerTls:
-    """The TLS that brokers are started with next. `running`: of those that exist."""
+    """The TLS that brokers are started with next. `running`: TLS of the brokers that exist."""
     if is_wanted(cluster):
         return InterBrokerTls.OPTIONAL if InterBrokerTls.NONE in running else InterBrokerTls.REQUIRED
     return InterBrokerTls.OPTIONAL if InterBrokerTls.REQUIRED in running else InterBrokerTls.NONE
@@ -63,9 +63,9 @@ def tls_settings(stage: InterBrokerTls) -> dict[str, str]:
 def secure_operator(
     security: ClientSecurity, running: Collection[InterBrokerTls], authorities: str, server_name: str
 ) -> ClientSecurity:
-    """Adds TLS to the operator's connections. `security`: without TLS. `running`: of the brokers
-    that it may connect to. `authorities`: those that brokers trust. `server_name`: that of a
-    broker.
+    """Adds TLS to the operator's connections. `security`: without TLS. `running`: TLS of the
+    brokers that it may connect to. `authorities`: those that brokers trust. `server_name`: that of
+    a broker.
     """
     if not any(running):
         return security

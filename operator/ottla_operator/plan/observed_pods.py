@@ -22,13 +22,13 @@ MAX_MESSAGE_LENGTH: Final = 400
 class BrokerPod:
     """A broker's pod.
 
-    `settings`: name of the ConfigMap that it mounts. `login`, `tls`: of its inter-broker
-    listener. `passwords`: digest of the inter-broker passwords. `certificates`: name of the Secret
-    with its certificates. `restart_at`: the `spec.restartAt` that it was started after. `since`:
-    time since which it has been ready, or not ready; for a terminating pod, its deletion timestamp.
-    `port`: the one that brokers and the operator connect to, which the Cluster's spec may have
-    changed since. `node_ip`: of its node, empty before it has one. `problem`: what keeps it from
-    running; empty if nothing is known.
+    `settings`: name of the ConfigMap that it mounts. `login`, `tls`: of its inter-broker listener.
+    `passwords`: digest of the inter-broker passwords. `certificates`: name of the Secret with its
+    certificates. `restart_at`: the `spec.restartAt` that it was started after. `since`: time since
+    which it has been ready, or not ready; for a terminating pod, its deletion timestamp. `port`:
+    the one that brokers and the operator connect to, which the Cluster's spec may have changed
+    since. `node_ip`: address of its node, empty before it has one. `problem`: the reason why it
+    does not run; empty if nothing is known.
     """
 
     broker: int
@@ -65,8 +65,8 @@ class DriverPod:
 
     `settings`: name of the ConfigMap it was started with, which names the pipeline's spec.
     `address`: host:port of its runner; empty before it has one. `exit_code`: exit code of the last
-    run that has ended; None if none has. `last_message`: the last line of that run. `problem`: what
-    keeps it from running.
+    run that has ended; None if none has. `last_message`: the last line of that run. `problem`: the
+    reason why it does not run.
     """
 
     name: str

@@ -28,9 +28,10 @@ class VoterKey:
 class MetadataReplica:
     """A broker's replica of the metadata log, as the broker describes it.
 
-    `address`: where it was asked. `inter_broker_address`: where other brokers reach it.
-    `cluster_id`: None if its disk belongs to no cluster. `previous_cluster_id`: the cluster that
-    its cluster was recovered from. `epoch`: the newest that it knows. `log_end`: epoch and offset.
+    `address`: the address at which it was asked. `inter_broker_address`: its address for other
+    brokers. `cluster_id`: None if its disk belongs to no cluster. `previous_cluster_id`: the
+    cluster that its cluster was recovered from. `epoch`: the newest that it knows. `log_end`: epoch
+    and offset.
     """
 
     broker: int

@@ -23,7 +23,7 @@ NOTHING: Final = "Nothing."
 
 
 class Reason(NamedTuple):
-    """`kinds`: kinds of resources that show it. `action`: what a person should do."""
+    """`kinds`: kinds of resources that show it. `action`: advice for a person."""
 
     name: str
     kinds: str

@@ -32,9 +32,9 @@ def registry_security(
 ) -> ClientSecurity | str:
     """TLS and login of the connection, or the reason why the operator cannot connect. `operator`:
     security of its Kafka connection. `authorities`: those that have signed the listeners'
-    certificates; empty for the system's. `server_name`: what the certificate must name; empty for
-    the host of the URL. `is_loopback`: the registry is on this machine, so a password may be sent
-    without TLS.
+    certificates; empty for the system's. `server_name`: the name that the certificate must have;
+    empty for the host of the URL. `is_loopback`: the registry is on this machine, so a password may
+    be sent without TLS.
     """
     name = cluster.schema_registry_listener
     listener = next((it for it in cluster.listeners if it.name.upper() == name), None)

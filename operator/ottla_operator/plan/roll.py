@@ -81,8 +81,8 @@ RollStep: TypeAlias = RestartBroker | RollBlocked | RollComplete
 
 
 def step_without_partitions(brokers: Sequence[BrokerState], max_unavailable: int = 1) -> RollStep | None:
-    """The step if it does not depend on ISRs; None if it does. `max_unavailable`: how many brokers
-    may be unavailable at once.
+    """The step if it does not depend on ISRs; None if it does. `max_unavailable`: number of brokers
+    that may be unavailable at once.
     """
     if not any(it.outdated for it in brokers):
         return RollComplete()

@@ -23,7 +23,7 @@ class ScaleInputs:
     `available`: registered and unfenced brokers. `moving`: number of partitions that are being
     reassigned. `spread_over`: brokers over which partitions were last spread.
     `replication_factors`: internal topic → its replication factor, if there are as many brokers.
-    `on_scale`: whether partitions are spread to added brokers. `voters`: voters of the metadata
+    `on_scale`: True if partitions are spread to added brokers. `voters`: voters of the metadata
     log.
     """
 

@@ -24,7 +24,8 @@ class SubjectReader(NamedTuple):
 
 
 def find_readers(subject: str, cluster: str, pipelines: Iterable[Json]) -> list[SubjectReader]:
-    """`cluster`: of the subject. `pipelines`: resources of its namespace, in plain JSON."""
+    """`cluster`: name of the subject's Cluster. `pipelines`: resources of its namespace, in plain
+    JSON."""
     return sorted(
         SubjectReader(it["metadata"]["name"], name, _reference(format_).get("version"))
         for it in pipelines

@@ -16,9 +16,9 @@ MAX_LISTED: Final = 10
 
 
 class DeletionRecord(NamedTuple):
-    """`resource`: name of a Topic with deletionPolicy Delete. `topic`, `topic_id`: of its topic on
-    the brokers. `is_deleted`: a watch has shown the resource's deletion, and its policy was Delete
-    to the last."""
+    """`resource`: name of a Topic with deletionPolicy Delete. `topic`, `topic_id`: id of its topic
+    on the brokers. `is_deleted`: a watch has shown the resource's deletion, and its policy was
+    Delete to the last."""
 
     resource: str
     topic: str

@@ -27,7 +27,7 @@ default.replication.factor).
 class ObservedTopic:
     """A topic on the brokers. `config`: values that are set on the topic itself. `replicas`: the
     fewest of any partition; `most_replicas`: the most of any, `replicas` if not given. `moving`:
-    whether partitions are being reassigned. `brokers`: number of available brokers.
+    True if partitions are being reassigned. `brokers`: number of available brokers.
     """
 
     name: str

@@ -31,7 +31,7 @@ MAX_LISTED: Final = 10
 @dataclass(frozen=True, slots=True)
 class DesiredUser:
     """The desired state of a user. `mechanism`: None for a user without a password.
-    `is_password_set`: whether the brokers have this password. `acls`, `quotas`: None if they are
+    `is_password_set`: True if the brokers have this password. `acls`, `quotas`: None if they are
     not managed. `keeps_denials`: the user's DENY entries stay although `acls` lacks them.
     """
 

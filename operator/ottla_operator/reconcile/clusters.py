@@ -252,7 +252,7 @@ async def _observe_partitions(
     client: KafkaClient, observed: ClusterObservations, *, elects: bool
 ) -> ClusterObservations:
     """Counts partitions that are offline, under-replicated or moving. If there are none, elects
-    preferred leaders where others lead. `elects`: whether it may.
+    preferred leaders where others lead. `elects`: True if it may.
     """
     moving = await list_reassignments(client)
     topics = await list_topics(client)

@@ -41,7 +41,7 @@ CERTIFICATE_KEYS: Final = (PROTOCOL, USER_CERTIFICATE, USER_KEY)
 
 @dataclass(frozen=True, slots=True)
 class ComponentLogin:
-    """`secret`: name of the User's Secret. `values`: of the Secret, by its keys. `digest`: changes
+    """`secret`: name of the User's Secret. `values`: data of the Secret, by key. `digest`: changes
     when clients have to log in anew.
     """
 
@@ -62,7 +62,7 @@ class ComponentLogin:
 async def pipeline_login(
     platform: Platform, resource: Json, pipeline: Pipeline, cluster: Cluster
 ) -> ComponentLogin | None:
-    """None where the pipeline goes without a login. Raises Blocked until it can log in."""
+    """None if the pipeline connects without a login. Raises Blocked until it can log in."""
     key, name = Key(pipeline.metadata.namespace, cluster.name), pipeline_user_name(pipeline)
     if needs_pipeline_user(pipeline, cluster):
         found = await platform.ensure_component_user(resource, pipeline_user(pipeline, cluster))
@@ -119,6 +119,7 @@ def _login_keys(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _digest(values: Mapping[str, str], uid: str) -> str:
-    """Guessing a password by it costs as much as by the credential that brokers have."""
+    """Digest of the login. A password is as costly to guess from it as from the brokers'
+    credential."""
     text = "\0".join(values[key] for key in _login_keys(values))
     return hashlib.pbkdf2_hmac("sha512", text.encode(), uid.encode(), MIN_ITERATIONS)[:5].hex()

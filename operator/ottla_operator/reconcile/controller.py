@@ -1,4 +1,4 @@
-"""The watch cache, the reconcilers and their loops, put together: what both platforms run."""
+"""Connects the watch cache, the reconcilers and their loops, for both platforms."""
 
 import asyncio
 import logging

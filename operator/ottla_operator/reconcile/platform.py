@@ -89,10 +89,10 @@ class BrokerSet(Protocol):
     the removal of one.
 
     `brokers`: existing brokers. `count`: number of brokers that must exist now, including those
-    being removed. `desired`: settings of each broker of the spec. `access`: how to reach ready
-    brokers, for the reconciler's own requests; `replica_addresses`: addresses of all running
-    brokers. `bootstrap`: listener → host:port,… for clients; `selector`: label selector of the
-    brokers' pods, both for the Cluster's status. `certificate_error`: why no broker may be
+    being removed. `desired`: settings of each broker of the spec. `access`: addresses and security
+    to reach ready brokers, for the reconciler's own requests; `replica_addresses`: addresses of all
+    running brokers. `bootstrap`: listener → host:port,… for clients; `selector`: label selector of
+    the brokers' pods, both for the Cluster's status. `certificate_error`: why no broker may be
     restarted. `certificate`: certificate of the listeners with TLS. `creation_error`: why a missing
     broker cannot be created; empty if none is missing, or nothing is known.
     """

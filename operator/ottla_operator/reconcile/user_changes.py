@@ -22,7 +22,7 @@ MAX_USERS_IN_REQUEST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ObservedUsers:
-    """`has_acls`: whether the brokers decide by access rules. `has_quotas`: whether they support
+    """`has_acls`: True if the brokers have an authorizer. `has_quotas`: True if they support
     quotas.
     """
 

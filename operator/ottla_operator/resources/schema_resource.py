@@ -13,7 +13,8 @@ Version = Annotated[int, Meta(ge=1)]
 
 
 def subject_name(resource: str, subject: str | None, tenant: str | None) -> str:
-    """Subject in the registry. `resource`: name of the Schema. `subject`, `tenant`: of its spec."""
+    """Subject in the registry. `resource`: name of the Schema. `subject`, `tenant`: that of its
+    spec."""
     return f"{tenant_prefix(tenant)}{subject or resource}"
 
 

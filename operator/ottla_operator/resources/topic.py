@@ -19,7 +19,7 @@ from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, i
 
 
 def topic_name(resource: str, name: str | None, tenant: str | None) -> str:
-    """Name on the brokers. `resource`: of the Topic. `name`, `tenant`: of its spec."""
+    """Name on the brokers. `resource`: name of the Topic. `name`, `tenant`: those of its spec."""
     return f"{tenant_prefix(tenant)}{name or resource}"
 
 

@@ -116,7 +116,7 @@ def parse_schema(format_: Format, where: str) -> StructType:
 
 
 def _json_error(missing: Column, part: str, schema: StructType, column_of: Callable[[str], Column]) -> Column:
-    """The reason why JSON did not decode, or null. `missing`: what it is if the record lacks the
+    """The reason why JSON did not decode, or null. `missing`: the error of a record that lacks the
     part, its key or value.
     """
     error = missing.when(F.col(_CORRUPT_RECORD).isNotNull(), f"the {part} is not JSON that matches the schema").when(

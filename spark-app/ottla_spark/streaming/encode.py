@@ -112,7 +112,8 @@ def _types(rows: DataFrame, names: Sequence[str]) -> StructType:
 def _column_encoder(
     format_: SinkFormat, subject: str, name: str, columns: StructType, registry: SchemaRegistry
 ) -> ColumnEncoder:
-    """`subject`: unless the format has one. `name`: of the record, if its schema is registered."""
+    """`subject`: unless the format has one. `name`: name of the record, if its schema is
+    registered."""
     if not format_.is_framed:
         return lambda rows: _json(columns.names)
     subject, type_ = format_.subject or subject, format_.type

@@ -32,7 +32,7 @@ GIVEN_ID: Final = 0
 
 
 def given_encoder(schema: RecordSchema | None) -> EncodeJson:
-    """`schema`: of a source in the registry's framing, otherwise None."""
+    """`schema`: schema of a source in the registry's framing, otherwise None."""
     if schema is None:
         return encode_text
     return {"avro": _avro_encoder, "protobuf": _protobuf_encoder, "json": _json_encoder}[schema.type](schema)

@@ -55,8 +55,8 @@ _JSON: Final[dict[type[T.DataType], Mapping[str, str]]] = {
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
     """The column that values of a JSON Schema become. `default`: the schema's own, None without
-    one. `parts`: of a struct by the property's name; of an array or map, of its elements as "".
-    `is_text`: whether the column is the JSON of values that have no type in Spark.
+    one. `parts`: columns of a struct by the property's name; of an array or map, of its elements as
+    "". `is_text`: whether the column is the JSON of values that have no type in Spark.
     """
 
     type: T.DataType

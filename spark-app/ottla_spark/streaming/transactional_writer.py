@@ -87,7 +87,7 @@ class Batch:
 
 
 def count_writers(rows: DataFrame, partitions: int) -> int:
-    """Number of writers of the sink's batches. `partitions`: of the topic.
+    """Number of writers of the sink's batches. `partitions`: number of the topic's partitions.
 
     A batch that runs again has the same records. Where each row is computed from one record, it has
     the same rows too, so a hash of a row selects the same writer. That is not sure of tables, which

@@ -7,10 +7,10 @@ from tests.clients.walks.steps import Step
 
 
 class KnownWalkDifference(NamedTuple):
-    """Differences of an API in places (`path Kafka …, we …`) that the pattern matches from the
-    start.
+    """Differences of an API. `where`: pattern that matches a difference's line (`path Kafka …, we
+    …`) from its start.
 
-    `asked` is searched for in the step.
+    `because`: the reason. `asked`: pattern that is searched for in the step.
     """
 
     api: str

@@ -28,6 +28,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseNormalizer:
+    """`prefix` of the walk's names is removed. `symbols`: value, such as an id → its name."""
+
     prefix: str
     symbols: Mapping[Any, str]
 

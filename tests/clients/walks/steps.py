@@ -59,8 +59,8 @@ class BatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request. `source` says whose response it is, e.g. the group and slot that join. `user`:
-    who sends it; empty: a super user.
+    """A request. `source` says whose response it is, e.g. the group and slot that join. `user`: the
+    user who sends it; empty: a super user.
     """
 
     api: str

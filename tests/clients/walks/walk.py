@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.clients.response_differences import unequal
+from tests.clients.response_differences import find_differences
 from tests.clients.walks.broker_side import BrokerSide
 from tests.clients.walks.known_differences import KNOWN_DIFFERENCES, NONDETERMINISTIC
 from tests.clients.walks.normalized_responses import ResponseNormalizer
@@ -154,7 +154,7 @@ class Walk:
             for response, seconds in zip(shared, pending_step.seconds, strict=True):
                 if isinstance(response, dict):
                     response["waited"] = seconds * 1000 >= max_wait_ms
-        lines = [f"{path} Kafka {theirs!r}, we {ours!r}" for path, theirs, ours in unequal(*shared)]
+        lines = [f"{path} Kafka {theirs!r}, we {ours!r}" for path, theirs, ours in find_differences(*shared)]
         lines = [
             line for line in lines if not any(known.matches(pending_step.step, line) for known in KNOWN_DIFFERENCES)
         ]

@@ -197,7 +197,7 @@ def choose_faults(random: Random, kind: str) -> list[PlannedFault]:
 
 
 def choose_targets(context: FaultContext, planned: list[PlannedFault], coordinator: int) -> list[int]:
-    """A broker for each fault, all different. `coordinator`: of the group under load."""
+    """A broker for each fault, all different. `coordinator`: that of the group under load."""
     state = context.cluster.partition_state(context.topic)
     followers = [number for number in state.replicas if number != state.leader]
     targets: list[int] = []

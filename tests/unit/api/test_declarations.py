@@ -13,7 +13,7 @@ from kio.schema.index import api_key_map, schema_name_map
 import ottla_broker.api
 from ottla_broker.api.api_versions import api_versions_response
 from ottla_broker.requests import protocol_page
-from ottla_broker.requests.api import ASK_NEXT, Api, find_handler
+from ottla_broker.requests.api import CHECK_NEXT, Api, find_handler
 from ottla_broker.requests.protocol_page import declared_apis
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
@@ -80,7 +80,7 @@ def test_docstring_begins_with_name_key_and_versions(api: Api) -> None:
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name.lower())
 def test_rights_that_an_api_asks_for_are_declared(api: Api) -> None:
     assert api.rights is not None, "Api(…, rights=…): what it asks the authorizer; () for nothing"
-    assert not api.rights or api.rights[-1].refused != ASK_NEXT
+    assert not api.rights or api.rights[-1].refused != CHECK_NEXT
 
 
 def test_generated_files_are_current() -> None:

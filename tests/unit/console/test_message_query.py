@@ -34,7 +34,7 @@ def test_times_are_utc_unless_they_name_a_zone(text: str, expected: int) -> None
     assert parse_time_ms(text) == expected
 
 
-def test_starts_need_what_they_start_at() -> None:
+def test_start_kinds_require_their_offset_or_time() -> None:
     assert parse_start("newest", "ignored") == Start("newest")
     assert parse_start("offset", "12") == Start("offset", 12)
     for kind, text in (("offset", "-1"), ("offset", ""), ("offset", "9" * 20), ("time", "noon"), ("time", "")):

@@ -129,7 +129,7 @@ def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
         assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
 
         class CheckingJournal(MemoryJournal):
-            """Sends a request during loading. `error`: of this request."""
+            """Sends a request during loading. `error`: that of this request."""
 
             error: ErrorCode | None = None
 

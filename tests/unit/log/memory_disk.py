@@ -11,8 +11,8 @@ Bytes = bytes | bytearray | memoryview
 
 
 class FileContent:
-    """One file's content. `durable`: what a loss of power cannot take; None if not even its name is
-    safe.
+    """One file's content. `durable`: content that survives a loss of power; None if not even its
+    name is safe.
 
     `named`: its directory was synced since it was created.
     """

@@ -32,6 +32,8 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class End:
+    """The marker that ends the producer's transaction."""
+
     producer: int
     commit: bool
 

@@ -94,7 +94,7 @@ def test_log_is_as_if_the_batches_were_appended_one_by_one(turns: list[list[byte
 
 
 class WriteCountingDisk(FailingDisk):
-    """`sizes`: of the writes to log files."""
+    """`sizes`: sizes of the writes to log files."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 class MemoryLog:
     """A metadata log that commits at once. `commit_error`: raised by the next commits. `commits`:
-    the number of records of each commit. `majority_heard`: what `hears_majority` returns.
+    the number of records of each commit. `majority_heard`: result of `hears_majority`.
     """
 
     def __init__(self, image: MetadataImage) -> None:

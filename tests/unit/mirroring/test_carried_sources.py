@@ -39,6 +39,7 @@ NEWARK_CLUSTER = SourceMetadata(
 
 
 def region(*sources: AppendedSourceDescription) -> SourceMetadata:
+    """Metadata of the region's cluster, to whose topic `t` these sources are appended."""
     found = view(t=2)
     return replace(found, topics={"t": replace(found.topics["t"], sources=sources)})
 

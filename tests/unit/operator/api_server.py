@@ -121,7 +121,7 @@ class FakeApi:
 
     # What controllers and kubelets do.
 
-    def cluster(self, spec: Json, name: str = "demo") -> Json:
+    def put_cluster(self, spec: Json, name: str = "demo") -> Json:
         it = {
             "apiVersion": CLUSTER.api,
             "kind": "Cluster",
@@ -139,7 +139,7 @@ class FakeApi:
                 if (POD.name, "events", name) not in self.objects:
                     self.put(POD, _pod(name, spec["template"], ready, waiting))
 
-    def node(self, name: str, labels: dict[str, str]) -> None:
+    def put_node(self, name: str, labels: dict[str, str]) -> None:
         self.put(NODE, {"metadata": {"name": name, "labels": labels}})
 
     @property

@@ -9,7 +9,7 @@ from tests.unit.operator.cluster_operator import SPEC, Operator
 @pytest.fixture
 def api() -> FakeApi:
     made = FakeApi()
-    made.cluster(dict(SPEC))
+    made.put_cluster(dict(SPEC))
     return made
 
 

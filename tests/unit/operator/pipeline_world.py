@@ -40,7 +40,7 @@ class PipelineWorld:
         return self.runner
 
     def reconcile(self) -> list[str]:
-        """Returns the writes."""
+        """Returns the writes to the API server."""
         self.controller.cache.topics.clear()
         self.controller.cache.users.clear()
         for it in [it for kind in ("Cluster", "Topic", "User", "Pipeline") for it in self.api.of(kind).values()]:
@@ -61,7 +61,7 @@ class PipelineWorld:
         self.pipeline["spec"] = {**self.pipeline["spec"], **spec}
         self.pipeline["metadata"]["generation"] += 1
 
-    def topic(self, name: str, ready: bool = True) -> None:
+    def put_topic(self, name: str, ready: bool = True) -> None:
         condition = {"type": "Ready", "status": str(ready), "message": "creating topic flights"}
         metadata = {"name": name, "namespace": "events", "generation": 1}
         it = {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": {"clusterRef": {"name": "demo"}}}
@@ -73,8 +73,8 @@ class PipelineWorld:
     def deployment(self) -> Json:
         return self.api.of("Deployment")["hourly-driver"]
 
-    def pod(self, *, ready: bool = False, template: Json | None = None, **container: Any) -> None:
-        """Creates the driver's pod. `template`: None: that of the Deployment."""
+    def put_pod(self, *, ready: bool = False, template: Json | None = None, **container: Any) -> None:
+        """Creates the driver's pod. `template` None: that of the Deployment."""
         template = template or self.deployment["spec"]["template"]
         status = {
             "phase": "Running",
@@ -89,7 +89,7 @@ class PipelineWorld:
     def delete_pod(self) -> None:
         del self.api.objects["Pod", "events", "hourly-driver-x"]
 
-    def application(self, state: str, **status: Any) -> None:
+    def set_application_status(self, state: str, **status: Any) -> None:
         """Sets the status as the Spark operator does."""
         it = self.api.of("SparkApplication")["hourly"]
         it["status"] = {"applicationState": {"state": state, **status.pop("app", {})}, **status}
@@ -102,7 +102,7 @@ def running(lag: int = 7) -> RunnerStatus:
 def pipeline_api() -> FakeApi:
     """An API server with the Pipeline `hourly`, and without SparkApplications."""
     made = FakeApi(unserved={"SparkApplication"})
-    made.cluster({"replicas": 1, "storage": {"size": "1Gi"}})
+    made.put_cluster({"replicas": 1, "storage": {"size": "1Gi"}})
     it = samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}})
     metadata = {"name": "hourly", "namespace": "events", "generation": 1}
     made.put(PIPELINE, {**it, "metadata": metadata, "status": {}})

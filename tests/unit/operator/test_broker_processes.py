@@ -40,7 +40,7 @@ def script_command(plan: BrokerProcessPlan, console: str, registry: str) -> Sequ
 
 
 class BrokerProcessWorld:
-    """`messages`: what was printed, without times. `changed`: set when a broker becomes ready or no
+    """`messages`: printed messages, without times. `changed`: set when a broker becomes ready or no
     longer is.
     """
 
@@ -151,7 +151,7 @@ async def test_an_orphaned_broker_is_adopted_with_the_settings_it_was_started_wi
 
 
 @on_loop
-async def test_a_process_is_outdated_until_it_was_started_after_the_restart_by_hand(tmp_path: Path) -> None:
+async def test_a_process_is_outdated_until_it_is_started_after_restart_at(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare(1)
     await world.until(lambda: world.ready() == {1})

@@ -45,7 +45,7 @@ def test_an_object_of_another_owner_stalls_the_cluster(api: FakeApi, operator: O
 
 def test_objects_of_a_deleted_cluster_of_the_same_name_are_waited_for(api: FakeApi, operator: Operator) -> None:
     operator.reconcile()
-    api.cluster(dict(SPEC))  # before Kubernetes has deleted what the previous one owned
+    api.put_cluster(dict(SPEC))  # before Kubernetes has deleted what the previous one owned
     operator.reconcile()
     assert (
         operator.conditions["Reconciling"]["status"] == "True" and operator.conditions["Stalled"]["status"] == "False"
@@ -135,7 +135,7 @@ def test_brokers_wait_for_the_addresses_of_load_balancers(api: FakeApi, operator
 
 def test_pods_are_annotated_with_the_rack_of_their_node(api: FakeApi, operator: Operator) -> None:
     operator.edit(rack={"topologyKey": "zone"})
-    api.node("one", {"zone": "west"})
+    api.put_node("one", {"zone": "west"})
     operator.reconcile()
     api.run_pods()
     operator.reconcile()

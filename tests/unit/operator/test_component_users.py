@@ -117,7 +117,7 @@ def world(**spec: Any) -> PipelineWorld:
     put(api, CLUSTER, samples.cluster(listeners=[SCRAM], authorization=ACL, storage={"size": "1Gi"}))
     put(api, PIPELINE, samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}}, **spec))
     found = PipelineWorld(api)
-    found.topic("flights")
+    found.put_topic("flights")
     return found
 
 

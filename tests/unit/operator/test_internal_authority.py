@@ -190,7 +190,7 @@ def test_files_of_one_machine_are_their_owners_alone(tmp_path: Path) -> None:
 @pytest.fixture
 def api() -> FakeApi:
     api = FakeApi()
-    api.cluster({**SPEC, "listeners": [MUTUAL], "tls": INTERNAL})
+    api.put_cluster({**SPEC, "listeners": [MUTUAL], "tls": INTERNAL})
     return api
 
 

@@ -159,7 +159,7 @@ def put_secret(api: FakeApi, secret: dict[str, str]) -> None:
 @pytest.fixture
 def api() -> FakeApi:
     api = FakeApi()
-    api.cluster({**SPEC, "listeners": [PLAIN, SAFE], "tls": REF})
+    api.put_cluster({**SPEC, "listeners": [PLAIN, SAFE], "tls": REF})
     return api
 
 
@@ -197,7 +197,7 @@ def test_missing_permission_to_read_the_secret_is_reported(
             return await super().get(kind, namespace, name)
 
     api = ApiWithoutSecrets()
-    api.cluster({**SPEC, "listeners": [SAFE], "tls": REF})
+    api.put_cluster({**SPEC, "listeners": [SAFE], "tls": REF})
     operator = Operator(api)
     operator.reconcile()
     assert (

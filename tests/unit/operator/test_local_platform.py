@@ -36,8 +36,8 @@ from tests.unit.operator.loop import on_loop
 
 
 class LocalPlatformWorld:
-    """`topics`: on the brokers. `errors`: which brokers raise at the next requests, the last first.
-    `woken`: keys for which a process change was reported.
+    """`topics`: on the brokers. `errors`: errors that brokers raise at the next requests, the last
+    first. `woken`: keys for which a process change was reported.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -24,7 +24,7 @@ def api() -> FakeApi:
 @pytest.fixture
 def world(api: FakeApi) -> PipelineWorld:
     created = PipelineWorld(api)
-    created.topic("flights")
+    created.put_topic("flights")
     return created
 
 
@@ -40,7 +40,7 @@ def test_converged_objects_are_not_written_again(api: FakeApi, world: PipelineWo
 
 def test_a_running_pipeline_reports_its_progress(world: PipelineWorld) -> None:
     world.reconcile()
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     world.runner = running()
     world.reconcile()
     status = world.pipeline["status"]
@@ -60,23 +60,23 @@ def test_a_driver_is_not_started_before_its_source_topics_are_ready(
     if ready is None:
         del api.objects["Topic", "events", "flights"]
     else:
-        world.topic("flights", ready=False)
+        world.put_topic("flights", ready=False)
     world.reconcile()
     assert not api.of("Deployment")
     assert world.conditions["Ready"]["reason"] == "WaitingForTopics"
     assert world.conditions["Ready"]["message"] == f"the driver is not started: topic flights: {why}"
     assert world.conditions["TopicsReady"]["status"] == "False"
-    world.topic("flights")
+    world.put_topic("flights")
     world.reconcile()
     assert api.of("Deployment") and world.conditions["TopicsReady"]["status"] == "True"
 
 
 def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(api: FakeApi, world: PipelineWorld) -> None:
     world.reconcile()
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     world.runner = running()
     world.reconcile()
-    world.topic("flights", ready=False)
+    world.put_topic("flights", ready=False)
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 1
     assert (kstatus(world.pipeline), world.conditions["TopicsReady"]["status"]) == ("Current", "False")
@@ -89,7 +89,7 @@ def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(api: FakeApi,
 
 def test_a_pipeline_is_suspended_and_resumed(world: PipelineWorld) -> None:
     world.reconcile()
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     world.edit(state="suspended")
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 0 and kstatus(world.pipeline) == "InProgress"
@@ -104,7 +104,7 @@ def test_a_pipeline_is_suspended_and_resumed(world: PipelineWorld) -> None:
 def test_a_completed_pipeline_is_not_started_again(api: FakeApi, world: PipelineWorld) -> None:
     world.edit(trigger={"availableNow": True})
     world.reconcile()
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     world.runner = RunnerStatus("finished", None, "2026-01-01T00:00:00Z", 5.0, 0, 0.0)
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 0
@@ -123,7 +123,7 @@ def test_a_completed_pipeline_is_not_started_again(api: FakeApi, world: Pipeline
 def test_a_completed_pipeline_that_is_suspended_and_resumed_runs_again(world: PipelineWorld) -> None:
     world.edit(trigger={"availableNow": True})
     world.reconcile()
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     world.runner = RunnerStatus("finished")
     world.reconcile()
     world.delete_pod()
@@ -135,19 +135,21 @@ def test_a_completed_pipeline_that_is_suspended_and_resumed_runs_again(world: Pi
 
 def test_a_driver_that_fails_again_and_again_stalls_the_pipeline(world: PipelineWorld) -> None:
     world.reconcile()
-    world.pod(restartCount=1, lastState={"terminated": TERMINATED}, state={"running": {}})
+    world.put_pod(restartCount=1, lastState={"terminated": TERMINATED}, state={"running": {}})
     world.reconcile()
     status = world.pipeline["status"]
     assert (status["state"], status["restarts"], kstatus(world.pipeline)) == ("Failing", 1, "InProgress")
     assert status["lastError"] == "pipeline hourly: the topic flights does not exist"
-    world.pod(restartCount=3, lastState={"terminated": TERMINATED}, state={"waiting": {"reason": "CrashLoopBackOff"}})
+    world.put_pod(
+        restartCount=3, lastState={"terminated": TERMINATED}, state={"waiting": {"reason": "CrashLoopBackOff"}}
+    )
     world.reconcile()
     assert world.conditions["Stalled"]["message"].endswith("3 times: pipeline hourly: the topic flights does not exist")
-    world.pod(ready=True, restartCount=4, lastState={"terminated": TERMINATED})
+    world.put_pod(ready=True, restartCount=4, lastState={"terminated": TERMINATED})
     world.runner = running()
     world.reconcile()
     assert kstatus(world.pipeline) == "Current" and world.pipeline["status"]["lastError"], "the last error stays"
-    world.pod(restartCount=1, state={"terminated": {**TERMINATED, "exitCode": 2}})
+    world.put_pod(restartCount=1, state={"terminated": {**TERMINATED, "exitCode": 2}})
     world.runner = None
     world.reconcile()
     assert (world.pipeline["status"]["state"], world.conditions["Stalled"]["reason"]) == ("Failed", "InvalidPipeline")
@@ -155,14 +157,14 @@ def test_a_driver_that_fails_again_and_again_stalls_the_pipeline(world: Pipeline
 
 def test_an_image_that_cannot_be_pulled_stalls_the_pipeline(world: PipelineWorld) -> None:
     world.reconcile()
-    world.pod(state={"waiting": {"reason": "ImagePullBackOff", "message": "no such image spark:1"}})
+    world.put_pod(state={"waiting": {"reason": "ImagePullBackOff", "message": "no such image spark:1"}})
     world.reconcile()
     assert world.conditions["Stalled"]["message"] == "ImagePullBackOff: no such image spark:1"
 
 
 def test_executors_that_cannot_be_scheduled_are_reported(api: FakeApi, world: PipelineWorld) -> None:
     world.reconcile()
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     world.runner = running()
     labels = {**world.deployment["metadata"]["labels"], "app.kubernetes.io/component": "pipeline-executor"}
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: cpu"}
@@ -179,12 +181,12 @@ def test_executors_that_cannot_be_scheduled_are_reported(api: FakeApi, world: Pi
 def test_a_driver_of_an_older_spec_is_not_taken_for_the_current_one(api: FakeApi, world: PipelineWorld) -> None:
     world.reconcile()
     old = world.deployment["spec"]["template"]
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     world.runner = running()
     world.edit(transforms=[{"name": "late", "sql": "SELECT 2"}])
     writes = world.reconcile()
     assert [it for it in writes if it.startswith("delete ConfigMap hourly-pipeline-")]
-    world.pod(ready=True, template=old)
+    world.put_pod(ready=True, template=old)
     world.reconcile()
     assert (
         kstatus(world.pipeline) == "InProgress"

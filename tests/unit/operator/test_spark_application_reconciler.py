@@ -15,7 +15,7 @@ def api() -> FakeApi:
 @pytest.fixture
 def world(api: FakeApi) -> PipelineWorld:
     created = PipelineWorld(api)
-    created.topic("flights")
+    created.put_topic("flights")
     return created
 
 
@@ -24,11 +24,11 @@ def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: Fak
     assert "apply SparkApplication hourly" in world.reconcile()
     assert not api.of("Deployment") and world.pipeline["status"]["application"] == "SparkApplication/hourly"
     assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Pending", "InProgress")
-    world.application("SUBMITTED", executionAttempts=1)
+    world.set_application_status("SUBMITTED", executionAttempts=1)
     world.reconcile()
     assert world.pipeline["status"]["state"] == "Starting"
-    world.pod(ready=True, template=api.of("SparkApplication")["hourly"]["spec"]["driver"]["template"])
-    world.application("RUNNING", executionAttempts=2)
+    world.put_pod(ready=True, template=api.of("SparkApplication")["hourly"]["spec"]["driver"]["template"])
+    world.set_application_status("RUNNING", executionAttempts=2)
     world.runner = running()
     world.reconcile()
     status = world.pipeline["status"]
@@ -39,7 +39,9 @@ def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: Fak
         "Current",
     )
     assert world.reconcile() == []
-    world.application("FAILED", executionAttempts=4, app={"errorMessage": "driver container failed with ExitCode: 1"})
+    world.set_application_status(
+        "FAILED", executionAttempts=4, app={"errorMessage": "driver container failed with ExitCode: 1"}
+    )
     world.delete_pod()
     world.reconcile()
     assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Failed", "Failed")
@@ -63,7 +65,7 @@ def test_states_of_a_spark_application(
 ) -> None:
     api.unserved.clear()
     world.reconcile()
-    world.application(state, executionAttempts=attempts)
+    world.set_application_status(state, executionAttempts=attempts)
     world.reconcile()
     assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == (expected_state, kstatus_)
 
@@ -71,7 +73,7 @@ def test_states_of_a_spark_application(
 def test_a_spark_application_that_has_ended_is_replaced_when_suspended(api: FakeApi, world: PipelineWorld) -> None:
     api.unserved.clear()
     world.reconcile()
-    world.application("COMPLETED")
+    world.set_application_status("COMPLETED")
     world.edit(state="suspended")
     assert "delete SparkApplication hourly" in world.reconcile()
     assert api.of("SparkApplication")["hourly"]["spec"]["suspend"] is True
@@ -87,7 +89,7 @@ def test_the_launcher_spark_operator_without_its_crd_stalls_the_pipeline(world: 
 
 def test_another_launcher_starts_once_the_first_driver_is_gone(api: FakeApi, world: PipelineWorld) -> None:
     world.reconcile()
-    world.pod(ready=True)
+    world.put_pod(ready=True)
     api.unserved.clear()
     world.start_another_operator()
     world.reconcile()

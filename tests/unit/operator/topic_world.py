@@ -56,7 +56,7 @@ class TopicWorld:
 
     def __post_init__(self) -> None:
         if not self.api.of("Cluster"):
-            self.api.cluster({"replicas": 1, "storage": {"size": "1Gi"}})
+            self.api.put_cluster({"replicas": 1, "storage": {"size": "1Gi"}})
         images = BrokerImages("broker", "1"), PipelineImage("spark:1")
         self._platform = KubePlatform(cast(ApiClient, self.api), self.cache, "test", *images)
         self._controller = Controller(self._platform, self.cache)

@@ -33,6 +33,8 @@ class Write:
 
 @dataclass(frozen=True)
 class End:
+    """The end of a transaction."""
+
     producer: int
     commit: bool
 

@@ -227,7 +227,7 @@ MEMBERS = ("a", "b")
 @dataclass
 class Model:
     """Runs operations on a share-partition, as its leader does, and counts what each offset has
-    had. `stored`: what the share coordinator has."""
+    had. `stored`: state at the share coordinator."""
 
     records: SharePartition = field(default_factory=lambda: new_partition(0, LIMIT, 12))
     stored: tuple[StateBatch, ...] = ()

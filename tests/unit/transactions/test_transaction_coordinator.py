@@ -23,8 +23,8 @@ ID = "tx"
 
 
 class CoordinatorBroker:
-    """A coordinator with one partition, which can be followed by another. `markers`: what it has
-    sent; `can_write_markers`: cleared while no partition leader answers.
+    """A coordinator with one partition, which can be followed by another. `markers`: the markers
+    that it has sent; `can_write_markers`: cleared while no partition leader answers.
     """
 
     def __init__(self, version: int = 2) -> None:

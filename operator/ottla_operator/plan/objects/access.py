@@ -55,7 +55,7 @@ def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json
 
 
 def disruption_budget(cluster: Cluster, *, evictable: bool = True) -> Json:
-    """`evictable`: whether every partition can spare a broker. Kubernetes knows which pods are
+    """`evictable`: True if every partition can spare a broker. Kubernetes knows which pods are
     ready, not what they still have to copy: without this, nodes that are drained one after the
     other would take the second broker as soon as the first is ready again.
     """

@@ -46,7 +46,7 @@ def common_settings(
 ) -> dict[str, str]:
     """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
     their number, from which replication defaults and the bootstrap servers of the quorum follow.
-    `login`, `transport`: of the inter-broker listener.
+    `login`, `transport`: TLS of the inter-broker listener.
     """
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
     between = with_tls(inter_broker_login.listener_protocol(login), transport)
@@ -87,7 +87,7 @@ def common_settings(
 def broker_settings(
     cluster: Cluster, broker: int, addresses: ServiceAddresses, *, founds: bool = False
 ) -> dict[str, str]:
-    """Further settings of one broker. Every address must be known. `founds`: whether the first
+    """Further settings of one broker. Every address must be known. `founds`: True if the first
     broker may found the cluster."""
     found = {CLUSTER_FOUND: "true"} if founds and broker == names.FIRST_BROKER else {}
     if not external_listeners(cluster):

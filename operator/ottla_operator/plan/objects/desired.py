@@ -41,9 +41,10 @@ class ObjectInputs:
 
 @dataclass(frozen=True, slots=True)
 class DesiredObjects:
-    """`prerequisites`: what pods need before they are created. `budget`: the PodDisruptionBudget
-    for a time in which every partition can spare a broker. `config`, `stateful_set`: None while a
-    broker would not know its address; `waiting_for_services` names the Services then."""
+    """`prerequisites`: objects that pods need before they are created. `budget`: the
+    PodDisruptionBudget for a time in which every partition can spare a broker. `config`,
+    `stateful_set`: None while a broker would not know its address; `waiting_for_services` names the
+    Services then."""
 
     prerequisites: tuple[Json, ...]
     budget: Json

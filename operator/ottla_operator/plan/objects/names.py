@@ -92,7 +92,7 @@ def selector_text(cluster: Cluster) -> str:
 
 
 def metadata(cluster: Cluster, name: str, *, owned: bool = True, annotations: dict[str, str] | None = None) -> Json:
-    """`owned`: whether the object is deleted with the Cluster."""
+    """`owned`: True if the object is deleted with the Cluster."""
     made: Json = {"name": name, "namespace": cluster.metadata.namespace, "labels": labels(cluster)}
     if annotations:
         made["annotations"] = annotations

@@ -172,7 +172,7 @@ def certificate_names(
     cluster: Cluster, brokers: Iterable[int], addresses: ServiceAddresses, node_ips: Iterable[str]
 ) -> frozenset[str]:
     """DNS names and IP addresses by which clients connect to listeners with TLS, and brokers to
-    each other. `node_ips`: of the nodes that brokers run on.
+    each other. `node_ips`: addresses of the nodes that brokers run on.
     """
     ids, found = list(brokers), {f"*.{names.headless_service(cluster)}"}
     if cluster.schema_registry_port is not None and cluster.registry_has_tls:

@@ -47,7 +47,7 @@ def metadata(
     owned: bool = True,
     annotations: dict[str, str] | None = None,
 ) -> Json:
-    """`owned`: whether the object is deleted with the Pipeline."""
+    """`owned`: True if the object is deleted with the Pipeline."""
     made: Json = {"name": name, "namespace": pipeline.metadata.namespace, "labels": labels(pipeline, component)}
     if annotations:
         made["annotations"] = annotations

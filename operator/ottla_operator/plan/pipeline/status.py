@@ -201,8 +201,8 @@ def status_fields(
     resource: Json, run: PipelineRun, application: str | None, lag_records: int | None
 ) -> dict[str, Json]:
     """A Pipeline's status without its conditions. None: unknown, left out. What the last driver
-    reported stays until another reports. `application`: what runs the driver. `lag_records`: by the
-    brokers, which know it while no driver runs, too."""
+    reported stays until another reports. `application`: name of the SparkApplication or Deployment.
+    `lag_records`: by the brokers, which know it while no driver runs, too."""
     previous = resource.get("status") or {}
     is_same_spec = previous.get("observedGeneration") == resource["metadata"]["generation"]
     runner = run.runner
