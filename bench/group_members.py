@@ -26,7 +26,6 @@ from ottla_broker.wire.errors import ErrorCode
 HOST: Final = "127.0.0.1"
 SESSION_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=45))
 REBALANCE_TIMEOUT: Final = i32Timedelta.parse(timedelta(minutes=5))
-UNCHANGED: Final = i32Timedelta.parse(timedelta(milliseconds=-1))
 JOINING_EPOCH, LEAVING_EPOCH = 0, -1
 NO_GENERATION: Final = -1
 RETRY_PAUSE_S: Final = 0.1

@@ -53,7 +53,7 @@ class TableName:
 
 
 def parse_table(text: str) -> TableName:
-    """Inverse of `schema.table` or `table`."""
+    """Parses `schema.table` or `table`."""
     schema, _, name = text.rpartition(".")
     return TableName(name, schema)
 

@@ -109,8 +109,8 @@ def last_token(random: Random, nonce: bytes) -> bytes:
 
 
 async def read_nonce(reader: asyncio.StreamReader) -> bytes:
-    """The nonce in the server's first message, if the response has one. Raises what ends the
-    connection; a response that does not come while the frame was cut short is none.
+    """The nonce in the server's first message; empty if the response has none, or if the server
+    waits for the rest of the frame. Raises the error with which the connection ends.
     """
     try:
         async with asyncio.timeout(0.02):

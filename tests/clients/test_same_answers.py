@@ -47,8 +47,8 @@ RUN = "run"
 
 
 class KnownDifference(NamedTuple):
-    """Differences of APIs in cases and places (`case: .path`); both patterns match from
-    the start.
+    """Differences of APIs. `api`, `where`: patterns that match the API's name and the place (`case:
+    .path`) from the start.
     """
 
     api: str

@@ -127,7 +127,7 @@ def test_brokers_get_tls_and_logins_together_and_lose_them_again(tmp_path: Path)
 
 
 def write_login(folder: Path, cluster: ProcessCluster, user: str, **others: str) -> None:
-    """Another login module in the file of all brokers. Returns when each broker uses it."""
+    """Writes another login module to the file of all brokers. Returns when each broker uses it."""
     read = {number: reload_count(cluster, number) for number in cluster.brokers}
     accepted = " ".join(f'user_{name}="{password}"' for name, password in others.items())
     new = folder / "new"

@@ -25,7 +25,6 @@ from tests.sim.history import Ack, ExpectedTopic, TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 ALL, ONE, NONE = -1, 1, 0
-MAX_IN_FLIGHT = 5  # brokers remember this many batches per producer
 PRODUCE = 0
 UNANSWERED = 0  # correlation id of requests without response
 EXPECTED_AFTER_FAILURE = frozenset({ErrorCode.out_of_order_sequence_number})

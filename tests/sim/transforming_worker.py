@@ -1,5 +1,5 @@
-"""A worker that consumes committed records, makes one output of each, and commits outputs and
-offsets in one transaction (KIP-98, KIP-447).
+"""A worker that consumes committed records, produces one output record for each, and commits
+outputs and offsets in one transaction (KIP-98, KIP-447).
 """
 
 import asyncio

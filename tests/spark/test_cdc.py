@@ -87,7 +87,7 @@ def changes(topics: Topics) -> list[dict[str, Any]]:
 
 
 def has_committed_offsets(topics: Topics) -> bool:
-    """Whether Connect has committed a position after the snapshot. A worker that is killed before
+    """True if Connect has committed a position after the snapshot. A worker that is killed before
     takes another snapshot.
     """
     if "connect-offset" not in topics.admin.list_topics(timeout=30).topics:

@@ -79,7 +79,7 @@ class SchemaPages:
         return await self._render(page, registry, subject, None)
 
     async def check(self, page: PageRequest) -> web.Response:
-        """Whether the schema of a form could be registered; it is not."""
+        """Shows whether the schema of a form could be registered. Registers nothing."""
         form = await read_page_form(page.http, page.user.form_token)
         registry, subject = await load_registry(self._registry), form.get("name", "")
         find_versions(registry.state, subject, page)

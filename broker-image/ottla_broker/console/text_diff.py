@@ -1,4 +1,4 @@
-"""What differs between two texts, line by line. Pure."""
+"""Differences between two texts, line by line. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -35,8 +35,8 @@ class OffsetCommitKey(NamedTuple):
 
 
 class OffsetCommit(NamedTuple):
-    """A committed offset: of the next record to read. `expire_ms`: −1 unless an old client asked
-    for its own retention."""
+    """A committed offset: that of the next record to read. `expire_ms`: −1 unless an old client
+    asked for its own retention."""
 
     offset: int
     leader_epoch: int

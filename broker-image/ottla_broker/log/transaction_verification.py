@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, slots=True)
 class VerificationGuard:
-    """Identifies the verifications of one producer since its last marker. `lowest_sequence`: of the
-    batches of the newest epoch that have waited. `adds_partition`: they come from a client of
-    protocol 2.
+    """Identifies the verifications of one producer since its last marker. `lowest_sequence`: lowest
+    sequence number of the batches of the newest epoch that have waited. `adds_partition`: they come
+    from a client of protocol 2.
     """
 
     epoch: int

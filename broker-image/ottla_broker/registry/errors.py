@@ -104,10 +104,6 @@ def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(42208, f"The specified subject '{subject}' is not a valid subject.")
 
 
-def context_not_empty(context: str) -> RegistryError:
-    return RegistryError(42211, f"The specified context '{context}' is not empty.")
-
-
 def bad_request(message: str) -> RegistryError:
     return RegistryError(422, message)
 

@@ -1,4 +1,5 @@
-"""Registering a schema: its version, its id, and what it has to be compatible with. Pure."""
+"""Plans the registration of a schema: its version, its id, and the versions that it must be
+compatible with. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""What a broker and its schema worker send each other: msgpack, each message after its length in 4
-bytes.
+"""Messages between a broker and its schema worker: msgpack, each preceded by its length in 4 bytes.
 
 The broker imports these types without the worker, whose libraries take 11 MiB of memory.
 """

@@ -1,4 +1,4 @@
-"""Client quotas: who they are for, which values they may have, and filters of them (KIP-546).
+"""Client quotas: their entities, allowed values and filters (KIP-546).
 
 An entity is a user, a client id, a user with a client id, or an IP address. Instead of a name each
 part may be the default of its type.

@@ -27,7 +27,6 @@ partition_of_transactional_id = partition_of
 """The absolute value of the id's hash modulo the number of partitions, as for groups."""
 
 TRANSACTION_KEY_TYPE: Final = 0
-PLAIN_VERSION: Final = 0
 FLEXIBLE_VERSION: Final = 1
 _INT16: Final = struct.Struct(">h")
 _KNOWN_STATES: Final = frozenset(TransactionState)

@@ -12,7 +12,7 @@ from ottla_operator.resources.topic import Topic
 
 
 def lake_documents(documents: Sequence[Document], home: Home) -> list[Document]:
-    """The Pipelines, where no Pipeline of that name is described."""
+    """The Pipelines of the Topics with a lake, except those that the files describe themselves."""
     described = {it.name for it in documents if it.kind == "Pipeline"}
     found: list[Document] = []
     for it in documents:

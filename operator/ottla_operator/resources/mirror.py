@@ -60,7 +60,7 @@ SCHEMAS_TOPIC: Final = "_schemas"
 
 
 class Sync(Model, frozen=True):
-    """What is copied besides records."""
+    """Data that is copied besides records."""
 
     configs: Annotated[bool | None, doc("Whether topic configurations are copied. Defaults to true.")] = None
     groups: Annotated[bool | None, doc("Whether committed offsets of spec.groups are copied. Defaults to true.")] = None

@@ -20,7 +20,7 @@ _ROW: Final = "_ottla_latest"
 
 
 def is_deleted(delete_when: str) -> Column:
-    """Whether a row satisfies the condition; NULL counts as false."""
+    """Column that is true if a row satisfies the condition. NULL counts as false."""
     return F.coalesce(F.expr(delete_when), F.lit(False))
 
 

@@ -49,7 +49,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What the brokers have: the start and end offset of each partition."""
+    """The topic at the brokers: start and end offset of each partition."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
@@ -75,7 +75,7 @@ class ReadAll:
 def plan_refresh(
     version: TableVersion | None, definition: str, topic: Topic, now_ms: int, delete_retention_ms: int
 ) -> Unchanged | ReadChanges | ReadAll:
-    """What to read so that a table has all records of the topic.
+    """Plans the read after which a table has all records of the topic.
 
     All of them are read if another schema decodes them, if the topic lost records at its end, or if
     a deletion may be missing: compaction removes a record without value once every reader has had
@@ -94,7 +94,7 @@ def plan_refresh(
 
 
 def needs_new_base(version: TableVersion, topic: Topic, delta_rows: int) -> bool:
-    """Whether a delta with so many rows is to be joined with the base. A base may have rows that
+    """True if a delta with so many rows is to be merged into a new base. A base may have rows that
     the topic's retention has deleted; a new one has not.
     """
     limit = max(_MIN_DELTA_ROWS, int(version.base_rows * _MAX_DELTA_SHARE))

@@ -1,4 +1,4 @@
-"""What differs between two texts."""
+"""Differences between two texts."""
 
 from collections import Counter
 from itertools import pairwise

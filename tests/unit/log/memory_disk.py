@@ -1,7 +1,7 @@
 """A disk in memory that can lose power: what was not synced is lost, or kept in part, or zeros.
 
-What `sync` returned for stays. A file whose directory was not synced since it was created may be
-lost. Renames and removals stay in order, as journaling file systems keep them.
+Content is safe once `sync` has returned. A file whose directory was not synced since it was created
+may be lost. Renames and removals stay in order, as journaling file systems keep them.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ def broker(id_: int, *, is_ready: bool = True, problem: str = "", unready_for_s:
 
 
 BROKERS = {id_: broker(id_) for id_ in (1, 2, 3)}
-LATE = {**BROKERS, 2: broker(2, is_ready=False, problem="ImagePullBackOff: no such image", unready_for_s=601)}
+OVERDUE = {**BROKERS, 2: broker(2, is_ready=False, problem="ImagePullBackOff: no such image", unready_for_s=601)}
 HEALTHY = ClusterObservations(
     3, BROKERS, frozenset(BROKERS), offline_partitions=0, under_replicated_partitions=0, moving_partitions=0
 )
@@ -31,9 +31,9 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
 @pytest.mark.parametrize(
     ("observed", "kind", "reason", "message"),
     [
-        (replace(HEALTHY, brokers=LATE), Stalled, "ImagePullBackOff", "no such image"),
+        (replace(HEALTHY, brokers=OVERDUE), Stalled, "ImagePullBackOff", "no such image"),
         (
-            replace(HEALTHY, brokers=LATE, refused_settings="spec.config: x is no setting"),
+            replace(HEALTHY, brokers=OVERDUE, refused_settings="spec.config: x is no setting"),
             Stalled,
             "SettingRefused",
             "x is no setting",
@@ -109,8 +109,8 @@ def test_what_prevents_ready_is_the_reason(
     assert isinstance(readiness, kind) and readiness.reason == reason and message in readiness.message
 
 
-def test_an_unready_broker_that_is_being_restarted_is_not_late() -> None:
-    assert not replace(HEALTHY, brokers=LATE, outdated={2: "image"}).overdue
+def test_an_unready_broker_that_is_being_restarted_is_not_overdue() -> None:
+    assert not replace(HEALTHY, brokers=OVERDUE, outdated={2: "image"}).overdue
 
 
 def test_a_broker_can_be_spared_only_if_everything_is_known_to_be_in_sync() -> None:

@@ -1,4 +1,4 @@
-"""What `ottla top` computes from two samples, and what its keys do."""
+"""Rates that `ottla top` computes from two samples, and effects of its keys."""
 
 import io
 from collections.abc import Mapping

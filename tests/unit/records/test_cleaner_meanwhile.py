@@ -57,9 +57,9 @@ def test_cancelled_cleaning_stops_without_leftovers(compacted: CompactedLog) -> 
     async def stopped() -> None:
         reading = Gate(compacted)
         task = asyncio.ensure_future(compacted.cleaner.clean_filthiest_log())
-        await reading.entered()
+        await reading.wait_until_entered()
         task.cancel()
-        reading.go_on()
+        reading.release()
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -129,10 +129,10 @@ class Gate:
 
         compacted.disk.open = opened  # type: ignore[method-assign]
 
-    async def entered(self) -> None:
+    async def wait_until_entered(self) -> None:
         await asyncio.wait_for(self._entered.wait(), 30)
 
-    def go_on(self) -> None:
+    def release(self) -> None:
         self._open.set()
 
 
@@ -142,9 +142,9 @@ def clean_while(compacted: CompactedLog, act: Callable[[], object]) -> None:
     async def run() -> None:
         gate = Gate(compacted)
         task = asyncio.ensure_future(compacted.cleaner.clean_filthiest_log())
-        await gate.entered()
+        await gate.wait_until_entered()
         act()
-        gate.go_on()
+        gate.release()
         await task
 
     asyncio.run(run())

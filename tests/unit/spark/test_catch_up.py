@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 
 def shown(stream: io.StringIO, lines: list[dict[str, Any]], step_s: float) -> list[str]:
-    """What is written if this time passes from line to line."""
+    """The written lines, if this time passes from line to line."""
     clock: Iterator[float] = (number * step_s for number in range(100))
     display = CatchUpDisplay(stream, clock=lambda: next(clock))
     for line in lines:

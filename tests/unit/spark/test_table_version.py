@@ -1,4 +1,4 @@
-"""What a reference table reads to have all records of its topic."""
+"""Reads by which a reference table has all records of its topic."""
 
 from __future__ import annotations
 
