@@ -40,7 +40,7 @@ class TelemetryBroker:
 
 
 @pytest.fixture(scope="module")
-def measured(broker_kind: str, new_broker: NewBroker) -> Iterator[TelemetryBroker]:
+def telemetry_broker(broker_kind: str, new_broker: NewBroker) -> Iterator[TelemetryBroker]:
     if broker_kind == "kafka":
         pytest.skip("Kafka collects clients' metrics with a plugin only")
     port = free_port()
@@ -48,44 +48,54 @@ def measured(broker_kind: str, new_broker: NewBroker) -> Iterator[TelemetryBroke
         yield TelemetryBroker(broker, f"http://127.0.0.1:{port}/metrics")
 
 
-def tool_command(measured: TelemetryBroker, classpath: str, main: str, *arguments: str) -> list[str]:
-    return java_command(classpath, f"{TOOLS}.{main}", "--bootstrap-server", measured.broker.bootstrap, *arguments)
+def tool_command(telemetry_broker: TelemetryBroker, classpath: str, main: str, *arguments: str) -> list[str]:
+    return java_command(
+        classpath, f"{TOOLS}.{main}", "--bootstrap-server", telemetry_broker.broker.bootstrap, *arguments
+    )
 
 
-def run_tool(measured: TelemetryBroker, classpath: str, main: str, *arguments: str) -> str:
-    command = tool_command(measured, classpath, main, *arguments)
+def run_tool(telemetry_broker: TelemetryBroker, classpath: str, main: str, *arguments: str) -> str:
+    command = tool_command(telemetry_broker, classpath, main, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
-    measured: TelemetryBroker, classpath: str, name: str
+    telemetry_broker: TelemetryBroker, classpath: str, name: str
 ) -> None:
-    rd.create_topic(measured.broker.bootstrap, name, 1)
+    rd.create_topic(telemetry_broker.broker.bootstrap, name, 1)
     subscription = ("--name", name, "--metrics", "org.apache.kafka.", "--interval", str(INTERVAL_MS))
-    run_tool(measured, classpath, "ClientMetricsCommand", "--alter", *subscription)
-    assert name in run_tool(measured, classpath, "ClientMetricsCommand", "--list").split()
-    described = run_tool(measured, classpath, "ClientMetricsCommand", "--describe", "--name", name)
+    run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--alter", *subscription)
+    assert name in run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--list").split()
+    described = run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--describe", "--name", name)
     assert f"interval.ms={INTERVAL_MS}" in described and "metrics=org.apache.kafka." in described
 
-    producer = ck.Producer({"bootstrap.servers": measured.broker.bootstrap, "client.id": "native"})
+    producer = ck.Producer({"bootstrap.servers": telemetry_broker.broker.bootstrap, "client.id": "native"})
     producer.produce(name, b"x")
     producer.flush(30)
     connected = "org_apache_kafka_producer_connection_creation_total"
-    eventually(lambda: connected in measured.metrics_of("native"), message=lambda: f"{measured.metrics_of('native')}")
+    eventually(
+        lambda: connected in telemetry_broker.metrics_of("native"),
+        message=lambda: f"{telemetry_broker.metrics_of('native')}",
+    )
 
     java = tool_command(
-        measured, classpath, "ConsoleProducer", "--topic", name, "--producer-property", "client.id=java"
+        telemetry_broker, classpath, "ConsoleProducer", "--topic", name, "--producer-property", "client.id=java"
     )
     with subprocess.Popen(java, stdin=subprocess.PIPE) as console:
         assert console.stdin is not None
         console.stdin.write(b"x\n")
         console.stdin.flush()
-        eventually(lambda: connected in measured.metrics_of("java"), message=lambda: f"{measured.metrics_of('java')}")
+        eventually(
+            lambda: connected in telemetry_broker.metrics_of("java"),
+            message=lambda: f"{telemetry_broker.metrics_of('java')}",
+        )
         console.stdin.close()
         assert console.wait(timeout=60) == 0
 
-    run_tool(measured, classpath, "ClientMetricsCommand", "--delete", "--name", name)
-    assert name not in run_tool(measured, classpath, "ClientMetricsCommand", "--list").split()
-    eventually(lambda: not measured.metrics_of("native"), message=lambda: f"{measured.metrics_of('native')}")
+    run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--delete", "--name", name)
+    assert name not in run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--list").split()
+    eventually(
+        lambda: not telemetry_broker.metrics_of("native"), message=lambda: f"{telemetry_broker.metrics_of('native')}"
+    )

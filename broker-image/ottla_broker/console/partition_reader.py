@@ -112,8 +112,8 @@ async def read_chunk(client: Client, topic: str, range_: Range, *, max_wait_s: f
 
 
 async def _skip_deleted(client: Client, topic: str, range_: Range) -> Chunk:
-    """Goes on at the partition's start, which retention has moved. Raises OFFSET_OUT_OF_RANGE where
-    the log is shorter than it was.
+    """Continues at the log start, which retention has moved. Raises OFFSET_OUT_OF_RANGE where the
+    log is shorter than it was.
     """
     low = await client.list_offset(topic, range_.partition, EARLIEST_TIMESTAMP)
     if low <= range_.next:

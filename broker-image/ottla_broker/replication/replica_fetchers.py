@@ -130,9 +130,7 @@ class ReplicaFetchers:
 
     @property
     def max_lag(self) -> int:
-        """Records by which the partition that is furthest behind its leader's high watermark is
-        behind it.
-        """
+        """Largest lag of a partition behind its leader's high watermark, in records."""
         return max((one.lag for each in self._fetchers.values() for one in each.fetcher.session), default=0)
 
     def throttle_time_s(self, partition: Partition) -> float:

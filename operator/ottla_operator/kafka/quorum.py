@@ -15,7 +15,7 @@ from ottla_operator.kafka.client import KafkaClient, raise_for_error
 
 METADATA_LOG: Final = "__cluster_metadata"
 IN_SYNC_WITHIN_MS: Final = 2000
-"""Time since a voter's last fetch after which it counts as lagging, as Kafka's
+"""A replica is in sync if it had every committed record within this time; the default of Kafka's
 controller.quorum.fetch.timeout.ms."""
 
 

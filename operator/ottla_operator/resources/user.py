@@ -160,7 +160,7 @@ class UserStatus(Status, frozen=True):
     """Observed state of the user."""
 
     user_name: Annotated[
-        str | None, doc("Name of the user's principal on the brokers; for TLS made of the certificate's subject.")
+        str | None, doc("Name of the user's principal on the brokers; for TLS derived from the certificate's subject.")
     ] = None
     secret: Annotated[str | None, doc("Secret that holds the credentials.")] = None
     previous_credential_until: Annotated[

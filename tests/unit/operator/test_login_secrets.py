@@ -39,7 +39,7 @@ def ensure(api: FakeApi, *pods: Json, having: Json | None = None) -> LoginPasswo
     return asyncio.run(ensure_passwords(cast(ApiClient, api), CLUSTER, observed))
 
 
-def test_the_secret_is_made_once_and_belongs_to_the_cluster() -> None:
+def test_the_secret_is_created_once_and_belongs_to_the_cluster() -> None:
     api = FakeApi()
     made = ensure(api)
     assert ensure(api) == made and api.writes == [f"create Secret {NAME}"]
@@ -81,7 +81,7 @@ def test_a_secret_of_others_or_without_passwords_is_an_error(secret: dict[str, A
         ensure(api)
 
 
-def test_without_the_right_to_make_secrets_the_message_names_the_chart() -> None:
+def test_without_the_right_to_create_secrets_the_message_names_the_chart() -> None:
     api = FakeApi(reject=lambda write: ApiError(403, "forbidden") if write.startswith("create Secret") else None)
     with pytest.raises(Blocked, match=r"install its chart with rbac\.secrets=true"):
         ensure(api)

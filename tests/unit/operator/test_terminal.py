@@ -22,14 +22,14 @@ def view(topics: int = 2) -> LiveView:
     return made
 
 
-def shown(it: LiveView, height: int = 40) -> str:
+def render_view(it: LiveView, height: int = 40) -> str:
     console = Console(width=120, height=height, record=True, force_terminal=False, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123  # goes with the test
     console.print(render(it, height))
     return console.export_text()
 
 
 def test_the_view_shows_every_row() -> None:
-    text = shown(view())
+    text = render_view(view())
     for part in (
         "demo-1",
         "127.0.0.1:9092",
@@ -52,17 +52,17 @@ def test_each_broker_has_its_leaders_replicas_and_out_of_sync_replicas() -> None
         "demo-2", "127.0.0.1:9093", State.ready, 8, is_controller=True, leads=8, replicas=13, out_of_sync=3
     )
     it.moving["demo"] = "9 partitions moving, 1.0 MiB of 4.0 MiB copied"
-    lines = [line.split() for line in shown(it).splitlines()]
+    lines = [line.split() for line in render_view(it).splitlines()]
     assert ["BROKER", "ADDRESS", "STATE", "PID", "LEADS", "REPLICAS", "OUT-OF-SYNC"] in lines
     assert ["demo-1", "127.0.0.1:9092", "ready", "7", "4", "12", "0"] in lines
     assert ["demo-2", "127.0.0.1:9093", "ready", "8", "8", "13", "3", "controller"] in lines
-    assert "moving demo  9 partitions moving, 1.0 MiB of 4.0 MiB copied" in shown(it)
+    assert "moving demo  9 partitions moving, 1.0 MiB of 4.0 MiB copied" in render_view(it)
 
 
 def test_many_topics_leave_room_for_the_rest() -> None:
     it = view(topics=1000)
     it.topics["demo", "t500"].state = State.failed
-    text = shown(it, height=30)
+    text = render_view(it, height=30)
     assert len(text.splitlines()) <= 30
     assert "… and " in text
     assert "t500" in text  # rows with problems come first
@@ -70,16 +70,16 @@ def test_many_topics_leave_room_for_the_rest() -> None:
 
 def test_several_clusters_are_named_before_their_topics() -> None:
     it = view()
-    assert "demo/t0" not in shown(it)
+    assert "demo/t0" not in render_view(it)
     it.topics["west", "t0"] = TopicRow("west", "t0")
-    assert "west/t0" in shown(it)
-    assert "demo/t0" in shown(it)
+    assert "west/t0" in render_view(it)
+    assert "demo/t0" in render_view(it)
 
 
 def test_brackets_in_messages_are_not_markup() -> None:
     it = view()
     it.brokers["demo-1"].note = "[red]no[/red] [x"
-    assert "[red]no[/red] [x" in shown(it)
+    assert "[red]no[/red] [x" in render_view(it)
     assert format_message("[bold]", "error").plain == "✗ [bold]"
 
 

@@ -116,7 +116,7 @@ def test_row_is_encoded_with_all_its_types() -> None:
 
 
 def with_names(value: Any, type_: T.DataType, build: Callable[[dict[str, Any]], Any]) -> Any:
-    """The value with `build` of the fields of each struct instead of a tuple."""
+    """Replaces the tuple of each struct by `build` of its fields by name."""
     match type_:
         case T.StructType() if value is not None:
             parts = zip(type_, value, strict=True)
