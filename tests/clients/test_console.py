@@ -352,7 +352,45 @@ SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"lo
 NOTE = '{"name":"note","type":"string","default":""}'
 
 
+# Cluster and access
+
+
+def test_cluster_shows_its_quorum_its_log_and_the_departure_of_a_broker(tab: Page, console: BrokerProcess) -> None:
+    tab.get_by_role("link", name="Cluster").click()
+    replicas = tab.get_by_role("region", name="Replicas of the metadata log").locator("tbody tr")
+    expect(replicas).to_have_count(1)
+    expect(replicas).to_contain_text("leader")
+    take_screenshot(tab, "cluster")
+    tab.get_by_label("What would happen if broker").select_option("1")
+    tab.get_by_role("button", name="Simulate").click()
+    expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("would be offline until it returns")
+    expect(tab.get_by_role("region", name="Offline").locator("tbody tr").first).to_contain_text("none")
+    take_screenshot(tab, "departure")
+    tab.goto(f"{url_of(console)}/cluster")
+    tab.get_by_role("link", name="Records of the metadata log").click()
+    tab.get_by_label("From offset").fill("0")
+    tab.get_by_role("button", name="Show").click()
+    rows = tab.get_by_role("region", name="Records of the metadata log").locator("tbody tr")
+    expect(rows.filter(has_text="register-broker").first).to_be_visible()
+    take_screenshot(tab, "metadata")
+
+
+def test_access_pages_are_reached_from_each_other(tab: Page, console: BrokerProcess) -> None:
+    tab.get_by_role("link", name="Access").click()
+    expect(tab.get_by_role("main")).to_contain_text("have no authorizer")
+    tabs = tab.get_by_role("navigation", name="Pages of access")
+    for name in ("Why may X do Y", "Users", "Quotas"):
+        tabs.get_by_role("link", name=name).click()
+        expect(tabs.locator("[aria-current]")).to_have_text(name)
+
+
 PAGES = (
+    "/cluster",
+    "/cluster/departure?broker=1",
+    "/cluster/metadata",
+    "/access",
+    "/access/users",
+    "/access/quotas",
     "/schemas",
     "/schema?subject=shipments-value",
     "/groups",

@@ -111,6 +111,28 @@ def test_user_sees_what_access_rules_allow(tab: Page, secured: SecuredConsole) -
     assert any('"principal":"User:alice"' in line and '"request":"Fetch"' in line for line in denied)
 
 
+def test_rules_that_decide_are_explained_to_those_who_may_see_them(tab: Page, secured: SecuredConsole) -> None:
+    log_in(tab, secured, "alice", PASSWORD)
+    expect(tab.locator("header")).to_contain_text("User:alice")
+    answers = {path: tab.request.get(secured.url + path).status for path in ("/access", "/access/why", "/cluster")}
+    assert set(answers.values()) == {403}
+    tab.get_by_role("button", name="Log out").click()
+    log_in(tab, secured, "bob", "bobs")
+    tab.get_by_role("link", name="Access").click()
+    rows = tab.get_by_role("region", name="Rules").locator("tbody tr")
+    expect(rows.first).to_contain_text("User:alice")
+    take_screenshot(tab, "access")
+    tab.get_by_role("link", name="Why may X do Y").click()
+    for topic, reason in (("orders", "Allowed. An entry allows it."), ("payments", "Refused. No entry is about")):
+        tab.get_by_label("May").fill("alice")
+        tab.get_by_label("named").fill(topic)
+        tab.get_by_role("button", name="Explain").click()
+        expect(tab.get_by_role("main").get_by_role("status")).to_contain_text(reason)
+        take_screenshot(tab, f"access-why-{topic}")
+    tab.get_by_role("link", name="Users").click()
+    expect(tab.get_by_role("region", name="Users")).to_contain_text("SCRAM-SHA-512")
+
+
 def test_wrong_passwords_and_unknown_users_get_the_same_answer(browser: Browser, secured: SecuredConsole) -> None:
     headers = {"Origin": secured.url}
     answers = [

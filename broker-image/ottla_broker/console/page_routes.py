@@ -34,6 +34,8 @@ def make_page_routes(
         *_group_routes(broker, requests, topics),
         *_message_routes(broker, registry, requests, topics),
         *_schema_routes(broker, registry),
+        *_access_routes(broker),
+        *_cluster_routes(broker, requests),
     ]
 
 
@@ -63,3 +65,19 @@ def _schema_routes(broker: Broker, registry: LazyRegistry | None) -> Iterator[Pa
     yield PageRoute("GET", "/schemas", schemas.handler("show_list"))
     yield PageRoute("GET", "/schema", schemas.handler("show_subject"))
     yield PageRoute("POST", "/schema", schemas.handler("check"))
+
+
+def _access_routes(broker: Broker) -> Iterator[PageRoute]:
+    access = LazyPages(broker.runtime, "access_rules", lambda module: module.AccessPages(broker))
+    yield PageRoute("GET", "/access", access.handler("show_rules"))
+    yield PageRoute("GET", "/access/why", access.handler("explain"))
+    yield PageRoute("GET", "/access/users", access.handler("show_users"))
+    yield PageRoute("GET", "/access/quotas", access.handler("show_quotas"))
+
+
+def _cluster_routes(broker: Broker, requests: ClusterRequests) -> Iterator[PageRoute]:
+    cluster = LazyPages(broker.runtime, "cluster", lambda module: module.ClusterPages(broker, requests))
+    yield PageRoute("GET", "/cluster", cluster.handler("show"))
+    yield PageRoute("GET", "/cluster/quorum", cluster.handler("show_quorum"))
+    yield PageRoute("GET", "/cluster/departure", cluster.handler("show_departure"))
+    yield PageRoute("GET", "/cluster/metadata", cluster.handler("show_metadata"))

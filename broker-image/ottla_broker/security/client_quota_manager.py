@@ -5,7 +5,7 @@ Every broker measures and limits by itself, as in Kafka. Nothing is measured for
 quota.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -152,6 +152,17 @@ class ClientQuotaManager:
             return wait_s
         quota.take(1, now_s)
         return 0.0
+
+    def describe_throttled(self) -> Iterator[tuple[Usage, ThrottleTotals, float, float]]:
+        """What has been throttled since the broker started, with the limit and the seconds until it
+        is kept again. A limit of 0: it is not known any more.
+        """
+        now_s = self.now_s()
+        for usage, totals in self.throttled.items():
+            if totals.count:
+                quota = self._used.get(usage)
+                known = (0.0, 0.0) if quota is None else (quota.limit, quota.throttle_time_s(now_s))
+                yield usage, totals, *known
 
     def _quota(self, usage: Usage, limit: float) -> Quota:
         if (quota := self._used.get(usage)) is None:

@@ -1,0 +1,179 @@
+"""The pages of access: rules (ACLs), why an operation is allowed or refused, users, and quotas."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
+from ottla_broker.console.access_decision import AuthorizerSettings, decide
+from ottla_broker.console.paging import cut_page
+from ottla_broker.console.requests import PageError, PageRequest
+from ottla_broker.console.topic_list import matches
+from ottla_broker.security.acls import ANY, AccessControlEntry, PatternType, Permission
+from ottla_broker.security.authorizer import CLUSTER, OPERATIONS, Operation, Resource, ResourceType
+from ottla_broker.security.client_quotas import QuotaEntity
+from ottla_broker.security.principal import parse_principal
+from ottla_broker.security.scram import MECHANISMS
+from ottla_broker.wire.api_keys import ApiKey
+
+NO_AUTHORIZER: Final = "The brokers have no authorizer (authorizer.class.name): every request is allowed."
+EXPLAINED: Final = (ResourceType.topic, ResourceType.group, ResourceType.transactional_id, ResourceType.cluster)
+MECHANISM_NAMES: Final = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
+
+E = TypeVar("E", bound=IntEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    principal: str
+    host: str
+    permission: str
+    operation: str
+    resource: str
+    name: str
+    pattern: str
+
+    @classmethod
+    def of(cls, entry: AccessControlEntry) -> "RuleRow":
+        return cls(
+            entry.principal,
+            entry.host,
+            title(Permission, entry.permission),
+            title(Operation, entry.operation),
+            title(ResourceType, entry.resource_type),
+            entry.resource_name,
+            title(PatternType, entry.pattern_type),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """A user with SCRAM credentials. `rules`: entries that name them."""
+
+    name: str
+    credentials: tuple[tuple[str, int], ...]
+    rules: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledRow:
+    """`seconds`: of all throttle times on this broker since it started. `over_s`: until the client
+    is within its quota again; 0: it is.
+    """
+
+    key: str
+    user: str
+    client_id: str
+    limit: float
+    count: int
+    seconds: float
+    over_s: float
+
+
+class AccessPages:
+    """The rights that each page needs are those of the request that shows clients the same."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def show_rules(self, page: PageRequest) -> web.Response:
+        page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_ACLS)
+        search, kind = page.text("search"), read_code(page, "type", ResourceType)
+        words = search.lower().split()
+        entries = [
+            entry
+            for entry in self._broker.image.acls.values()
+            if kind in (ANY, entry.resource_type) and matches(f"{entry.principal} {entry.resource_name}", words)
+        ]
+        entries.sort(key=lambda it: (it.principal, it.resource_type, it.resource_name, it.operation))
+        rules = cut_page(entries, page.integer("page", 1, at_least=1))
+        template = "rule_rows.html" if page.wants_fragment else "rules.html"
+        return page.render(
+            template,
+            rules=rules,
+            rows=[RuleRow.of(one) for one in rules.rows],
+            search=search,
+            type=page.text("type"),
+            types=[one.name for one in ResourceType],
+            problem="" if self._broker.acl_authorizer is not None else NO_AUTHORIZER,
+        )
+
+    async def explain(self, page: PageRequest) -> web.Response:
+        page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_ACLS)
+        decision, asked = None, page.text("principal")
+        if asked and self._broker.acl_authorizer is not None:
+            kind = ResourceType(read_code(page, "type", ResourceType, ResourceType.topic))
+            operation = Operation(read_code(page, "operation", Operation, Operation.read))
+            if operation not in OPERATIONS[kind]:
+                allowed = ", ".join(one.name for one in OPERATIONS[kind])
+                raise PageError(400, f"operation={operation.name!r}: a {kind.name} has {allowed}")
+            config = self._broker.config
+            decision = decide(
+                self._broker.image.acls.values(),
+                AuthorizerSettings(config(SUPER_USERS), config(ALLOW_EVERYONE_IF_NO_ACL_FOUND)),
+                parse_principal(asked if ":" in asked else f"User:{asked}"),
+                page.text("host") or "127.0.0.1",
+                operation,
+                CLUSTER if kind is ResourceType.cluster else Resource(kind, page.text("name")),
+            )
+        return page.render(
+            "access_why.html",
+            decision=decision,
+            rows=[] if decision is None else [(RuleRow.of(it), it == decision.deciding) for it in decision.matching],
+            query=page.http.query,
+            types=[one.name for one in EXPLAINED],
+            operations=sorted({one.name for kind in EXPLAINED for one in OPERATIONS[kind]}),
+            problem="" if self._broker.acl_authorizer is not None else NO_AUTHORIZER,
+        )
+
+    async def show_users(self, page: PageRequest) -> web.Response:
+        page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+        search, image = page.text("search"), self._broker.image
+        words, credentials = search.lower().split(), defaultdict(list)
+        for (name, mechanism), credential in sorted(image.scram_credentials.items()):
+            credentials[name].append((MECHANISM_NAMES.get(mechanism, str(mechanism)), credential.iterations))
+        names = [name for name in credentials if matches(name, words)]
+        users = cut_page(names, page.integer("page", 1, at_least=1))
+        shown = {f"User:{name}" for name in users.rows}
+        rules: dict[str, int] = defaultdict(int)
+        for entry in image.acls.values():
+            if entry.principal in shown:
+                rules[entry.principal] += 1
+        rows = [UserRow(name, tuple(credentials[name]), rules[f"User:{name}"]) for name in users.rows]
+        template = "user_rows.html" if page.wants_fragment else "users.html"
+        return page.render(template, users=users, rows=rows, search=search)
+
+    async def show_quotas(self, page: PageRequest) -> web.Response:
+        """The quotas of the cluster, and what this broker has throttled."""
+        page.user.check(Operation.describe_configs, CLUSTER, ApiKey.DESCRIBE_CLIENT_QUOTAS)
+        quotas = sorted((describe_entity(it), values) for it, values in self._broker.image.client_quotas.items())
+        shown = cut_page(quotas, page.integer("page", 1, at_least=1))
+        throttled = [
+            ThrottledRow(*usage, limit, totals.count, totals.seconds, over_s)
+            for usage, totals, limit, over_s in self._broker.client_quotas.describe_throttled()
+        ]
+        throttled.sort(key=lambda it: (-it.over_s, -it.seconds))
+        return page.render("quotas.html", quotas=shown, throttled=throttled[:100], throttled_count=len(throttled))
+
+
+def title(kind: type[IntEnum], code: int) -> str:
+    """A code's name in the words of Kafka's tools."""
+    return kind(code).name.upper() if code in list(kind) else str(code)
+
+
+def read_code(page: PageRequest, name: str, kind: type[IntEnum], default: int = ANY) -> int:
+    """Raises PageError."""
+    text = page.text(name)
+    if not text:
+        return default
+    if text not in kind.__members__:
+        raise PageError(400, f"{name}={text!r}: expected {', '.join(kind.__members__)}")
+    return int(kind[text])
+
+
+def describe_entity(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)

@@ -1,0 +1,49 @@
+"""Partitions that are not as they should be, and what each waits for. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla_broker.metadata.image import BrokerRegistration
+from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPartition:
+    """`problem` and `waits_for`: sentences without their full stop."""
+
+    topic: str
+    partition: int
+    problem: str
+    waits_for: str
+
+
+def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> WaitingPartition:
+    """For a partition without a leader, with replicas that are not in sync, or in a
+    reassignment.
+    """
+    problem, waits_for = _describe(state, brokers)
+    return WaitingPartition(topic, state.partition, problem, waits_for)
+
+
+def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> tuple[str, str]:
+    if state.leader == NO_LEADER:
+        trusted = (*state.isr, *state.eligible)
+        who = f"one of brokers {_list(trusted)}" if len(trusted) > 1 else f"broker {_list(trusted)}"
+        reason = "which have" if len(trusted) > 1 else "which has"
+        return "no leader", f"{who} to return, {reason} every acknowledged record"
+    missing = [one for one in state.replicas if one not in state.isr]
+    absent = [one for one in missing if one not in brokers or brokers[one].fenced]
+    catching_up = [one for one in missing if one not in absent]
+    waits = []
+    if absent:
+        waits.append(f"broker {_list(absent)} to return")
+    if catching_up:
+        waits.append(f"broker {_list(catching_up)} to catch up")
+    if state.adding or state.removing:
+        target = [one for one in state.replicas if one not in state.removing]
+        return f"reassigned to brokers {_list(target)}", " and ".join(waits) or "the controller to end it"
+    return f"not in sync: {_list(missing)}", " and ".join(waits)
+
+
+def _list(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, brokers))
