@@ -74,7 +74,11 @@ def log_in(tab: Page, secured: SecuredConsole, name: str, password: str) -> None
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/topics", "/topics/orders", "/groups", "/group?id=g", "/throughput", "/log-dirs"]
+    "path",
+    [
+        *("/", "/topics", "/topics/orders", "/groups", "/group?id=g", "/group/reset?id=g", "/throughput", "/log-dirs"),
+        *("/schemas", "/access", "/access/users", "/cluster", "/cluster/metadata"),
+    ],
 )
 def test_nothing_is_shown_before_the_login(secured: SecuredConsole, path: str) -> None:
     answer = requests.get(secured.url + path, allow_redirects=False, timeout=30)
@@ -123,7 +127,7 @@ def test_rules_that_decide_are_explained_to_those_who_may_see_them(tab: Page, se
     expect(rows.first).to_contain_text("User:alice")
     take_screenshot(tab, "access")
     tab.get_by_role("link", name="Why may X do Y").click()
-    for topic, reason in (("orders", "Allowed. An entry allows it."), ("payments", "Refused. No entry is about")):
+    for topic, reason in (("orders", "Allowed. A rule allows it."), ("payments", "Refused. No rule is about")):
         tab.get_by_label("May").fill("alice")
         tab.get_by_label("named").fill(topic)
         tab.get_by_role("button", name="Explain").click()

@@ -46,11 +46,11 @@ def decide(
         return AccessDecision(True, f"{principal} is one of super.users.", None, matching)
     if found.deciding is not None:
         is_allowed = found.verdict is Verdict.ALLOWED
-        reason = "An entry allows it." if is_allowed else "An entry denies it, which takes precedence."
+        reason = "A rule allows it." if is_allowed else "A rule denies it, which takes precedence."
         return AccessDecision(is_allowed, reason, found.deciding, matching)
     if found.verdict is Verdict.NO_MATCHING_ENTRY:
         if settings.allow_if_no_acl:
-            reason = "No entry is about the resource, and allow.everyone.if.no.acl.found is true."
+            reason = "No rule is about the resource, and allow.everyone.if.no.acl.found is true."
             return AccessDecision(True, reason)
-        return AccessDecision(False, "No entry is about the resource.")
-    return AccessDecision(False, f"No entry allows it to {principal} from this host.", None, matching)
+        return AccessDecision(False, "No rule is about the resource.")
+    return AccessDecision(False, f"No rule allows it to {principal} from this host.", None, matching)

@@ -3,8 +3,9 @@ broker, and the metadata log.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from ottla_broker.config import (
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
 from ottla_broker.console.cluster_requests import ClusterRequests
-from ottla_broker.console.departure import Departure, simulate_departure
+from ottla_broker.console.departure import Departure, assess_partition
 from ottla_broker.console.metadata_records import decode_rows
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topics import may_describe
@@ -37,7 +38,8 @@ from ottla_broker.wire.client import raise_for_error
 
 MAX_WAITING: Final = 100
 """Partitions that are listed; all are counted."""
-PARTITIONS_PER_SLICE: Final = 500
+PARTITIONS_PER_SLICE: Final = 50
+"""Looked at before other tasks may run: at most 1 ms."""
 METADATA_RECORDS: Final = 50
 """On a page."""
 METADATA_BYTES: Final = 1 << 20
@@ -119,14 +121,10 @@ class ClusterPages:
         )
 
     async def _find_waiting(self, page: PageRequest) -> tuple[int, list[WaitingPartition]]:
-        """The number of partitions that wait, and the first of them. Other tasks run between
-        slices.
-        """
+        """The number of partitions that wait, and the first of them."""
         image, count = self._broker.image, 0
         found: list[WaitingPartition] = []
-        for number, (topic, state) in enumerate(list(iter_partitions(self._broker))):
-            if number % PARTITIONS_PER_SLICE == PARTITIONS_PER_SLICE - 1:
-                await asyncio.sleep(0)
+        async for topic, state in iter_partitions(self._broker):
             if is_waiting(state) and may_describe(page, topic):
                 count += 1
                 if len(found) < MAX_WAITING:
@@ -134,11 +132,12 @@ class ClusterPages:
         return count, found
 
     async def _simulate(self, broker: int) -> Departure:
-        partitions = [(topic, state) for topic, state in iter_partitions(self._broker) if broker in state.replicas]
-        candidates = election_candidates(self._broker.image)
-        return await self._broker.runtime.run_in_thread(
-            simulate_departure, partitions, broker, candidates, self._rules_of
-        )
+        departure = Departure(broker)
+        candidates, rules_of = election_candidates(self._broker.image).without(broker), cache(self._rules_of)
+        async for topic, state in iter_partitions(self._broker):
+            if broker in state.replicas:
+                departure.add(assess_partition(topic, state, broker, candidates, rules_of(topic)))
+        return departure
 
     def _rules_of(self, topic: str) -> TopicElectionRules:
         config, overrides = self._broker.config, self._broker.image.topic_config(topic)
@@ -159,10 +158,17 @@ class ClusterPages:
         return self._broker.image.topic_names.get(UUID(topic_id), "") if topic_id else ""
 
 
-def iter_partitions(broker: Broker) -> Iterator[tuple[str, PartitionRecord]]:
-    for name, topic in broker.image.topics.items():
-        for state in topic.partitions.values():
+async def iter_partitions(broker: Broker) -> AsyncIterator[tuple[str, PartitionRecord]]:
+    """All partitions, with their topics. Other tasks run between slices; the image may change
+    meanwhile.
+    """
+    number = 0
+    for name, topic in list(broker.image.topics.items()):
+        for state in list(topic.partitions.values()):
             yield name, state
+            number += 1
+            if number % PARTITIONS_PER_SLICE == 0:
+                await asyncio.sleep(0)
 
 
 def is_waiting(state: PartitionRecord) -> bool:

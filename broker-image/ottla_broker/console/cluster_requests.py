@@ -172,6 +172,12 @@ class ClusterRequests:
         """
         return (await self._list_offsets(partitions, LATEST_TIMESTAMP))[0]
 
+    async def offsets_at(self, partitions: Iterable[tuple[str, int]], timestamp: int) -> dict[tuple[str, int], int]:
+        """The first offset at or after a time (ms), or EARLIEST_ or LATEST_TIMESTAMP; −1 where no
+        record is as new. Without those of brokers that do not respond.
+        """
+        return (await self._list_offsets(partitions, timestamp))[0]
+
     async def _list_offsets(
         self, partitions: Iterable[tuple[str, int]], timestamp: int
     ) -> tuple[dict[tuple[str, int], int], tuple[str, ...]]:

@@ -4,7 +4,6 @@ Leaders are elected by the controller's own rules (`metadata.election`), as when
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,9 +18,6 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 MAX_NAMED: Final = 100
 """Partitions of each kind that are named; all are counted."""
 KINDS: Final = ("offline", "below_min_isr", "unclean", "new_leader")
-
-RulesOf = Callable[[str], TopicElectionRules]
-"""The election rules of a topic, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +59,12 @@ class Departure:
             self.leaders[affected.after.leader] += 1
 
 
-def simulate_departure(
-    partitions: Iterable[tuple[str, PartitionRecord]], broker: int, candidates: ElectionCandidates, rules_of: RulesOf
-) -> Departure:
-    """`candidates`: those of now. `partitions`: with their topics; those without a replica on the
-    broker do not change.
-    """
-    found, remaining = Departure(broker), candidates.without(broker)
-    for topic, state in partitions:
-        if broker in state.replicas:
-            found.add(assess_partition(topic, state, broker, remaining, rules_of(topic)))
-    return found
-
-
 def assess_partition(
     topic: str, before: PartitionRecord, broker: int, remaining: ElectionCandidates, rules: TopicElectionRules
 ) -> AffectedPartition | None:
-    """None if its clients would not notice."""
+    """Of a partition with a replica on the broker: None if its clients would not notice.
+    `remaining`: the candidates without it.
+    """
     after = state_after_fencing(before, broker, remaining, rules) or before
     kind = _kind_of(before, after, effective_min_isr(before, rules.min_insync))
     return None if kind is None else AffectedPartition(kind, topic, before.partition, before, after)

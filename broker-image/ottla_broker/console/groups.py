@@ -60,7 +60,7 @@ class GroupPages:
     async def show_group(self, page: PageRequest) -> web.Response:
         """Offsets of topics that the user may describe."""
         name = page.http.query.get("id", "")  # may have any characters
-        group = await self._find(page, name)
+        group = await self.find_group(page, name)
         description, committed = await asyncio.gather(
             self._groups.describe(group), self._groups.committed_offsets(group)
         )
@@ -100,7 +100,7 @@ class GroupPages:
         ]
         return page.render("readers.html", readers=readers, failures=failures)
 
-    async def _find(self, page: PageRequest, name: str) -> ListedGroup:
+    async def find_group(self, page: PageRequest, name: str) -> ListedGroup:
         """Raises PageError: a group that the user may not describe does not exist for them."""
         groups, failures = await self._groups.list_groups() if may_describe_group(page, name) else ([], ())
         for group in groups:

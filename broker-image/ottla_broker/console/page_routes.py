@@ -44,6 +44,9 @@ def _group_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages)
     yield PageRoute("GET", "/topics/{topic}/groups", groups.handler("show_readers"))
     yield PageRoute("GET", "/groups", groups.handler("show_list"))
     yield PageRoute("GET", "/group", groups.handler("show_group"))
+    resets = LazyPages(broker.runtime, "group_reset", lambda module: module.GroupResetPages(broker, requests, topics))
+    yield PageRoute("GET", "/group/reset", resets.handler("show"))
+    yield PageRoute("GET", "/group/reset/file", resets.handler("download"))
 
 
 def _message_routes(

@@ -99,8 +99,8 @@ def test_rules_are_searched_and_explained(tmp_path: Path) -> None:
             assert (await console.get("/access?type=x")).status == 400
             why = "/access/why?principal=alice&type=topic&name=t&operation="
             allowed = (await console.get(why + "read")).text
-            assert "Allowed. An entry allows it." in allowed and 'class="decides"' in allowed
-            assert "Refused. No entry allows it to User:alice" in (await console.get(why + "write")).text
+            assert "Allowed. A rule allows it." in allowed and 'class="decides"' in allowed
+            assert "Refused. No rule allows it to User:alice" in (await console.get(why + "write")).text
             assert (await console.get(why + "cluster_action")).status == 400
 
     asyncio.run(scenario())

@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.console.departure import MAX_NAMED, Departure, simulate_departure
+from ottla_broker.console.departure import MAX_NAMED, Departure, assess_partition
 from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
@@ -17,9 +17,12 @@ def simulate(
     *states: PartitionRecord, broker: int = 1, unfenced: tuple[int, ...] = BROKERS, min_insync: int = 1,
     allow_unclean: bool = False,
 ) -> Departure:  # fmt: skip
-    candidates = ElectionCandidates(dict.fromkeys(unfenced, ()))
-    rules = TopicElectionRules(min_insync, allow_unclean)
-    return simulate_departure([("t", state) for state in states], broker, candidates, lambda _: rules)
+    remaining = ElectionCandidates(dict.fromkeys(unfenced, ())).without(broker)
+    rules, found = TopicElectionRules(min_insync, allow_unclean), Departure(broker)
+    for state in states:
+        if broker in state.replicas:
+            found.add(assess_partition("t", state, broker, remaining, rules))
+    return found
 
 
 def partition(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, index: int = 0) -> PartitionRecord:
