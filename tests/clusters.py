@@ -45,6 +45,7 @@ CLUSTER_SETTINGS = {
 TEST_SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }
 KAFKA_TRANSACTION_SETTINGS = {
