@@ -12,7 +12,12 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-.PHONY: help up check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane kube-programs clean
+# The broker with compiled hot paths (docs/compiled.md), which `make up` runs where a C compiler and Python's header files are.
+COMPILED := build/compiled
+COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
+COMPILER_CHECK = echo '\#include <Python.h>' | cc -fsyntax-only -x c -I "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')" - 2>/dev/null
+
+.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane kube-programs clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -29,10 +34,29 @@ $(VENV)/.installed-up: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test]'
-	touch $@ $(VENV)/.installed-up
+	touch $@ $(VENV)/.installed-up $(VENV)/.installed-compile
+
+$(VENV)/.installed-compile: pyproject.toml | $(VENV)/bin/python
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[compile]'
+	touch $@
 
 up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flights) on this machine
-	$(BIN)/ottla up $(FILES)
+	@{ $(COMPILER_CHECK) || { echo "there is no C compiler with Python's header files"; false; } } && $(MAKE) --no-print-directory compiled \
+		|| { echo "brokers run as Python source"; rm -rf $(COMPILED); }
+	PYTHONPATH=$(COMPILED) $(BIN)/ottla up $(FILES)
+
+compiled: $(COMPILED)/.built ## compile the broker's hot paths into build/compiled, for PYTHONPATH
+
+$(COMPILED)/.built: setup.py pyproject.toml $(shell find broker-image -name '*.py') | $(VENV)/.installed-compile
+	@echo "compiling the hot paths of the broker, which takes about a minute"
+	@rm -rf $(COMPILED) build/compile
+	@mkdir -p build; OTTLA_COMPILED=1 $(BIN)/python setup.py --quiet build --build-base build/compile --build-lib $(COMPILED) \
+		> build/compile.log 2>&1 || { tail -n 20 build/compile.log; exit 1; }
+	@rm -rf $(COMPILED)/ottla_operator $(COMPILED)/ottla_spark
+	@touch $@
+
+compiled-tests: $(VENV)/.installed-test compiled ## run unit tests and tests of clients on the compiled broker
+	OTTLA_HOT_PATHS=compiled $(BIN)/pytest -o pythonpath='$(COMPILED) operator spark-app .' $(COMPILED_TESTS)
 
 check: $(VENV)/.installed-test ## check style, types and the direction of imports
 	$(BIN)/ruff check .

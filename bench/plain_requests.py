@@ -26,16 +26,16 @@ def produce_request(topic: str, records: bytes, partition: int = 0) -> bytes:
     name = topic.encode()
     content = struct.pack(f">hhiih{len(name)}s", -1, ACKS_ALL, 30_000, 1, len(name), name)
     content += struct.pack(">iii", 1, partition, len(records)) + records
-    return _frame_request(ApiKey.PRODUCE, 7, content)
+    return frame_request(ApiKey.PRODUCE, 7, content)
 
 
 def metadata_request(topic: str) -> bytes:
     """A Metadata request, version 4, for one topic, which it creates if missing."""
     name = topic.encode()
-    return _frame_request(ApiKey.METADATA, 4, struct.pack(f">ih{len(name)}sb", 1, len(name), name, 1))
+    return frame_request(ApiKey.METADATA, 4, struct.pack(f">ih{len(name)}sb", 1, len(name), name, 1))
 
 
-def _frame_request(api: ApiKey, version: int, content: bytes) -> bytes:
+def frame_request(api: ApiKey, version: int, content: bytes) -> bytes:
     header = struct.pack(">hhih5s", api, version, 7, 5, b"bench")
     return struct.pack(">i", len(header) + len(content)) + header + content
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import ottla_broker
 from tests.class_archives import KAFKA_READY_LINE, LOG_READY_LINE, short_lived_jvm_options
 from tests.jars import KAFKA, java_command, kafka_classpath
 from tests.kafka_folders import format_log_dir
@@ -233,10 +234,10 @@ def _run_broker(
 
 
 def broker_environment() -> dict[str, str]:
-    """This process's environment, with the checkout's broker first on PYTHONPATH and byte code
-    caching on.
+    """This process's environment, with byte code caching on. First on PYTHONPATH is the broker that
+    this process imports: the checkout's source or the compiled one.
     """
-    package = str(Path(__file__).parent.parent / "broker-image")
+    package = str(Path(ottla_broker.__file__ or "").parent.parent)
     inherited = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return inherited | {"PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
 

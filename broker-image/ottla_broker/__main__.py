@@ -38,6 +38,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.config.server_properties import GivenSetting, resolve_references
 from ottla_broker.dispatcher import answer_locally
+from ottla_broker.hot_paths import log_hot_paths_build
 from ottla_broker.listener_certificates import ListenError
 from ottla_broker.log.meta_properties import LogDirError
 from ottla_broker.metadata.records import Endpoint
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
+    log_hot_paths_build()
     try:
         config = Config.load(options.config, options.set)
         if options.workers is not None:

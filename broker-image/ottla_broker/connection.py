@@ -25,14 +25,8 @@ from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
-from ottla_broker.requests.context import (
-    Buffers,
-    CloseConnection,
-    ConnectionState,
-    DeferredResponse,
-    DelayedFetchResponse,
-    OrderedResponse,
-)
+from ottla_broker.requests.context import CloseConnection, ConnectionState
+from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse
 from ottla_broker.security.principal import principal_from_certificate
 from ottla_broker.security.principal_mapping import NoMatchingRule, PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession
@@ -68,9 +62,10 @@ class WaitingReply(NamedTuple):
 class ConnectionServices:
     """Services and memory limits that all connections of a broker share. `requests`: bytes of large
     requests that are received or queued. `responses`: bytes that transports hold because their
-    clients do not read. `scratch`: receives small requests. `sasl_sessions`: creates the session of
-    a new connection, by the names of the listeners with SASL. `principal_mappers`: by the names of
-    the listeners where certificates of clients are their logins.
+    clients do not read. `new_frames`: creates the reader of a new connection. `sasl_sessions`:
+    creates the session of a new connection, by the names of the listeners with SASL.
+    `principal_mappers`: by the names of the listeners where certificates of clients are their
+    logins.
     """
 
     dispatcher: RequestDispatcher
@@ -78,7 +73,7 @@ class ConnectionServices:
     limits: ConnectionLimits
     requests: MemoryPool
     responses: MemoryPool
-    scratch: memoryview
+    new_frames: Callable[[], FrameReader]
     clock: Callable[[], float]
     sasl_sessions: Mapping[str, Callable[[], SaslSession]]
     principal_mappers: Mapping[str, PrincipalMapper]
@@ -101,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, services: ConnectionServices, listener: str) -> None:
         self._services = services
         self._listener = listener
-        self._frames = FrameReader(services.scratch, services.limits.request_bytes, services.requests.try_allocate)
+        self._frames = services.new_frames()
         self._queue: deque[tuple[bytearray, float]] = deque()  # requests that wait for their turn, and since when
         self._queued_bytes = 0
         self._replies: deque[Buffers | WaitingReply] = deque()  # in order; empty unless the first is not done

@@ -14,15 +14,9 @@ from ottla_broker.metrics import API_KEY_LIMIT
 from ottla_broker.request_times import RequestTimes
 from ottla_broker.requests.api import Handler, find_api, find_handler, respond
 from ottla_broker.requests.audited_changes import AUDITED, record_changes
-from ottla_broker.requests.context import (
-    Buffers,
-    CloseConnection,
-    ConnectionState,
-    FrameHandler,
-    Reply,
-    RequestContext,
-)
+from ottla_broker.requests.context import CloseConnection, ConnectionState, FrameHandler, RequestContext
 from ottla_broker.requests.login import respond_to_token
+from ottla_broker.requests.reply import Buffers, Reply
 from ottla_broker.requests.request_quota import RequestQuota
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.requests.timed_coroutine import TimedCoroutine

@@ -146,6 +146,13 @@ CERTIFICATE_EXPIRY = _gauge(
     "listener",
 )
 
+BUILD_INFO = _gauge(
+    "ottla_build_info",
+    "Always 1. `version`: of Ottla; `hot_paths`: compiled or pure; `python`: version of the interpreter.",
+    "version",
+    "hot_paths",
+    "python",
+)
 CONNECTIONS = _gauge("kafka_server_socketservermetrics_connection_count", "Open connections, by listener.", "listener")
 STRIMZI_CONNECTIONS = _gauge(
     "kafka_server_socket_server_metrics_connection_count",

@@ -26,7 +26,8 @@ from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.request_times import RequestTimes
-from ottla_broker.requests.context import ConnectionState, DeferredResponse, RequestContext
+from ottla_broker.requests.context import ConnectionState, RequestContext
+from ottla_broker.requests.reply import DeferredResponse
 from ottla_broker.security.authorizer import Authorizer, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import parse_batch_header
@@ -79,6 +80,7 @@ class ProduceTurn:
         self._loop = asyncio.get_running_loop()
         self._requests: list[Request] = []
         self._bytes = 0
+        self.max_bytes = MAX_TURN_BYTES
         self.is_completing = False
         self._received_s = self.began_s = self.queue_s = 0.0
 
@@ -100,7 +102,7 @@ class ProduceTurn:
             self._loop.call_soon(self.complete)  # after everything that lies ready in sockets, before the loop waits
         self._requests.append((client, frame, template, *span))
         self._bytes += len(frame)
-        if self._bytes >= MAX_TURN_BYTES:
+        if self._bytes >= self.max_bytes:
             self.complete()
 
     def complete(self) -> None:

@@ -31,7 +31,7 @@ from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
-from ottla_broker.wire.framing import SCRATCH_BYTES
+from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.tls_transport import TlsTransport
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,12 @@ class Server:
             self._limits,
             self.requests,
             self.responses,
-            memoryview(bytearray(SCRATCH_BYTES)),
+            partial(
+                FrameReader,
+                memoryview(bytearray(SCRATCH_BYTES)),
+                self._limits.request_bytes,
+                self.requests.try_allocate,
+            ),
             self._loop.time,
             self._logins.sasl_sessions,
             self._logins.principal_mappers,

@@ -32,9 +32,10 @@ from ottla_broker.replication.replica_selector import is_rack_aware
 from ottla_broker.replication.throttle import Throttle
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_reader import ConsumerReader
-from ottla_broker.requests.context import Reply, RequestContext
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.fetch_until_due import DelayedFetch, Fetch
 from ottla_broker.requests.repeated_fetch import RepeatedFetch
+from ottla_broker.requests.reply import Reply
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader

@@ -33,8 +33,9 @@ from ottla_broker.metadata.mirror_plans import produce_rejection
 from ottla_broker.replication.partition import ALL_REPLICAS, FORWARDING_S, Partition
 from ottla_broker.replication.produce_forwarder import CLIENT_RETRY_PAUSE_S
 from ottla_broker.requests.api import Api, Right
-from ottla_broker.requests.context import Buffers, CloseConnection, DeferredResponse, Reply, RequestContext
+from ottla_broker.requests.context import CloseConnection, RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
+from ottla_broker.requests.reply import Buffers, DeferredResponse, Reply
 from ottla_broker.requests.transactional_produce import RequestTransaction
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey

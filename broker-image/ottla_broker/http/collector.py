@@ -1,8 +1,11 @@
 """Reads a broker's metrics at the moment of a scrape."""
 
 import asyncio
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import metadata
 
 from ottla_broker import metrics
 from ottla_broker.broker import Broker
@@ -10,6 +13,7 @@ from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
 from ottla_broker.coordination.share_group import ShareGroup, ShareGroupState
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
+from ottla_broker.hot_paths import hot_paths_build
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.metrics import Metric, Sample
@@ -45,6 +49,16 @@ def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
     ):
         yield from collect(broker)
     yield from _server(server)
+    yield metrics.BUILD_INFO, [Sample((_version(), hot_paths_build(), platform.python_version()), 1)]
+
+
+@cache
+def _version() -> str:
+    """Reads the metadata of the installed distribution; "unknown" if only its source is there."""
+    try:
+        return metadata.version("ottla")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def single_sample(metric: Metric, value: float) -> Family:

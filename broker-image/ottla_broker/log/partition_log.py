@@ -7,14 +7,16 @@ reading the tail, the hot paths, are here. The other operations are functions ov
 modules named for them.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from ottla_broker.log import flush, reading, retention, rolling, small_batches, truncation
+from ottla_broker.log import flush, reading, retention, rolling, truncation
 from ottla_broker.log.appending import write_batches
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_rebuild import restore_recent_batches
 from ottla_broker.log.producer_state import BatchMetadata
 from ottla_broker.log.record_validation import validate_records
+from ottla_broker.log.small_batches import JoinedAppend, append_small_batches
 from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.log.validation import (
     MAGIC,
@@ -196,7 +198,9 @@ class PartitionLog(LogState):
             restore_recent_batches(self, producer)
             return check(producer_id, epoch, sequence, delta, transactional=transactional, sequenced=from_client)
 
-    append_small_batches = small_batches.append_small_batches
+    def append_small_batches(self, batches: Sequence[bytearray], *, leader_epoch: int, now_ms: int) -> JoinedAppend:
+        """See `log.small_batches`. It is compiled, so it cannot become a method by assignment."""
+        return append_small_batches(self, batches, leader_epoch=leader_epoch, now_ms=now_ms)
 
     # --- reading
 

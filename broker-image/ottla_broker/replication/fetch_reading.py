@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSession
+from ottla_broker.replication.not_yet import NotYet
 from ottla_broker.replication.partition import READ_COMMITTED, Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.throttle import Throttle, is_throttled
@@ -18,12 +19,6 @@ from ottla_broker.wire.fetch_response import FetchResponsePartition
 UNKNOWN: Final = (
     -1
 )  # a high watermark that a client must not see, because an earlier leader may have returned a higher one
-
-
-class NotYet(KafkaError):
-    """A partition cannot be read now, but probably soon: the fetch waits before it sends this
-    error.
-    """
 
 
 class Reader(Protocol):

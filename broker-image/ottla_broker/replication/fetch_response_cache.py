@@ -20,7 +20,7 @@ first."""
 class CachedResponse:
     key: ResponseKey
     partition: Partition
-    state: object
+    state: tuple[object, ...]
     size: int
     buffers: Sequence[Buffer]
 
@@ -54,7 +54,7 @@ def with_correlation_id(buffers: Sequence[Buffer], correlation_id: int) -> list[
     return [head, *buffers[1:]]
 
 
-def _state_of(partition: Partition) -> object:
+def _state_of(partition: Partition) -> tuple[object, ...]:
     log = partition.log
     return (
         partition.registration,

@@ -154,7 +154,7 @@ class FetchSession:
     partitions: dict[PartitionKey, CachedPartition] = field(default_factory=dict)
     changed: dict[CachedPartition, None] = field(default_factory=dict)
     wake: Callable[[], None] | None = None
-    read_by: object = None
+    read_by: object | None = None
 
     def __post_init__(self, request: FetchRequest) -> None:
         self.replica, self.replica_epoch = request.replica, request.replica_epoch

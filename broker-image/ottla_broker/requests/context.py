@@ -1,22 +1,20 @@
-"""A request's context, which handlers get besides the request, and the kinds of reply."""
+"""A request's context, which handlers get besides the request."""
 
-import asyncio
-from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kio.static.primitive import i32
 
 from ottla_broker.broker import Broker
+from ottla_broker.requests.reply import Reply
 from ottla_broker.security.audit import AuditedResource, AuditEvent
 from ottla_broker.security.authorizer import CLUSTER, OPERATIONS, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -73,8 +71,8 @@ class ConnectionState:
     is_follower: bool = False
     sasl: SaslSession | None = None
     stepped_down_s: float = -inf
-    last_fetch: object = None
-    last_heartbeat: object = None
+    last_fetch: object | None = None
+    last_heartbeat: object | None = None
     mute: Callable[[float], None] = _do_nothing_for
     on_closed: Callable[[], None] = _ignore_close
 
@@ -160,61 +158,6 @@ class RequestContext:
         if not requested:
             return OPERATIONS_NOT_REQUESTED
         return i32(self.authorized_operations(CLUSTER) if self.may(Operation.describe, CLUSTER) else 0)
-
-
-Buffers = Sequence[Buffer]
-Reply = Buffers | Future[Buffers] | None
-
-
-class DeferredResponse(asyncio.Future[Buffers]):
-    """A response that comes later. `complete` calls `on_complete`, which the connection sets, in
-    the same turn of the loop; a future's own callbacks run in the next."""
-
-    on_complete: Callable[[asyncio.Future[Buffers]], None] | None = None
-
-    def complete(self, buffers: Buffers) -> None:
-        if not self.done():
-            self.set_result(buffers)
-            if self.on_complete is not None:
-                self.on_complete(self)
-
-
-class OrderedResponse(asyncio.Future[Buffers]):
-    """A response to Produce until which the connection serves no further request. Other responses
-    to Produce are pipelined.
-    """
-
-
-class DelayedFetchResponse(DeferredResponse):
-    """The response of a fetch that waits for records (Kafka's DelayedFetch).
-
-    `force_complete` completes it with what there is now. `on_end` is called once, when it no longer
-    waits. Both are dropped then: the response and its waiter would otherwise hold each other, and
-    their records, until the garbage collector finds them.
-    """
-
-    def __init__(
-        self, force_complete: Callable[[], None], on_end: Callable[[], None], *, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        super().__init__(loop=loop)
-        self.force_complete = force_complete
-        self._on_end = on_end
-
-    def complete(self, buffers: Buffers) -> None:
-        self._end()
-        super().complete(buffers)
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        self._end()
-        return super().cancel(msg)
-
-    def _end(self) -> None:
-        on_end, self.force_complete, self._on_end = self._on_end, _do_nothing, _do_nothing
-        on_end()
-
-
-def _do_nothing() -> None:
-    pass
 
 
 class FrameHandler(Protocol):

@@ -15,7 +15,8 @@ from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID, MetadataFe
 from ottla_broker.metadata.quorum_messages import build_fetch_response, parse_fetch_request
 from ottla_broker.metadata.records import METADATA_TOPIC
 from ottla_broker.metadata.redaction import redact_secrets
-from ottla_broker.requests.context import Buffers, RequestContext
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.reply import Buffers
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.codec import RequestHeader, read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError

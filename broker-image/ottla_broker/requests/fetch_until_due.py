@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla_broker.replication.fetch_reading import NotYet, Reader
+from ottla_broker.replication.fetch_reading import Reader
 from ottla_broker.replication.fetch_response_cache import FetchResponseCache, ResponseKey, with_correlation_id
 from ottla_broker.replication.fetch_sessions import CachedPartition, FetchSession
+from ottla_broker.replication.not_yet import NotYet
 from ottla_broker.replication.partition import Partition
-from ottla_broker.requests.context import Buffers, DelayedFetchResponse, RequestContext
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
+from ottla_broker.requests.reply import Buffers, DelayedFetchResponse
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import FetchRequest
 from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response

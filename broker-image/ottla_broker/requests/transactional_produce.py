@@ -13,7 +13,8 @@ from uuid import UUID
 
 from ottla_broker.log.transaction_verification import VerificationGuard
 from ottla_broker.replication.partition import Partition
-from ottla_broker.requests.context import Buffers, OrderedResponse, Reply, RequestContext
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.reply import Buffers, OrderedResponse, Reply
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
 from ottla_broker.transactions.verification import TransactionOfProducer

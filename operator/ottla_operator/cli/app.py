@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from ottla_broker.hot_paths import hot_paths_build
 from ottla_operator.cli.exit_codes import CommandError, print_error
 from ottla_operator.cli.options import new_app
 
@@ -82,7 +83,7 @@ def run(arguments: Sequence[str], program: str = "ottla") -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"ottla {metadata.version('ottla')}")
+        print(f"ottla {metadata.version('ottla')} ({hot_paths_build()})")
         raise typer.Exit
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
-from ottla_broker.requests.context import Buffers, Reply
+from ottla_broker.requests.reply import Buffers, Reply
 from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header, read_response, write_request

@@ -15,7 +15,8 @@ from kio.schema.errors import ErrorCode
 from ottla_broker.api.create_topics import create_topics
 from ottla_broker.broker import Broker
 from ottla_broker.dispatcher import RequestDispatcher
-from ottla_broker.requests.context import Buffers, ConnectionState, RequestContext
+from ottla_broker.requests.context import ConnectionState, RequestContext
+from ottla_broker.requests.reply import Buffers
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows

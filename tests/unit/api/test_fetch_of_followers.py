@@ -19,7 +19,7 @@ from ottla_broker.replication.fetch_reading import ReplicaReader, without_record
 from ottla_broker.replication.fetch_sessions import CachedPartition
 from ottla_broker.replication.followers import Followers
 from ottla_broker.replication.partition import Partition
-from ottla_broker.requests.context import DelayedFetchResponse, Reply
+from ottla_broker.requests.reply import DelayedFetchResponse, Reply
 from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.control_records import encode_end_transaction_marker

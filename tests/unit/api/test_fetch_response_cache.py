@@ -9,7 +9,7 @@ from asyncio import Future
 import pytest
 
 from ottla_broker.api.fetch import FetchHandler
-from ottla_broker.requests.context import Buffers
+from ottla_broker.requests.reply import Buffers
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header, write_request
 from ottla_broker.wire.control_records import encode_end_transaction_marker

@@ -223,7 +223,8 @@ async def test_memory_of_a_turn_is_bounded(broker: SmallBroker) -> None:
     broker.add_topic("a")
     server = serve(broker)
     producer = await Producer.open(await start_listening(server))
-    with count_joined() as joined, patch("ottla_broker.produce_turn.MAX_TURN_BYTES", 200):
+    server._services.produce_turn.max_bytes = 200
+    with count_joined() as joined:
         answers = await producer.produce(*[(0, batch(b"1"))] * 6)
     assert answers == [(number, ErrorCode.none) for number in range(6)]
     assert joined == [2, 2, 2]  # each is larger than 100 bytes

@@ -1,0 +1,135 @@
+"""`python -m bench.hot_paths [--requests N]`: processor time of small requests, without sockets.
+
+Requests are given to `Connection` in one process, and a transport takes the responses. What it
+prints is the interpreter's part of the bench lines `many-producers-*-cpu`: the system calls of
+sockets are not in it, the write of the log is. It runs on the source or on the compiled modules,
+whichever Python imports.
+"""
+
+import argparse
+import asyncio
+import json
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench import plain_requests
+from ottla_broker.connection import Connection
+from ottla_broker.server import Server
+from ottla_broker.wire.api_keys import ApiKey
+from tests.unit.broker_without_sockets import run_broker
+
+TOPIC, PARTITIONS = "hot", 12
+REPEATS = 7
+REQUESTS = 20_000
+
+
+class NullTransport(asyncio.Transport):
+    """Takes responses, and keeps the last one."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.last: Any = b""
+
+    def write(self, data: Any) -> None:
+        self.last = data
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.last = b"".join(list_of_data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        raise RuntimeError("the broker closed a connection")
+
+
+class Client:
+    """A connection whose requests come from this program."""
+
+    def __init__(self, server: Server, request: bytes) -> None:
+        self.transport = NullTransport()
+        self._connection = Connection(server._services, "PLAINTEXT")
+        self._connection.connection_made(self.transport)
+        self._request = request
+
+    def send(self) -> None:
+        size = len(self._request)
+        self._connection.get_buffer(-1)[:size] = self._request
+        self._connection.buffer_updated(size)
+
+
+def fetch_request(partition: int, offset: int) -> bytes:
+    """A Fetch request, version 11, of one partition, which does not wait."""
+    name = TOPIC.encode()
+    content = struct.pack(">iiiibiii", -1, 0, 1, 1 << 20, 0, 0, -1, 1)
+    content += struct.pack(f">h{len(name)}siiiqqi", len(name), name, 1, partition, -1, offset, -1, 1 << 20)
+    return plain_requests.frame_request(ApiKey.FETCH, 11, content + struct.pack(">ih", 0, 0))
+
+
+async def measure(clients: Sequence[Client], requests: int) -> float:
+    """Processor time for each request, in µs: the fastest of `REPEATS`, when other programs
+    disturbed it least.
+    """
+    turns = max(requests // len(clients), 1)
+    took = []
+    for _ in range(REPEATS):
+        began_s = time.process_time()
+        for _ in range(turns):
+            for client in clients:
+                client.send()
+            await asyncio.sleep(0)
+        took.append((time.process_time() - began_s) / turns / len(clients) * 1e6)
+    return min(took)
+
+
+async def measure_all(requests: int) -> dict[str, float]:
+    record = plain_requests.encode_batch(bytes(100))
+    large = plain_requests.encode_batch(bytes(60_000))
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        async with run_broker(Path(folder)) as broker:
+            server = Server(broker)
+            metadata = Client(server, plain_requests.metadata_request(TOPIC))
+            producers = [plain_requests.produce_request(TOPIC, record, number) for number in range(PARTITIONS)]
+            ready = Client(server, plain_requests.produce_request(TOPIC, record))
+            for _ in range(1000):
+                metadata.send()
+                ready.send()
+                await asyncio.sleep(0.01)
+                if ready.transport.last and plain_requests.error_code(bytes(ready.transport.last[4:]), TOPIC) == 0:
+                    break
+            kinds: dict[str, Callable[[int], bytes]] = {
+                "produce": lambda number: producers[0],
+                "fetch-empty": lambda number: fetch_request(0, broker.partitions.leader(TOPIC, 0).log.end),
+                "fetch-record": lambda number: fetch_request(0, broker.partitions.leader(TOPIC, 0).log.end - 1),
+            }
+            for name, request in kinds.items():
+                for connections in (1, 500):
+                    clients = [Client(server, request(number)) for number in range(connections)]
+                    found[f"{name}-{connections}"] = await measure(clients, requests)
+            clients = [Client(server, plain_requests.produce_request(TOPIC, large))]
+            found["produce-60k-1"] = await measure(clients, requests // 10)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.hot_paths", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--requests", type=int, default=REQUESTS, help=f"requests of each repeat (default: {REQUESTS})")
+    arguments = parser.parse_args()
+    print(json.dumps({k: round(v, 2) for k, v in uvloop.run(measure_all(arguments.requests)).items()}))
+
+
+if __name__ == "__main__":
+    main()

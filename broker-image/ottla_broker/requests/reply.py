@@ -1,0 +1,65 @@
+"""What a handler replies with: a response, or a future of one.
+
+mypyc cannot compile these classes, because asyncio's futures are written in C (docs/compiled.md).
+"""
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla_broker.wire.batch import Buffer
+
+Buffers = Sequence[Buffer]
+Reply = Buffers | Future[Buffers] | None
+
+
+class DeferredResponse(asyncio.Future[Buffers]):
+    """A response that comes later. `complete` calls `on_complete`, which the connection sets, in
+    the same turn of the loop; a future's own callbacks run in the next."""
+
+    on_complete: Callable[[asyncio.Future[Buffers]], None] | None = None
+
+    def complete(self, buffers: Buffers) -> None:
+        if not self.done():
+            self.set_result(buffers)
+            if self.on_complete is not None:
+                self.on_complete(self)
+
+
+class OrderedResponse(asyncio.Future[Buffers]):
+    """A response to Produce until which the connection serves no further request. Other responses
+    to Produce are pipelined.
+    """
+
+
+class DelayedFetchResponse(DeferredResponse):
+    """The response of a fetch that waits for records (Kafka's DelayedFetch).
+
+    `force_complete` completes it with what there is now. `on_end` is called once, when it no longer
+    waits. Both are dropped then: the response and its waiter would otherwise hold each other, and
+    their records, until the garbage collector finds them.
+    """
+
+    def __init__(
+        self, force_complete: Callable[[], None], on_end: Callable[[], None], *, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(loop=loop)
+        self.force_complete = force_complete
+        self._on_end = on_end
+
+    def complete(self, buffers: Buffers) -> None:
+        self._end()
+        super().complete(buffers)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self._end()
+        return super().cancel(msg)
+
+    def _end(self) -> None:
+        on_end, self.force_complete, self._on_end = self._on_end, _do_nothing, _do_nothing
+        on_end()
+
+
+def _do_nothing() -> None:
+    pass
