@@ -12,6 +12,10 @@ class PipelineError(Exception):
     """
 
 
+class BrokersUnavailable(PipelineError):
+    """Brokers did not answer a request in time. A later one may succeed."""
+
+
 class MissingDependency(PipelineError):
     """Java, PySpark or a part of them is not installed; retrying does not help."""
 

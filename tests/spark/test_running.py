@@ -53,8 +53,10 @@ def test_lag_is_reported_and_committed_to_a_consumer_group(pipeline: Runner, top
 def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipeline: Runner, topics: Topics) -> None:
     topics.make("slow-in", "slow-out", "quick-out")
     (pipeline.folder / "steps.py").write_text(
-        "import time\n\nfrom pyspark.sql import functions as F\n\n\n"
-        "def late(number):\n    time.sleep(4)\n    return number\n\n\n"
+        "import time\nfrom pathlib import Path\n\nfrom pyspark.sql import functions as F\n\n"
+        "FOLDER = Path(__file__).parent\n\n\n"
+        "def late(number):\n    while not (FOLDER / f'seen-{number}').exists():\n        time.sleep(0.05)\n"
+        "    return number\n\n\n"
         "def slow(tables):\n    return tables['events'].select(F.udf(late, 'int')('id').alias('id'))\n"
     )
     spec = {
@@ -67,10 +69,13 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
         topics.write("slow-in", {"id": number})
         seen: list[tuple[int, int]] = []
 
-        def have_both_reported(lines: list[Line], seen: list[tuple[int, int]] = seen) -> bool:
+        def have_both_reported(
+            lines: list[Line], seen: list[tuple[int, int]] = seen, go_on: Path = pipeline.folder / f"seen-{number}"
+        ) -> bool:
             reported = {line["query"] for line in lines if "batch" in line}
             if reported == {"events"}:
                 seen.append((topics.committed("slowest", "slow-in", 1)[0], len(ids(topics, "slow-out"))))
+                go_on.touch()
             return "slow" in reported
 
         pipeline(spec, stop_when=have_both_reported)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from ottla_spark.errors import PipelineError
+from ottla_spark.errors import BrokersUnavailable, PipelineError
 from ottla_spark.progress import Offsets, TopicPartition
 
 _T = TypeVar("_T")
@@ -182,5 +182,5 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
             if kind == "UnknownTopicOrPartitionException" and topic:
                 raise PipelineError(f"the topic {topic} does not exist") from error
             if kind in ("TimeoutException", "DisconnectException") or "bootstrap" in str(cause.getMessage()):
-                raise PipelineError(f"no broker is reachable at {self._bootstrap}") from error
+                raise BrokersUnavailable(f"the brokers at {self._bootstrap} do not respond") from error
             raise PipelineError(f"{self._bootstrap}: {cause.getMessage() or kind}") from error

@@ -12,8 +12,10 @@ import queue
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -32,7 +34,7 @@ from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.sinks import Sink
 from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition
-from ottla_spark.errors import PipelineError, describe_error
+from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
 from ottla_spark.librdkafka_properties import to_librdkafka
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
 from ottla_spark.reader_schemas import check_registry, registry_users, resolve_schemas
@@ -139,6 +141,7 @@ class QueryRunner:
         self._refuse_batches = threading.Event()
         self._events: queue.SimpleQueue[BatchProgress | str] = queue.SimpleQueue()
         self._offsets = QueryOffsets()
+        self._lag: Mapping[str, Any] = format_lag({}, {}, 0)
         self._topics_checked_at = time.monotonic()
         self._queries: list[StreamingQuery] = []
         self._terminated: set[str] = set()
@@ -271,20 +274,27 @@ class QueryRunner:
 
     def _process_batch(self, batch: BatchProgress) -> None:
         self._offsets.add_batch(batch)
-        self._check_topic_ids()
-        self._admin.commit_offsets(self._pipeline.resource.consumer_group, self._offsets.committable)
+        # Spark waits for brokers that do not respond for as long as the sources' settings say. The
+        # next batch commits its offsets, and until then the last lag is shown.
+        with suppress(BrokersUnavailable):
+            self._check_topic_ids()
+            self._admin.commit_offsets(self._pipeline.resource.consumer_group, self._offsets.committable)
+            self._lag = self._measure_lag()
+        self._progress.write_batch(batch, self._lag)
+        if self._dead_letter_writer is not None:
+            known_ends = self._offsets.committable if self._offsets.all_queries_reported else {}
+            self._dead_letter_writer.after_batch(batch, known_ends)
+        if self._pipeline.spec.dead_letter is not None:
+            dead_letters.check_rate(batch.dead_letters, batch.rows, self._pipeline.spec.dead_letter)
+
+    def _measure_lag(self) -> Mapping[str, Any]:
         # Spark's `latestOffset` is older than the batch: a pipeline that reads all records would
         # never have a lag.
         processed = self._offsets.processed
         lag_records = self._offsets.lag_records(self._admin.list_end_offsets(processed))
         lagging = {partition: processed[partition] for partition, records in lag_records.items() if records}
         written_ms = self._admin.read_timestamps(lagging, _LAG_TIMEOUT_S)
-        self._progress.write_batch(batch, format_lag(lag_records, written_ms, time.time_ns() // 1_000_000))
-        if self._dead_letter_writer is not None:
-            known_ends = self._offsets.committable if self._offsets.all_queries_reported else {}
-            self._dead_letter_writer.after_batch(batch, known_ends)
-        if self._pipeline.spec.dead_letter is not None:
-            dead_letters.check_rate(batch.dead_letters, batch.rows, self._pipeline.spec.dead_letter)
+        return format_lag(lag_records, written_ms, time.time_ns() // 1_000_000)
 
     def _check_topic_ids(self) -> None:
         if time.monotonic() - self._topics_checked_at < _TOPIC_CHECK_INTERVAL_S:
