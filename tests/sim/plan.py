@@ -127,7 +127,6 @@ class Plan:
             "log.flush.offset.checkpoint.interval.ms": str(random.choice((2_000, 60_000))),
             "replica.high.watermark.checkpoint.interval.ms": str(random.choice((1_000, 5_000))),
             "group.initial.rebalance.delay.ms": str(random.choice((0, 500))),
-            "group.consumer.assignment.interval.ms": str(random.choice((0, 300, 1_000))),
             "group.min.session.timeout.ms": "1000",
             "group.consumer.session.timeout.ms": "3000",
             "group.consumer.min.session.timeout.ms": "1000",
@@ -140,6 +139,7 @@ class Plan:
             plan.settings["log.flush.interval.messages"] = "1"
         if plan.brokers > 1:
             plan.settings |= _cluster_settings(random)
+        plan.settings["group.consumer.assignment.interval.ms"] = str(random.choice((0, 300, 1_000)))
         return plan
 
 
