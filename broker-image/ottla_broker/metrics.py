@@ -20,7 +20,8 @@ class PartitionTraffic:
 
     `bytes_in` and `bytes_out` count clients, `replication_in` what this broker fetched as a
     follower, `replication_out` what its followers fetched. `produce_requests` and `fetch_requests`
-    count the partition in requests of clients that appended or read records.
+    count the partition in requests of clients that appended or read records,
+    `failed_produce_requests` in those whose records it rejected.
     """
 
     messages_in: int = 0
@@ -29,6 +30,7 @@ class PartitionTraffic:
     replication_in: int = 0
     replication_out: int = 0
     produce_requests: int = 0
+    failed_produce_requests: int = 0
     fetch_requests: int = 0
     isr_expansions: int = 0
     isr_shrinkages: int = 0
@@ -87,6 +89,11 @@ BYTES_OUT = _counter(
 PRODUCE_REQUESTS = _counter(
     "kafka_server_brokertopicmetrics_totalproducerequests_total",
     "Appends that producers requested, one for each partition of a request.",
+    "topic",
+)
+FAILED_PRODUCE_REQUESTS = _counter(
+    "kafka_server_brokertopicmetrics_failedproducerequests_total",
+    "Appends that the leader of a partition rejected.",
     "topic",
 )
 FETCH_REQUESTS = _counter(
@@ -323,6 +330,12 @@ PARTITION_AT_MIN_ISR = _gauge(
     "topic",
     "partition",
 )
+PARTITION_IS_PREFERRED = _gauge(
+    "kafka_topic_partition_leader_is_preferred",
+    "1 if the leader of a partition is its first replica, under the name that the Kafka exporter gives it.",
+    "topic",
+    "partition",
+)
 FLUSH_TIMES = _metric(
     "histogram",
     "ottla_log_flush_duration_seconds",
@@ -410,6 +423,17 @@ QUORUM_STATE = _gauge(
 )
 QUORUM_LEADER = _gauge(
     "kafka_server_raftmetrics_current_leader", "Leader of the metadata log that this broker knows; -1 for none."
+)
+QUORUM_VOTE = _gauge(
+    "kafka_server_raftmetrics_current_vote", "Candidate that this broker voted for in the current epoch; -1 for none."
+)
+QUORUM_APPEND_RATE = _gauge(
+    "kafka_server_raftmetrics_append_records_rate",
+    "Records a second that this broker appended to the metadata log as its leader since the previous scrape.",
+)
+QUORUM_FETCH_RATE = _gauge(
+    "kafka_server_raftmetrics_fetch_records_rate",
+    "Records a second of the metadata log that this broker fetched from the leader since the previous scrape.",
 )
 QUORUM_EPOCH = _gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the quorum that this broker knows.")
 QUORUM_HIGH_WATERMARK = _gauge(

@@ -3,7 +3,7 @@
 import asyncio
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import metadata
 
@@ -17,6 +17,7 @@ from ottla_broker.hot_paths import hot_paths_build
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.metrics import Metric, Sample
+from ottla_broker.replication.partition import Partition
 from ottla_broker.request_times import api_title
 from ottla_broker.server import Server
 from ottla_broker.transactions.transaction_metadata import TransactionState
@@ -27,7 +28,8 @@ STARTING, RUNNING = 1, 3
 PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type, StreamsGroup.type, ShareGroup.type)
 
 
-Family = tuple[Metric, list[Sample]]
+Family = tuple[Metric, Iterable[Sample]]
+"""Read before the next family is asked for: samples of partitions are made as they are written."""
 
 
 def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
@@ -61,6 +63,26 @@ def _version() -> str:
         return "unknown"
 
 
+class QuorumRates:
+    """Growth of the metadata log between two scrapes."""
+
+    def __init__(self) -> None:
+        self._last = 0.0, 0
+
+    def collect(self, broker: Broker) -> Iterator[Family]:
+        try:
+            replica = broker.quorum.describe_replica()
+        except KafkaError:
+            return  # the metadata log is not open yet
+        before_s, before = self._last
+        now_s, end = asyncio.get_running_loop().time(), replica.log_end.offset
+        self._last = now_s, end
+        rate = max(0, end - before) / (now_s - before_s) if before_s and now_s > before_s else 0.0
+        is_leader = replica.leader_id == broker.node_id
+        yield single_sample(metrics.QUORUM_APPEND_RATE, rate if is_leader else 0.0)
+        yield single_sample(metrics.QUORUM_FETCH_RATE, 0.0 if is_leader else rate)
+
+
 def single_sample(metric: Metric, value: float) -> Family:
     return metric, [Sample((), value)]
 
@@ -71,18 +93,21 @@ def _topics(broker: Broker) -> Iterator[Family]:
     read: Counter[str] = Counter()
     produces: Counter[str] = Counter()
     fetches: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
     for partition in broker.partitions:
         records[partition.topic] += partition.traffic.messages_in
         written[partition.topic] += partition.traffic.bytes_in
         read[partition.topic] += partition.traffic.bytes_out
         produces[partition.topic] += partition.traffic.produce_requests
         fetches[partition.topic] += partition.traffic.fetch_requests
+        failed[partition.topic] += partition.traffic.failed_produce_requests
     for metric, counted in (
         (metrics.MESSAGES_IN, records),
         (metrics.BYTES_IN, written),
         (metrics.BYTES_OUT, read),
         (metrics.PRODUCE_REQUESTS, produces),
         (metrics.FETCH_REQUESTS, fetches),
+        (metrics.FAILED_PRODUCE_REQUESTS, failed),
     ):
         yield metric, [Sample((topic,), count) for topic, count in sorted(counted.items())]
 
@@ -110,20 +135,22 @@ def _replicas(broker: Broker) -> Iterator[Family]:
 
 
 def _partitions(broker: Broker) -> Iterator[Family]:
-    led = [
-        (
-            (partition.topic, str(partition.partition)),
-            len(partition.registration.replicas),
-            len(partition.registration.isr),
-            min(partition.log.config.min_insync_replicas, len(partition.registration.replicas)),
-        )
-        for partition in broker.partitions
-        if partition.is_leader
-    ]
-    yield metrics.PARTITION_REPLICAS, [Sample(labels, replicas) for labels, replicas, _, _ in led]
-    yield metrics.PARTITION_ISR, [Sample(labels, isr) for labels, _, isr, _ in led]
-    yield metrics.PARTITION_UNDER_MIN_ISR, [Sample(labels, int(isr < minimum)) for labels, _, isr, minimum in led]
-    yield metrics.PARTITION_AT_MIN_ISR, [Sample(labels, int(isr == minimum)) for labels, _, isr, minimum in led]
+    led = [((one.topic, str(one.partition)), one) for one in broker.partitions if one.is_leader]
+    for metric, value in _PARTITION_METRICS:
+        yield metric, (Sample(labels, value(partition)) for labels, partition in led)
+
+
+def _required_isr(partition: Partition) -> int:
+    return min(partition.log.config.min_insync_replicas, len(partition.registration.replicas))
+
+
+_PARTITION_METRICS: tuple[tuple[Metric, Callable[[Partition], int]], ...] = (
+    (metrics.PARTITION_REPLICAS, lambda one: len(one.registration.replicas)),
+    (metrics.PARTITION_ISR, lambda one: len(one.registration.isr)),
+    (metrics.PARTITION_UNDER_MIN_ISR, lambda one: int(len(one.registration.isr) < _required_isr(one))),
+    (metrics.PARTITION_AT_MIN_ISR, lambda one: int(len(one.registration.isr) == _required_isr(one))),
+    (metrics.PARTITION_IS_PREFERRED, lambda one: int(one.registration.replicas[0] == one.registration.leader)),
+)
 
 
 def _quorum(broker: Broker) -> Iterator[Family]:
@@ -136,6 +163,7 @@ def _quorum(broker: Broker) -> Iterator[Family]:
         role = "observer"
     yield metrics.QUORUM_STATE, [Sample((role,), 1)]
     yield single_sample(metrics.QUORUM_LEADER, replica.leader_id)
+    yield single_sample(metrics.QUORUM_VOTE, replica.voted_id)
     yield single_sample(metrics.QUORUM_EPOCH, replica.epoch)
     yield single_sample(metrics.QUORUM_HIGH_WATERMARK, replica.high_watermark)
     yield single_sample(metrics.QUORUM_LOG_END, replica.log_end.offset)
@@ -221,7 +249,7 @@ def _logs(broker: Broker) -> Iterator[Family]:
         if topic != METADATA_TOPIC
     ]
     for metric, value in _LOG_METRICS:
-        yield metric, [Sample(labels, value(log)) for labels, log in logs]
+        yield metric, (Sample(labels, value(log)) for labels, log in logs)
     yield single_sample(
         metrics.OFFLINE_DIRECTORIES, sum(directory.failure is not None for directory in broker.log_dirs)
     )

@@ -61,6 +61,45 @@ client's first push to it.
 A broker shows at most 1000 series of one client and 10000 of all clients. Values of further series
 are counted by `ottla_client_telemetry_dropped_points_total`. The series of a client disappear
 three push intervals after its last push. `telemetry.max.bytes` limits one push.
+
+## Dashboards and alerts
+
+The chart installs dashboards for Grafana (`dashboard.enabled`: cluster, topics, groups, mirrors,
+pipelines, operator), alerts and recording rules for the Prometheus operator
+(`prometheusRule.enabled`), and what is scraped (`podMonitor.enabled`). Without Kubernetes, import
+`charts/ottla/files/dashboards/*.json`, load `charts/ottla/files/alerts.yaml` as a rule file, and
+give each broker's target the labels `namespace`, `cluster` and `pod`. A test evaluates every
+expression in Prometheus 2.42. The dashboards have not been loaded into Grafana by a test: neither
+Debian nor a package registry has it.
+
+The lag of groups is recorded by rules: the leader of a partition knows its high watermark, the
+coordinator of a group its committed offset. `kafka_consumergroup_lag` has records.
+`ottla_consumergroup_lag_seconds` is an estimate: the time that producers needed for these records
+at their rate of the last ten minutes.
+
+### Strimzi's dashboards
+
+Of the 70 queries in Strimzi's dashboards `strimzi-kafka`, `strimzi-kraft` and
+`strimzi-kafka-exporter` 49 find data, with the recording rules and with the labels of Strimzi's
+targets (`strimzi_io_cluster`, `strimzi_io_name`, `kubernetes_pod_name`, and `container="kafka"`):
+24 of 33, 9 of 21, and 16 of 16 (2026-11-23).
+
+| queries without data | why |
+|---|---|
+| `container_*`, `kubelet_*` (6) | the kubelet has them, no broker |
+| `jvm_*` (8) | there is no JVM; `process_*` has memory, processor time and files |
+| `uncleanleaderelections_total` (1) | not counted yet |
+| `failedfetchrequests_total` (1) | not counted yet |
+| `raftmetrics_commit_latency_avg`, `raftchannelmetrics_*` (5) | not counted yet |
+
+## Cost of a scrape
+
+A broker with 5,000 partitions exposes 11 samples for each: 3.3 MB, 155 kB with gzip. A scrape takes
+185 ms of processor time, compression included; prometheus-client takes 350 ms to format as many
+samples, which is why the broker formats them itself. It writes 500 samples at a time and serves
+requests between them. `python -m bench.scrape` measures it. On two processors with seven times as
+much other load a scrape took 0.7 s, and the 99th percentile of a producer's latency was 34 and 24
+ms without scrapes, 35 and 72 ms with one a second.
 """
 
 

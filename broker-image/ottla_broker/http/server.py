@@ -12,6 +12,7 @@ import asyncio
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from aiohttp import web
@@ -19,7 +20,7 @@ from aiohttp import web
 from ottla_broker.broker import Broker
 from ottla_broker.config import HttpAddress
 from ottla_broker.duration_histogram import DurationHistogram
-from ottla_broker.http.collector import Family, collect_metrics, single_sample
+from ottla_broker.http.collector import Family, QuorumRates, collect_metrics, single_sample
 from ottla_broker.http.process_metrics import EventLoopIdleTime, read_process_metrics
 from ottla_broker.http.prometheus_text import (
     CONTENT_TYPE,
@@ -50,6 +51,7 @@ class HttpServer:
         self._server = server
         self._latency = LatencyMetrics()
         self._idle_time = EventLoopIdleTime()
+        self._quorum_rates = QuorumRates()
         app = web.Application()
         app.add_routes(
             [web.get("/livez", self._livez), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
@@ -102,8 +104,9 @@ class HttpServer:
         written: list[str] = []
         for metric, samples in self._families():
             written.append(format_header(metric, open_metrics=open_metrics))
-            for start in range(0, len(samples), SAMPLES_PER_SLICE):
-                written.append(format_samples(metric, samples[start : start + SAMPLES_PER_SLICE]))
+            remaining = iter(samples)
+            while some := tuple(islice(remaining, SAMPLES_PER_SLICE)):
+                written.append(format_samples(metric, some))
                 yield "".join(written)
                 written.clear()
         for metric, samples in await self._directories():
@@ -118,6 +121,7 @@ class HttpServer:
         now_s = asyncio.get_running_loop().time()
         yield from self._latency.collect(self._server.dispatcher.request_times, flushes, now_s)
         yield from self._idle_time.collect()
+        yield from self._quorum_rates.collect(self._broker)
         for metric, value in read_process_metrics():
             yield single_sample(metric, value)
 

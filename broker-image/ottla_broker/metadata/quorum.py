@@ -63,7 +63,8 @@ class QuorumDescription:
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
     """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 without
-    one. `address`: host:port for other brokers.
+    one. `address`: host:port for other brokers. `voted_id`: the candidate that it voted for in this
+    epoch, −1 for none.
     """
 
     key: ReplicaKey
@@ -73,6 +74,7 @@ class ReplicaDescription:
     log_end: EpochAndOffset
     high_watermark: int
     voters: VoterSet
+    voted_id: int = -1
 
 
 class MetadataQuorum(CommitLog, Protocol):

@@ -148,6 +148,7 @@ class RaftQuorum:
             log.log_end,
             log.high_watermark,
             log.voters.latest,
+            -1 if state.voted is None else state.voted[0],
         )
 
     def _led(self) -> LeaderState:

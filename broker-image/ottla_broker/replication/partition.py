@@ -240,6 +240,7 @@ class Partition:
             if reason.code is ErrorCode.out_of_order_sequence_number and not self._cluster.is_in_session():
                 # Another broker may lead by now and have the batches that are missing here.
                 reason = KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
+            self.traffic.failed_produce_requests += from_client
             self.rejected_batches.record_rejection(records, reason)
             raise reason from None
         if self.rejected_batches:

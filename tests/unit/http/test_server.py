@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,6 +22,7 @@ from ottla_broker.metrics import METRICS
 from ottla_broker.request_times import RequestTimes, ServedRequest
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.config.api_broker import broker_with_topic
 
@@ -99,6 +101,8 @@ def test_metrics_have_the_values_of_the_broker(tmp_path: Path) -> None:
             batch = encode_batch([Record(1, None, b"x"), Record(2, None, b"y")])
             broker.partitions.leader("t", 0).append_records(batch, acks=1)
             broker.partitions.leader("t", 1).append_records(batch, acks=1)
+            with pytest.raises(KafkaError):
+                broker.partitions.leader("t", 1).append_records(batch[:-1], acks=1)
             broker.partitions.leader("t", 1).traffic.bytes_out += 7
             async with run_http_server(broker, server) as get:
                 status, text = await get("/metrics")
@@ -129,6 +133,8 @@ def test_metrics_have_the_values_of_the_broker(tmp_path: Path) -> None:
                 ("kafka_cluster_partition_underminisr", "t", "1"): 0,
                 ("kafka_server_raftmetrics_current_state", "leader"): 1,
                 ("kafka_server_raftmetrics_current_leader",): broker.node_id,
+                ("kafka_topic_partition_leader_is_preferred", "t", "0"): 1,
+                ("kafka_server_brokertopicmetrics_failedproducerequests_total", "t"): 1,
                 ("ottla_connections_refused_total",): 3,
                 ("ottla_request_memory_bytes",): 12,
                 ("kafka_server_kafkaserver_brokerstate",): 3,

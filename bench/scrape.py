@@ -1,0 +1,110 @@
+"""`python -m bench.scrape`: cost of a scrape of a broker with many partitions, and what it does to
+the latency of a producer.
+"""
+
+import argparse
+import gzip
+import statistics
+import threading
+import time
+import urllib.request
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import CollectorRegistry
+
+from bench.plain_requests import Connection, encode_batch, produce_request, wait_for_first_ack
+from tests.brokers import BrokerProcess, run_ottla_broker
+from tests.ports import free_port
+
+TOPIC: Final = "latency"
+ACCEPT: Final = "application/openmetrics-text; version=1.0.0"
+LABELLED_FAMILIES: Final = 11  # with a sample for each partition
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.scrape", description=__doc__)
+    parser.add_argument("--partitions", type=int, default=5000)
+    parser.add_argument("--scrapes", type=int, default=10)
+    parser.add_argument("--requests", type=int, default=5000, help="produce requests of one measurement of latency")
+    options = parser.parse_args()
+    http = free_port()
+    with run_ottla_broker(http_listener=f"127.0.0.1:{http}") as broker:
+        wait_for_first_ack(broker.port, TOPIC, 30)
+        create_partitions(broker, options.partitions)
+        for encoding in ("identity", "gzip"):
+            before_s = broker.cpu_s()
+            durations, size = zip(*(scrape(http, encoding) for _ in range(options.scrapes)), strict=True)
+            cpu_ms = (broker.cpu_s() - before_s) / options.scrapes * 1e3
+            median_ms = statistics.median(durations) * 1e3
+            print(f"scrape, {encoding}: {median_ms:.0f} ms, of them {cpu_ms:.0f} processor time, {size[-1]:,} bytes")
+        print_latency("without scrapes", broker.port, options.requests)
+        stopped = threading.Event()
+        thread = threading.Thread(target=scrape_every_second, args=(http, stopped))
+        thread.start()
+        print_latency("with a scrape a second", broker.port, options.requests)
+        stopped.set()
+        thread.join()
+    print(f"prometheus-client, as many samples: {generate_with_library(options.partitions) * 1e3:.0f} ms")
+
+
+def create_partitions(broker: BrokerProcess, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("many", count, 1)], operation_timeout=120)["many"].result(120)
+
+
+def scrape(port: int, encoding: str) -> tuple[float, int]:
+    """Seconds, and bytes of the response."""
+    headers = {"Accept": ACCEPT, "Accept-Encoding": encoding}
+    began_s = time.perf_counter()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
+    with urllib.request.urlopen(request) as response:
+        data = response.read()
+    elapsed_s = time.perf_counter() - began_s
+    text = gzip.decompress(data) if encoding == "gzip" else data
+    assert text.endswith(b"# EOF\n")
+    return elapsed_s, len(data)
+
+
+def scrape_every_second(port: int, stopped: threading.Event) -> None:
+    while not stopped.wait(1.0):
+        scrape(port, "gzip")
+
+
+def print_latency(title: str, port: int, requests: int) -> None:
+    connection = Connection(port)
+    request = produce_request(TOPIC, encode_batch(bytes(100)))
+    latencies = []
+    for _ in range(requests):
+        began_s = time.perf_counter()
+        connection.send(request)
+        latencies.append(time.perf_counter() - began_s)
+        time.sleep(0.001)
+    cuts = statistics.quantiles(latencies, n=1000)
+    print(f"produce, {title}: p50 {cuts[499] * 1e3:.2f}, p99 {cuts[989] * 1e3:.2f}, p99.9 {cuts[998] * 1e3:.2f} ms")
+
+
+def generate_with_library(partitions: int) -> float:
+    """Seconds that prometheus-client takes for as many samples of gauges."""
+
+    class Collector:
+        def collect(self) -> list[GaugeMetricFamily]:
+            families = [
+                GaugeMetricFamily(f"family_{n}", "doc", labels=("topic", "partition")) for n in range(LABELLED_FAMILIES)
+            ]
+            for family in families:
+                for partition in range(partitions):
+                    family.add_metric(("many", str(partition)), partition)
+            return families
+
+    registry = CollectorRegistry()
+    registry.register(Collector())
+    began_s = time.process_time()
+    generate_latest(registry)
+    return time.process_time() - began_s
+
+
+if __name__ == "__main__":
+    main()
