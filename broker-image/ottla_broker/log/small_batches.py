@@ -86,9 +86,12 @@ def append_small_batches(
 
 
 def _must_roll(log: LogState, size: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
-    """True also if that cannot be known: the append that rolls reports it."""
+    """True also if that cannot be known: the append that rolls reports it. An empty segment takes
+    its first batch alone, because its limits count from there.
+    """
     try:
-        return log.segments.active.must_roll(size, last_offset, timestamp, now_ms, log.config)
+        active = log.segments.active
+        return not active.size or active.must_roll(size, last_offset, timestamp, now_ms, log.config)
     except (CorruptSegment, OSError):
         return True
 

@@ -109,16 +109,26 @@ class WriteCountingDisk(FailingDisk):
 def test_batches_of_several_producers_are_one_write(tmp_path: Path) -> None:
     disk = WriteCountingDisk()
     log = LogFolder(str(tmp_path / "topic-0"), disk=disk).create()
+    first = batch(1)
+    append_joined(log, [first])
     batches = [batch(2), batch(1, producer=(1, 0, 0)), batch(1, producer=(2, 0, 0)), batch(3)]
-    assert append_joined(log, batches) == [0, 2, 3, 4]
-    assert disk.sizes == [sum(map(len, batches))]
+    assert append_joined(log, batches) == [1, 3, 4, 5]
+    assert disk.sizes == [len(first), sum(map(len, batches))]
 
 
 def test_second_batch_of_an_idempotent_producer_is_left_to_a_check_after_the_first(folder: LogFolder) -> None:
     log = folder.create()
+    append_joined(log, [batch(1)])
     batches = [batch(1, producer=(1, 0, sequence)) for sequence in (0, 1)]
     joined = log.append_small_batches([bytearray(one) for one in batches], leader_epoch=0, now_ms=NOW)
-    assert joined.first_offsets == [0]
+    assert joined.first_offsets == [1]
+
+
+def test_batches_larger_than_a_segment_are_not_joined_in_an_empty_one(tmp_path: Path) -> None:
+    log = LogFolder(str(tmp_path / "topic-0"), LogConfig(segment_bytes=400)).create()
+    append_joined(log, [batch(1, size=60) for _ in range(4)])
+    assert len(log.segments) == 2
+    assert all(segment.size <= 400 for segment in log.segments)
 
 
 @pytest.mark.parametrize("is_full", [True, False])

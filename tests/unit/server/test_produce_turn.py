@@ -96,13 +96,12 @@ async def test_requests_of_one_turn_are_one_append_for_each_partition(broker: Sm
     broker.add_topic("a", 2)
     server = serve(broker)
     producer = await Producer.open(await start_listening(server))
+    await producer.produce((1, batch(b"first")))
     with count_joined() as joined:
         producer.send(*[(number % 2, batch(b"%d" % number)) for number in range(6)])
-        assert await producer.receive_offsets(6) == [
-            (number, ErrorCode.none, number // 2 + (number % 2 == 0)) for number in range(6)
-        ]
+        assert await producer.receive_offsets(6) == [(number, ErrorCode.none, number // 2 + 1) for number in range(6)]
     assert joined == [3, 3]
-    assert server.dispatcher.request_counts[ApiKey.PRODUCE] == 7
+    assert server.dispatcher.request_counts[ApiKey.PRODUCE] == 8
     await server.close()
 
 
