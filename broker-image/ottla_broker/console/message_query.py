@@ -34,10 +34,6 @@ class MessageQuery:
     key: str
     positions: Mapping[int, int]
 
-    @property
-    def has_filter(self) -> bool:
-        return bool(self.expression or self.key)
-
 
 def parse_query(page: PageRequest) -> MessageQuery:
     """Parses the query. With a filter, the mode `browse` becomes `search`. Raises PageError."""

@@ -8,8 +8,8 @@ rules: numbers of partitions differ by one at most, and as few partitions as pos
     sizes        member → number of its partitions, and the members of each number
     unassigned   partitions of the subscribed topics that are in no target
 
-The group tells of each member and target that it changes (`add`, `remove`, `set_target`). A balance
-is valid for the subscription and the partition counts for which it was made.
+The group calls `add`, `remove` and `set_target` for each member and target that it changes. A
+balance is valid for the subscription and the partition counts for which it was created.
 """
 
 from collections.abc import Iterable, Mapping
@@ -65,8 +65,9 @@ class UniformBalance:
     # -- assignment --------------------------------------------------------------------------------
 
     def is_valid(self, counts: PartitionCounts) -> bool:
-        """False when it was made for other topics, or when the targets are not those of members of
-        these topics alone: `assign_uniformly` puts that right."""
+        """False if it was created for other topics, or if targets have partitions of other topics;
+        `assign_uniformly` is needed then.
+        """
         assigned = sum(size * len(members) for size, members in self._of_size.items())
         return self._counts == counts and assigned + len(self._unassigned) == sum(counts.values())
 

@@ -32,8 +32,9 @@ from ottla_operator.resources.validation import validate_update
 
 RECONCILED_KINDS: Final = ("Cluster", "Topic", "Schema", "AccessPolicy", "User", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
-"""Topics are created with the defaults of brokers that are all up and have their new settings; but
-brokers that cannot be must not hold up everything else for ever."""
+"""How long topics wait until all brokers are up and have their new settings, whose defaults topics
+are created with. Then they are created without the brokers that cannot start.
+"""
 MIRROR_RESYNC_S: Final = 1.0
 
 

@@ -247,7 +247,7 @@ def mirror_status_fields(
     seconds = [it["lagSeconds"] for it in topics if "lagSeconds" in it]
     return {
         "role": desired[ROLE],
-        "topics": sorted(sorted(topics, key=_least_notable_last)[:MAX_TOPICS], key=lambda it: str(it["topic"])),
+        "topics": sorted(sorted(topics, key=_worst_first)[:MAX_TOPICS], key=lambda it: str(it["topic"])),
         "lagRecords": sum(lags) if lags else None,
         "lagSeconds": max(seconds, default=None),
         "lagBytes": sum(it["lagBytes"] for it in topics if "lagBytes" in it) if lags else None,
@@ -255,7 +255,7 @@ def mirror_status_fields(
     }
 
 
-def _least_notable_last(topic: Mapping[str, Json]) -> tuple[bool, int, str]:
+def _worst_first(topic: Mapping[str, Json]) -> tuple[bool, int, str]:
     return topic["state"] in ("Replicating", PAUSED, FAILED_OVER), -topic.get("lagRecords", 0), topic["topic"]
 
 

@@ -86,10 +86,6 @@ def text_key(names: Sequence[str]) -> ColumnEncoder:
     return lambda rows: F.concat_ws(KEY_SEPARATOR, *[_text(rows, it) for it in names]).cast("binary")
 
 
-def json_value(rows: DataFrame) -> Column:
-    return _json(output_columns(rows))
-
-
 def _json(names: Sequence[str]) -> Column:
     return F.to_json(F.struct(*_columns(names)), {"ignoreNullFields": "false"}).cast("binary")
 

@@ -43,8 +43,8 @@ class Process:
 
 
 class PartitionWorld:
-    """`initial_replicas`: so many replicas were unfenced when the partition was created. `synced`:
-    records are on disk before they are acknowledged.
+    """`initial_replicas`: number of replicas that were unfenced when the partition was created.
+    `synced`: records are on disk before they are acknowledged.
     """
 
     def __init__(

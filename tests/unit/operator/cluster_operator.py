@@ -25,7 +25,7 @@ class Operator:
         self.controller = Controller(platform, cache)
 
     def reconcile(self) -> list[str]:
-        """Returns the writes."""
+        """Returns the writes to the API server."""
         for it in self.api.of("Cluster").values():
             self.controller.update(it)
         before = len(self.api.writes)

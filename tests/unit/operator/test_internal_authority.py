@@ -42,7 +42,9 @@ def maintain(now: float, before: ClusterCertificates | None = None, names: tuple
 
 
 def connect(server: dict[str, str], authorities: str, client: tuple[str, str] | None, folder: Path) -> str:
-    """A handshake in memory, as a client does it that verifies everything. The client's subject."""
+    """A handshake in memory, by a client that verifies the server. Returns the subject of the
+    client's certificate.
+    """
     server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=server["ca.crt"])
     server_context.verify_mode = ssl.CERT_REQUIRED if client else ssl.CERT_NONE
     client_context = ssl.create_default_context(cadata=authorities)

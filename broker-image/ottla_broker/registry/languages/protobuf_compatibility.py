@@ -97,7 +97,7 @@ class _Comparison:
         if reader.type == writer.type == FieldProto.TYPE_MESSAGE:
             if _is_map(reader) or _is_map(writer):
                 self._compare_maps(reader, writer, path)
-            elif self._relative(reader.message_type) != self._relative(writer.message_type):
+            elif self._name_in_package(reader.message_type) != self._name_in_package(writer.message_type):
                 self.report(
                     "FIELD_NAMED_TYPE_CHANGED",
                     f"The type of field '{reader.name}' is '{reader.message_type.full_name}' in the new schema and "
@@ -140,7 +140,7 @@ class _Comparison:
                 reader.message_type.fields_by_name[name], writer.message_type.fields_by_name[name], f"{path}/{name}"
             )
 
-    def _relative(self, message: Any) -> str:
+    def _name_in_package(self, message: Any) -> str:
         for package in (self._reader_package, self._writer_package):
             if package and message.full_name.startswith(f"{package}."):
                 return str(message.full_name.removeprefix(f"{package}."))
