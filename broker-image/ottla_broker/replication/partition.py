@@ -32,7 +32,8 @@ FORWARDING_S: Final = 1.0
 @dataclass(eq=False, repr=False)
 class Partition:
     """`registration`: its record in the metadata; `_now_ms`: wall time; `send_isr_change`: sends
-    the leader's pending ISR change to the controller.
+    the leader's pending ISR change to the controller. `refused_batches`: those that clients sent
+    while another broker led.
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may
     have come, `log_end_waiters` when the log has grown, `log_start_waiters` when the low watermark
@@ -51,6 +52,7 @@ class Partition:
     def __post_init__(self, send_isr_change: "Callable[[Partition], None]") -> None:
         self.traffic = PartitionTraffic()
         self.rejected_batches = RejectedBatches()
+        self.refused_batches = RejectedBatches()
         self.read_waiters = Waiters()
         self.log_end_waiters = Waiters()
         self.log_start_waiters = Waiters()
@@ -159,6 +161,7 @@ class Partition:
         if isinstance(self.role, PartitionLeader):
             self._close_leader()
             self.rejected_batches = RejectedBatches()
+            self.refused_batches = RejectedBatches()
             self.role = self._new_follower()
             self.role.stepped_down_s = self._cluster.now_s()
         self.is_leader = False
@@ -237,17 +240,30 @@ class Partition:
                 records, leader_epoch=leader.epoch, now_ms=self._now_ms(), from_client=from_client
             )
         except KafkaError as reason:
-            if reason.code is ErrorCode.out_of_order_sequence_number and not self._cluster.is_in_session():
-                # Another broker may lead by now and have the batches that are missing here.
-                reason = KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
+            if reason.code is ErrorCode.out_of_order_sequence_number:
+                reason = self._explain_gap(records, reason)
             self.traffic.failed_produce_requests += from_client
             self.rejected_batches.record_rejection(records, reason)
             raise reason from None
         if self.rejected_batches:
             self.rejected_batches.record_append(records)
+        if self.refused_batches:
+            self.refused_batches.record_append(records)
         self._on_appended(leader, appended)
         self.traffic.produce_requests += from_client
         return appended
+
+    def _explain_gap(self, records: Buffer, reason: KafkaError) -> KafkaError:
+        """NOT_LEADER_OR_FOLLOWER if another broker may lead by now and have the missing batches, or
+        if they were refused here just before this replica led: the client sends them again.
+        """
+        if not self._cluster.is_in_session():
+            return KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
+        try:
+            self.refused_batches.check(records)
+        except KafkaError as refused:
+            return refused
+        return reason
 
     def append_small_batches(self, batches: Sequence[bytearray]) -> Sequence[int]:
         """Appends clients' batches in one write; returns the first offset of each. Fewer offsets

@@ -25,7 +25,7 @@ COLUMNS: Final = {
     "before": "BEFORE",
     "after": "AFTER",
     "verdict": "CHECKPOINT",
-    "reason": "REASON",
+    "why": "REASON",
 }
 
 app = new_app("Validate, run, test and compare pipelines.")

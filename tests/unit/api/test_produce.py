@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
-from ottla_broker.api.produce import produce
+from ottla_broker.api.produce import Appends, produce
 from ottla_broker.log.config import LogConfig
 from ottla_broker.replication.pending_acks import CommitCallback
 from ottla_broker.requests.context import CloseConnection
@@ -88,6 +89,25 @@ def test_rule_13_unknown_topic_id_is_rejected(broker: SmallBroker) -> None:
     response = decode_produce(produce(context(broker, 13), frame, read_request_header(frame), 1 << 20), 13)
     assert response.responses[0].partition_responses[0].error_code is ErrorCode.unknown_topic_id
     assert partition.log.end == 0
+
+
+def test_batch_that_a_follower_refuses_leaves_no_gap_when_it_leads(broker: SmallBroker) -> None:
+    (partition,) = broker.add_topic("a")
+    state = partition.registration
+    first, second, third = (batch(b"v", producer_id=7, producer_epoch=0, base_sequence=number) for number in range(3))
+
+    def send(records: bytes) -> ErrorCode:
+        return Appends(context(broker, 9), 1, None).append("a", 0, memoryview(records)).error
+
+    async def test() -> None:
+        assert send(first) is ErrorCode.none
+        partition.update_registration(replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=2))
+        assert send(second) is ErrorCode.not_leader_or_follower
+        partition.update_registration(replace(state, leader_epoch=state.leader_epoch + 2, partition_epoch=3))
+        assert send(third) is ErrorCode.not_leader_or_follower
+        assert [send(second), send(third)] == [ErrorCode.none, ErrorCode.none]
+
+    asyncio.run(test())
 
 
 def test_clients_cannot_produce_to_internal_topics(broker: SmallBroker) -> None:

@@ -155,7 +155,10 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {**SOURCE, "mode": "table"},
         {**SOURCE, "keyFormat": {"type": "raw"}},
         {**SOURCE, "keyFormat": {"type": "raw"}, "key": "k"},
+        {**SOURCE, "startingOffsets": "2026-02-30T00:00:00Z"},
+        {**SOURCE, "startingOffsets": "2026-02-28T00:00:00Z"},
     ],
+    "TransformWithState": [{}, {"eventTime": "at"}, {"eventTime": "at", "timers": "eventTime"}],
     "Transform": [{"name": "a"}, {"name": "a", "sql": "x"}, {"name": "a", "sql": "x", "python": "a.py:b"}],
     "Lake": [
         {},
@@ -215,6 +218,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"sources": {"a": SOURCE}, "transforms": [{"name": "b"}], "sinks": [{"from": "b"}]},
         {"sources": {"a": SOURCE}, "transforms": [{"name": "a"}], "sinks": [{"from": "a"}]},
         {"sources": {"a-b": SOURCE}, "sinks": [{"from": "a-b"}]},
+        {"sources": {"a": SOURCE}, "transforms": [{"name": "b", "union": ["a", "c"]}], "sinks": [{"from": "b"}]},
     ],
 }
 # model → (new, old)
@@ -340,7 +344,8 @@ def test_value_that_does_not_match_a_pattern_is_described() -> None:
         "spec.trigger.interval: 'often' is not a duration, such as 500ms, 30s or 10 minutes"
     ]
     assert validation_messages(samples.pipeline(transforms=[{"name": "late", "python": "steps.py"}])) == [
-        "spec.transforms[0].python: 'steps.py' is not a Python file and a function in it, such as steps.py:score"
+        "spec.transforms[0].python: 'steps.py' is not a Python file and a function or class in it, such as "
+        "steps.py:score"
     ]
     assert validation_messages(samples.topic(topicName="a b")) == [
         "spec.topicName: 'a b' is not a topic name: letters, digits, '.', '_' and '-'"

@@ -123,7 +123,7 @@ def test_each_change_is_named_with_its_effect_on_the_checkpoint(
     (change,) = compare(spec, changed(spec, *path, to=to))
     assert (change.field, change.verdict) == (field, verdict)
     assert change.before != change.after
-    assert change.reason
+    assert change.why
 
 
 def test_renamed_step_with_state_is_another_computation() -> None:

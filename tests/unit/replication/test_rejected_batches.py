@@ -121,6 +121,29 @@ def test_a_gap_is_out_of_order_only_for_a_leader_in_session(tmp_path: Path) -> N
     asyncio.run(run())
 
 
+def test_no_batch_is_out_of_order_if_the_one_before_it_came_before_the_replica_led(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with run_broker(tmp_path) as broker:
+            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+            partition = broker.partitions.leader("t", 0)
+            partition.append_records(batch(0), acks=ALL_REPLICAS)
+            state = partition.registration
+            partition.update_registration(
+                replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+            )
+            broker.partitions.record_refusal("t", 0, batch(1))
+            broker.partitions.record_refusal("t", 1, batch(1))  # a partition that is not here
+            partition.update_registration(
+                replace(state, leader_epoch=state.leader_epoch + 2, partition_epoch=state.partition_epoch + 2)
+            )
+            assert rejection(partition, 2) is ErrorCode.not_leader_or_follower
+            for sequence in (1, 2):
+                partition.append_records(batch(sequence), acks=ALL_REPLICAS)
+            assert rejection(partition, 4) is ErrorCode.out_of_order_sequence_number
+
+    asyncio.run(run())
+
+
 def test_no_batch_is_out_of_order_if_a_mirror_fails_over_between_batches(tmp_path: Path) -> None:
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1,))
     reason = KafkaError(ErrorCode.not_enough_replicas, "is failing over")

@@ -32,20 +32,20 @@ _COMPARED_BY_PART: Final = frozenset({"sources", "transforms", "sinks", "dedupe"
 @dataclass(frozen=True, slots=True)
 class SpecChange:
     """`field`: path in the spec. `before`, `after`: values, empty where there is none. `verdict`:
-    whether the checkpoint can be kept. `reason`: why, or what the change does to the rows.
+    whether the checkpoint can be kept. `why`: the cause, or what the change does to the rows.
     """
 
     field: str
     before: str
     after: str
     verdict: Verdict
-    reason: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
     verdict: Verdict
-    reason: str
+    why: str
 
 
 _NEXT_START: Final = _Effect("keeps", "applies from the next start")
@@ -254,7 +254,7 @@ def _fields(before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterator[t
 
 def _field_change(field: str, before: Json, after: Json, effect: _Effect) -> Iterator[SpecChange]:
     if before != after:
-        yield SpecChange(field, _text(before), _text(after), effect.verdict, effect.reason)
+        yield SpecChange(field, _text(before), _text(after), effect.verdict, effect.why)
 
 
 def _text(value: Json) -> str:
