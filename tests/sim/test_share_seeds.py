@@ -37,7 +37,7 @@ DETECTED_BY = {
     "acquired records lost on takeover": (1,),
     "released records archived": (1,),
     "updates forgotten on takeover": (1, 2, 3),
-    "records delivered without a session": (110,),
+    "records delivered without a session": (84,),
 }
 
 
