@@ -51,7 +51,9 @@ def do(job: Job, attempt: int) -> None:
 
 
 def handle(message: Message, failed_jobs: Producer) -> AcknowledgeType:
-    """Does one job. Returns what the broker is told of it; a dead letter is written before that."""
+    """Does one job, and writes a dead letter at the last failed attempt. Returns the
+    acknowledgement.
+    """
     attempt = message.delivery_count()
     try:
         do(msgspec.json.decode(message.value(), type=Job), attempt)

@@ -103,8 +103,9 @@ class ConsumerGroupRequests:
         return result
 
     def repeat_heartbeat(self, group_id: str, member_id: str, member_epoch: int) -> int | None:
-        """See `GroupCoordinator.repeat_consumer_group_heartbeat`. The member was told of this epoch
-        before, so no write needs to be replicated first."""
+        """See `GroupCoordinator.repeat_consumer_group_heartbeat`. An earlier response has had this
+        epoch, so there is no write to wait for.
+        """
         group = self._store.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return None

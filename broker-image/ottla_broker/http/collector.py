@@ -56,7 +56,7 @@ def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
 
 @cache
 def _version() -> str:
-    """Reads the metadata of the installed distribution; "unknown" if only its source is there."""
+    """The version of the installed distribution; "unknown" if Ottla is not installed."""
     try:
         return metadata.version("ottla")
     except metadata.PackageNotFoundError:

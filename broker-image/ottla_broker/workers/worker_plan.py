@@ -14,6 +14,7 @@ from ottla_broker.config import (
     CLUSTER_FOUND,
     CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
     HTTP_LISTENER,
+    HTTP_SECURITY_LISTENER,
     LISTENERS,
     LOG_DIRS,
     NODE_ID,
@@ -46,7 +47,12 @@ def plan_workers(config: Config, workers: int, existing: Mapping[str, Collection
     """`existing`: names of the files in each of log.dirs. Raises SettingError with every problem
     that keeps the workers from starting side by side.
     """
-    if problems := [*_find_port_problems(config, workers), *_find_directory_problems(config, workers, existing)]:
+    problems = [*_find_port_problems(config, workers), *_find_directory_problems(config, workers, existing)]
+    if (listener := config(HTTP_SECURITY_LISTENER)) is not None:
+        problems.append(
+            f"{HTTP_SECURITY_LISTENER.name}={listener}: --workers serves HTTP without TLS; allowed: not set"
+        )
+    if problems:
         raise SettingError(problems)
     own = [_inter_broker_address(config, index) for index in range(workers)]
     given = [format_host_and_port(*server) for server in config.quorum_bootstrap_servers]

@@ -90,6 +90,12 @@ def test_the_directory_of_a_single_broker_is_refused() -> None:
     assert found.startswith("log.dirs=/a: this directory is a broker's own, started without --workers; ")
 
 
+def test_tls_of_http_is_refused() -> None:
+    assert problems(2, http_security_listener="SSL") == (
+        "http.security.listener=SSL: --workers serves HTTP without TLS; allowed: not set"
+    )
+
+
 def test_ports_that_collide_are_refused() -> None:
     assert problems(2, listeners="A://:9092,B://:9093", listener_security_protocol_map="A:SSL,B:SSL") == (
         "listeners=B://:9093: --workers 2 takes ports 9093 to 9094, of which listeners=A://:9092 takes 9093; "
