@@ -89,7 +89,7 @@ def shared() -> Iterator[SharedBroker]:
         found = SharedBroker(broker, login)
         asyncio.run(give_rules_and_quotas(broker))
         for it in USERS:
-            use_everything(found, it)
+            create_resources(found, it)
         yield found
 
 
@@ -102,8 +102,8 @@ async def give_rules_and_quotas(broker: BrokerProcess) -> None:
             assert not await quotas.alter_quotas(client, [change])
 
 
-def use_everything(shared: SharedBroker, user: User) -> None:
-    """A topic, records, a group with offsets, and a delegation token of a tenant, by its login."""
+def create_resources(shared: SharedBroker, user: User) -> None:
+    """Creates a topic, records, a group with offsets, and a token, as a tenant's user."""
     settings, name = shared.settings(user.user_name), f"{user.spec.tenant}.orders"
     admin = AdminClient(settings)
     for done in admin.create_topics([NewTopic(name, 2)]).values():
@@ -146,7 +146,7 @@ def without_unset(value: Any) -> Any:
     return [without_unset(it) for it in value if it is not None] if isinstance(value, list) else value
 
 
-async def ask(shared: SharedBroker, api: str, version: int, fields: dict[str, Any]) -> str:
+async def request_as_text(shared: SharedBroker, api: str, version: int, fields: dict[str, Any]) -> str:
     """The response as text; or that the connection was closed."""
     channel = await open_channel("127.0.0.1", shared.login, "acme", security=shared.security("acme.app"))
     key = int(ApiKey[api.upper()])
@@ -168,7 +168,7 @@ def versions(api: str) -> list[int]:
 @pytest.mark.parametrize("api", APIS)
 def test_what_lists_everything_lists_nothing_of_another_tenant(shared: SharedBroker, api: str) -> None:
     for version in versions(api):
-        shown = asyncio.run(ask(shared, api, version, EVERY.get(api, {})))
+        shown = asyncio.run(request_as_text(shared, api, version, EVERY.get(api, {})))
         assert OTHER not in shown, f"{api} {version}: {shown}"
 
 
@@ -179,14 +179,14 @@ def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(s
         shown = []
         for it in (PRESENT, ABSENT):
             fields = {**without_unset(name_everything(cls, it)), **EVERY.get(api, {})}
-            shown.append(asyncio.run(ask(shared, api, version, fields)).replace(it, "NAME"))
+            shown.append(asyncio.run(request_as_text(shared, api, version, fields)).replace(it, "NAME"))
         assert shown[0] == shown[1], f"{api} {version}"
 
 
 def test_a_tenant_sees_what_is_its_own(shared: SharedBroker) -> None:
     """Shows that the lists in the tests above are empty because of the tenant."""
     shown = {
-        api: asyncio.run(ask(shared, api, versions(api)[-1], EVERY.get(api, {})))
+        api: asyncio.run(request_as_text(shared, api, versions(api)[-1], EVERY.get(api, {})))
         for api in ("metadata", "list_groups", "describe_topic_partitions")
     }
     assert all("acme.orders" in it for it in shown.values()), shown

@@ -26,7 +26,7 @@ def spread_replicas(
     partition has more replicas than there are targets.
     """
     layout = ReplicaLayout(partitions, _without(targets, leaving))
-    _empty(layout, leaving)
+    _drain(layout, leaving)
     _separate_replicas(layout, layout.rack)
     _separate_replicas(layout, layout.node)
     _balance(layout, None)
@@ -41,7 +41,7 @@ def drain_brokers(
     affected = [it for it in partitions if not set(leaving).isdisjoint(it.replicas)]
     others = [it for it in partitions if set(leaving).isdisjoint(it.replicas)]
     layout = ReplicaLayout([*affected, *others], _without(targets, leaving))
-    moved = _empty(layout, leaving)
+    moved = _drain(layout, leaving)
     _balance(layout, moved)
     return _moves(layout, range(len(affected)))
 
@@ -57,7 +57,7 @@ def change_replication_factor(
     added: set[tuple[int, int]] = set()
     for index, it in enumerate(chosen):
         while len(layout.replicas[index]) > factor:
-            layout.remove(index, _least_needed(layout, index, it))
+            layout.remove(index, _replica_to_remove(layout, index, it))
         while len(layout.replicas[index]) < factor:
             if (broker := layout.choose_broker(index)) is None:
                 raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_available(layout)}")
@@ -177,7 +177,7 @@ def _without(targets: Sequence[UsableBroker], leaving: Collection[int]) -> list[
     return [it for it in targets if it.broker not in leaving]
 
 
-def _empty(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, int]]:
+def _drain(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, int]]:
     """Replaces every replica on the brokers that leave. Returns the replicas that were added, as
     (index, broker).
     """
@@ -204,7 +204,7 @@ def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
     return new
 
 
-def _least_needed(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
+def _replica_to_remove(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
     """The broker whose replica to remove. These are preferred, in this order: one that is no
     target, does not lead, is out of sync, is not the preferred leader, has a rack with another
     replica, has a node with another, has many replicas."""

@@ -24,7 +24,7 @@ class JdbcConnection:
         finally:
             statement.close()
 
-    def values(self, sql: str, *parameters: str | int) -> list[Any]:
+    def first_column(self, sql: str, *parameters: str | int) -> list[Any]:
         """The first column of the result."""
         statement = self._prepared(sql, parameters)
         try:

@@ -64,7 +64,7 @@ class JdbcWriter:
             if not self._is_prepared:
                 prepare_tables(database, self._table, rows, self._key, query, self._context.pipeline)
                 self._is_prepared = True
-            (written,) = database.values(postgresql.last_batch(self._table, lock=False), query)
+            (written,) = database.first_column(postgresql.last_batch(self._table, lock=False), query)
             if written >= number:
                 return
             staging = create_staging(database, self._table, columns, query, self._deleted)
@@ -76,7 +76,7 @@ class JdbcWriter:
     def _copy_rows(self, spark: SparkSession, staging: TableName, columns: list[str], query: str, number: int) -> None:
         """One transaction: the rows, and the number of the batch."""
         with connect(spark, self._target.url, self._properties()) as database:
-            (written,) = database.values(postgresql.last_batch(self._table, lock=True), query)
+            (written,) = database.first_column(postgresql.last_batch(self._table, lock=True), query)
             if written < number:
                 if self._sink.output_mode == "complete":
                     database.execute(postgresql.delete_rows(self._table))
@@ -113,7 +113,7 @@ def prepare_tables(
     columns = output_columns(rows)
     # Two sinks that create a table at the same time would fail.
     database.execute("SELECT pg_advisory_xact_lock(hashtext(?))", postgresql.BATCHES)
-    if not (existing := database.values(postgresql.list_columns(), table.quoted)):
+    if not (existing := database.first_column(postgresql.list_columns(), table.quoted)):
         database.execute(postgresql.create_table(table, output_types(rows), key))
         existing = columns
     if missing := [name for name in columns if name not in existing]:
@@ -132,7 +132,7 @@ def create_staging(
     """An empty staging table. Those that killed processes left behind are deleted."""
     prefix = f"{_STAGING}{uuid.UUID(query).hex}_"
     batches = table.beside(postgresql.BATCHES)
-    for name in database.values(postgresql.list_staging_tables(), prefix, batches.quoted):
+    for name in database.first_column(postgresql.list_staging_tables(), prefix, batches.quoted):
         database.execute(postgresql.drop_table(TableName(name, table.schema)))
     staging = table.beside(prefix + uuid.uuid4().hex[:8])
     for statement in postgresql.create_staging(staging, table, columns, deleted):

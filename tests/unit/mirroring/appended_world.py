@@ -303,7 +303,7 @@ class AppendedMirrorWorld:
 
 
 def replace_records(data: FetchResponsePartition) -> FetchResponsePartition:
-    """A fresh mirrored of a response, because processing it changes the bytes in place."""
+    """A new copy of a response, because processing it changes the bytes in place."""
     return FetchResponsePartition(
         data.topic, 0, data.error, data.high_watermark, -1, 0, memoryview(bytearray(data.records)), data.aborted
     )
