@@ -164,7 +164,8 @@ def _describe(error: ValidationError) -> str:
     allowed: Any = error.validator_value
     match error.validator:
         case "type":
-            return f"{value} is not {_TYPES[allowed]}"
+            fields = error.schema.get("properties") if isinstance(error.schema, dict) else None
+            return f"{value} is not {_TYPES[allowed]}" + (f"; its fields: {', '.join(fields)}" if fields else "")
         case "enum":
             words = [str(word) for word in allowed]
             return f"{value} is none of {', '.join(words)}{did_you_mean(str(error.instance), words)}"

@@ -311,6 +311,9 @@ def test_unknown_field_is_reported_with_a_suggestion() -> None:
 
 def test_invalid_value_is_reported_with_what_is_allowed() -> None:
     assert validation_messages(samples.topic(partitions="three")) == ["spec.partitions: 'three' is not an integer"]
+    assert validation_messages(samples.topic(clusterRef="demo")) == [
+        "spec.clusterRef: 'demo' is not an object; its fields: name"
+    ]
     assert validation_messages(samples.topic(partitions=0)) == ["spec.partitions: 0 is too small; must be at least 1"]
     assert validation_messages(samples.topic(deletionPolicy="delete")) == [
         "spec.deletionPolicy: 'delete' is none of Retain, Delete; did you mean 'Delete'?"
