@@ -4,12 +4,12 @@ An image is changed only by `apply_records` and `replace_with`, which return wha
 broker acts on differences and never compares images.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from uuid import UUID
 
 from ottla_broker.metadata.features import Feature
+from ottla_broker.metadata.partition_index import PartitionIndex, TopicIdPartition
 from ottla_broker.metadata.records import (
     NO_LEADER,
     AccessControlEntryRecord,
@@ -51,8 +51,6 @@ MIRRORED_TOPIC_RESOURCE = 102
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 SCHEMAS_TOPIC = "_schemas"
 """The topic of the schema registry. It is not internal: other registries write it as clients."""
-
-TopicIdPartition = tuple[UUID, int]
 
 
 @dataclass(slots=True)
@@ -103,48 +101,6 @@ class MetadataDelta:
     controller_changed: bool = False
 
 
-class ReplicaIndex:
-    """The replicas and the number of led partitions of each broker, updated with the image: a
-    change of one broker costs in proportion to its own partitions. Partitions are in the order in
-    which they were added.
-    """
-
-    __slots__ = ("_partitions", "directory_counts", "leader_counts")
-
-    def __init__(self) -> None:
-        self._partitions: dict[int, dict[TopicIdPartition, None]] = {}
-        self.leader_counts: Counter[int] = Counter()  # partitions led, by broker
-        self.directory_counts: Counter[UUID] = Counter()  # replicas, by directory
-
-    def partitions_on(self, broker: int) -> Collection[TopicIdPartition]:
-        return self._partitions.get(broker, {})
-
-    def replica_counts(self) -> Counter[int]:
-        """Replicas, by broker."""
-        return Counter({broker: len(partitions) for broker, partitions in self._partitions.items()})
-
-    def update(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
-        """A partition changed from `old`, None if it was created, to `new`, None if it was
-        deleted.
-        """
-        before, after = (() if old is None else old.replicas), (() if new is None else new.replicas)
-        state = new or old
-        if before != after and state is not None:
-            key = (state.topic, state.partition)
-            for broker in before:
-                if broker not in after:
-                    del self._partitions[broker][key]
-            for broker in after:
-                self._partitions.setdefault(broker, {})[key] = None
-        for record, step in ((old, -1), (new, 1)):
-            if record is not None:
-                if record.leader != NO_LEADER:
-                    self.leader_counts[record.leader] += step
-                if old is None or new is None or old.directories != new.directories:
-                    for directory in record.directories:
-                        self.directory_counts[directory] += step
-
-
 @dataclass(slots=True)
 class MetadataImage:
     topics: dict[str, TopicImage] = field(default_factory=dict)
@@ -164,7 +120,7 @@ class MetadataImage:
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
     end_offset: int = 0  # offset after the last record applied
-    _replica_index: ReplicaIndex | None = None
+    _partition_index: PartitionIndex | None = None
 
     def apply_records(self, records: Iterable[tuple[int, MetadataRecord]]) -> MetadataDelta:
         """Applies (offset, record) pairs in order."""
@@ -260,18 +216,29 @@ class MetadataImage:
         return self.feature_levels.get(feature.name, feature.default)
 
     @property
-    def replica_index(self) -> ReplicaIndex:
-        """Built at first use and kept up to date from then on: only a controller uses it."""
-        if self._replica_index is None:
-            self._replica_index = ReplicaIndex()
-            for topic in self.topics.values():
-                for state in topic.partitions.values():
-                    self._replica_index.update(None, state)
-        return self._replica_index
+    def partition_index(self) -> PartitionIndex:
+        """The complete index. A controller uses it; it is kept up to date from the first use on."""
+        index = self._begin_partition_index()
+        index.add_topics()
+        return index
+
+    def index_partitions(self, max_partitions: int) -> bool:
+        index = self._begin_partition_index()
+        index.add_topics(max_partitions)
+        return index.is_complete
+
+    def _begin_partition_index(self) -> PartitionIndex:
+        if self._partition_index is None:
+            self._partition_index = PartitionIndex((topic.id, topic.partitions) for topic in self.topics.values())
+        return self._partition_index
 
     def partitions_on_broker(self, broker: int) -> list[PartitionRecord]:
         """The partitions that have a replica on this broker."""
-        states = (self.partition(*key) for key in self.replica_index.partitions_on(broker))
+        return self.find_partitions(self.partition_index.partitions_on(broker))
+
+    def find_partitions(self, keys: Iterable[TopicIdPartition]) -> list[PartitionRecord]:
+        """The partitions with these keys that exist."""
+        states = (self.partition(*key) for key in keys)
         return [state for state in states if state is not None]
 
     def broker_addresses(self, listener: str) -> list[tuple[str, int]]:
@@ -287,8 +254,8 @@ class MetadataImage:
             case PartitionRecord():
                 name = self.topic_names[record.topic]
                 partitions = self.topics[name].partitions
-                if self._replica_index is not None:
-                    self._replica_index.update(partitions.get(record.partition), record)
+                if self._partition_index is not None:
+                    self._partition_index.update(partitions.get(record.partition), record)
                 partitions[record.partition] = record
                 delta.changed_partitions.add((name, record.partition))
             case TopicRecord():
@@ -298,9 +265,8 @@ class MetadataImage:
             case RemoveTopicRecord():
                 name = self.topic_names.pop(record.id)
                 removed = self.topics.pop(name)
-                if self._replica_index is not None:
-                    for state in removed.partitions.values():
-                        self._replica_index.update(state, None)
+                if self._partition_index is not None:
+                    self._partition_index.remove_topic(record.id, removed.partitions)
                 delta.deleted_topics.append(removed)
                 self.configs.pop((TOPIC_RESOURCE, name), None)
                 self.mirrored_topics.pop(record.id, None)

@@ -27,6 +27,7 @@ from ottla_broker.metadata.metadata_fetch import (
     MetadataFetchResponse,
 )
 from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.partition_index import maintain_partition_index
 from ottla_broker.metadata.quorum import QuorumDescription, ReplicaDescription
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder
@@ -224,7 +225,7 @@ class RaftQuorum:
 
     async def run(self) -> None:
         """Raises KafkaError: INCONSISTENT_CLUSTER_ID, or the log's error when it fails."""
-        generator: asyncio.Task[None] | None = None
+        background: list[asyncio.Task[None]] = []
         try:
             snapshot_generator.load_image(self.metadata_log)
             if await founds_cluster(self.metadata_log, self._file, self._settings, self._peers, self._recovery):
@@ -232,9 +233,11 @@ class RaftQuorum:
                 self.metadata_log.voters.restart((self._me,))
                 self._writes_voters = True
             self._replica.start()
-            generator = self._loop.create_task(
-                snapshot_generator.run_snapshot_generator(self.metadata_log, self._snapshot_intervals, self._runtime)
-            )
+            for work in (
+                snapshot_generator.run_snapshot_generator(self.metadata_log, self._snapshot_intervals, self._runtime),
+                maintain_partition_index(self._image, lambda: self._replica.view().is_voter),
+            ):
+                background.append(self._loop.create_task(work))
             while True:
                 await self._run_role()
         except KafkaError as reason:
@@ -242,8 +245,8 @@ class RaftQuorum:
                 raise
             self._caught_up.set_exception(reason)
         finally:
-            if generator is not None:
-                generator.cancel()
+            for task in background:
+                task.cancel()
 
     async def resign(self) -> None:
         was_stopping, self._is_stopping = self._is_stopping, True

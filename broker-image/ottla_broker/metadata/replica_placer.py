@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, ReplicaIndex
+from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
+from ottla_broker.metadata.partition_index import PartitionIndex
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas, least_loaded_start
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -19,7 +20,7 @@ class DirectoryAssigner:
     """Assigns new replicas to the directory of their broker with the fewest replicas, including
     those assigned before in the same plan."""
 
-    def __init__(self, brokers: Mapping[int, BrokerRegistration], index: ReplicaIndex) -> None:
+    def __init__(self, brokers: Mapping[int, BrokerRegistration], index: PartitionIndex) -> None:
         self._brokers = brokers
         self._existing = index.directory_counts
         self._assigned: Counter[UUID] = Counter()
@@ -40,10 +41,10 @@ class ReplicaPlacer:
 
     def __init__(self, image: MetadataImage) -> None:
         self._brokers = image.brokers
-        self._leader_counts = Counter(image.replica_index.leader_counts)
-        self._replica_counts = image.replica_index.replica_counts()
+        self._leader_counts = Counter(image.partition_index.leader_counts)
+        self._replica_counts = image.partition_index.replica_counts()
         self._topic_count = len(image.topics)
-        self._directories = DirectoryAssigner(image.brokers, image.replica_index)
+        self._directories = DirectoryAssigner(image.brokers, image.partition_index)
 
     def place_partitions(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
         """Replicas of new partitions. Fenced brokers and those that shut down are used last, and

@@ -104,7 +104,7 @@ class ReplicationControl:
 
         def plan() -> Decision[list[Outcome]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
-            directories = DirectoryAssigner(self._image.brokers, self._image.replica_index)
+            directories = DirectoryAssigner(self._image.brokers, self._image.partition_index)
 
             def reassign(request: PartitionReassignment) -> PartitionRecord | None:
                 topic, old = self._existing_partition(request.topic, request.partition)
@@ -145,10 +145,8 @@ class ReplicationControl:
         return await self._writer.execute(plan)
 
     def ongoing_reassignments(self) -> Iterator[tuple[TopicImage, PartitionRecord]]:
-        for topic in self._image.topics.values():
-            for state in topic.partitions.values():
-                if reassignment.is_reassigning(state):
-                    yield topic, state
+        for state in self._image.find_partitions(self._image.partition_index.reassigning):
+            yield self._image.topics[self._image.topic_names[state.topic]], state
 
     async def clear_unneeded_eligible_replicas(self) -> None:
         """Clears eligible replicas where the ISR is large enough by this controller's settings,
@@ -159,10 +157,8 @@ class ReplicationControl:
         def plan() -> list[PartitionRecord]:
             rules_of = self._writer.topic_rules()
             changed = (
-                election.without_eligible_replicas(state, rules_of(topic.id))
-                for topic in self._image.topics.values()
-                for state in topic.partitions.values()
-                if state.eligible or state.last_known
+                election.without_eligible_replicas(state, rules_of(state.topic))
+                for state in self._image.find_partitions(self._image.partition_index.with_eligible_replicas)
             )
             return [state for state in changed if state is not None]
 
@@ -187,7 +183,7 @@ class ReplicationControl:
                 topic, state = self._existing_partition(*key)
                 return elect(state, candidates, rules_of(topic.id))
 
-            keys = self._all_partitions() if partitions is None else list(partitions)
+            keys = self._partitions_to_elect() if partitions is None else list(partitions)
             results = _plan_each(keys, elect_one)
             outcomes = {
                 key: result if isinstance(result, KafkaError) else None
@@ -198,8 +194,10 @@ class ReplicationControl:
 
         return await self._writer.execute(plan)
 
-    def _all_partitions(self) -> list[TopicPartition]:
-        return [(topic.name, partition) for topic in self._image.topics.values() for partition in topic.partitions]
+    def _partitions_to_elect(self) -> list[TopicPartition]:
+        """Those without a leader, and those that another replica than the preferred one leads."""
+        keys = self._image.partition_index.not_led_by_preferred
+        return [(self._image.topic_names[topic], partition) for topic, partition in keys]
 
     def _existing_partition(self, name: str, partition: int) -> tuple[TopicImage, PartitionRecord]:
         topic = self._image.topics.get(name)

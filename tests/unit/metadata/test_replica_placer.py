@@ -1,4 +1,4 @@
-"""Placement of replicas over many topics, and the replica index of the image."""
+"""Placement of replicas over many topics, and the partition index of the image."""
 
 from collections import Counter
 from uuid import UUID
@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.metadata.image import MetadataImage, ReplicaIndex
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.partition_index import PartitionIndex
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -108,11 +109,13 @@ def test_a_topic_is_refused_while_every_broker_is_fenced() -> None:
         ReplicaPlacer(cluster(2, fenced=(0, 1))).place_partitions(1, 1)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 3)), max_size=25))
-@settings(max_examples=60, deadline=None)
-def test_the_replica_index_equals_a_full_count(operations: list[tuple[int, int, int]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(1, 3)), max_size=25))
+@settings(max_examples=100, deadline=None)
+def test_the_partition_index_equals_a_full_count_however_slowly_it_is_built(
+    operations: list[tuple[int, int, int]],
+) -> None:
+    """Topics change before, while and after steps add them to the index."""
     image = cluster(3)
-    assert image.replica_index.leader_counts == Counter()  # the index is built by the first access
     for operation, number, factor in operations:
         name = f"t{number}"
         if operation == 0 and name not in image.topics:
@@ -123,14 +126,22 @@ def test_the_replica_index_equals_a_full_count(operations: list[tuple[int, int, 
             apply(image, plan_partition_growth(image, name, len(image.topics[name].partitions) + 1, None))
         elif operation == 3 and name in image.topics:
             state = image.topics[name].partitions[0]
-            apply(image, [PartitionRecord(state.topic, 0, (factor - 1,), (factor - 1,), -1)])
-    expected = ReplicaIndex()
+            eligible = () if factor > 1 else (0,)
+            changed = PartitionRecord(state.topic, 0, (factor - 1,), (factor - 1,), -1, eligible=eligible, adding=(9,))
+            apply(image, [changed])
+        elif operation == 4:
+            image.index_partitions(number)
+    expected = PartitionIndex()
     for topic in image.topics.values():
         for state in topic.partitions.values():
             expected.update(None, state)
-    assert +image.replica_index.leader_counts == +expected.leader_counts
-    assert +image.replica_index.directory_counts == +expected.directory_counts
-    assert +image.replica_index.replica_counts() == +expected.replica_counts()
+    index = image.partition_index
+    assert +index.leader_counts == +expected.leader_counts
+    assert +index.directory_counts == +expected.directory_counts
+    assert +index.replica_counts() == +expected.replica_counts()
+    assert index.not_led_by_preferred == expected.not_led_by_preferred
+    assert index.with_eligible_replicas == expected.with_eligible_replicas
+    assert index.reassigning == expected.reassigning
     for broker in range(3):
         found = {(state.topic, state.partition) for state in image.partitions_on_broker(broker)}
         assert found == set(expected.partitions_on(broker))
