@@ -99,11 +99,12 @@ class RequestDispatcher:
         context = RequestContext(
             self._broker, connection, version, header.client_id, self._authorizer, None, key, header.correlation_id
         )
-        quota = self._find_quota(header, connection) if self._client_quotas.is_active else None
+        quota = None
+        if self._client_quotas.is_active:
+            quota = context.quota = self._find_quota(header, connection)
         frame_handler = self._frame_handlers.get(key)
         if frame_handler is not None and _is_served(key, version):
             if quota is not None:
-                context.quota = quota
                 if key == ApiKey.FETCH and (allowed := quota.max_fetch_bytes()) is not None:
                     max_response_bytes = min(max_response_bytes, allowed)
                 return self._handle_timed(frame_handler, context, frame, header, max_response_bytes, quota)

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,6 +12,7 @@ from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import decode_batch
+from tests.brokers import BrokerProcess
 from tests.clients.api_session import KEYS, build_message
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -188,3 +189,26 @@ def build_partitions(mine: Sequence[int], acknowledged: Sequence[tuple[int, int,
     for at, first, last, kind in acknowledged:
         batches.setdefault(at, []).append({"first_offset": first, "last_offset": last, "acknowledge_types": [kind]})
     return [{"partition_index": at, "acknowledgement_batches": found} for at, found in batches.items()]
+
+
+def set_offset_reset(broker: BrokerProcess, group: str) -> None:
+    run_in_session(ShareMember(group, "none", broker.bootstrap), _set_offset_reset)
+
+
+async def _set_offset_reset(member: ShareMember) -> None:
+    host, _, port = member.bootstrap.partition(":")
+    member.addresses[-1] = host, int(port)
+    change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    resource = {"resource_type": 32, "resource_name": member.group, "configs": [change]}
+    found = await member.send(-1, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    assert found.responses[0].error_code is ErrorCode.none
+
+
+def run_in_session(member: ShareMember, test: Callable[[ShareMember], Awaitable[None]]) -> None:
+    async def main() -> None:
+        try:
+            await test(member)
+        finally:
+            member.close()
+
+    asyncio.run(main())

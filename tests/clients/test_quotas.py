@@ -21,12 +21,14 @@ from tests.clients import librdkafka as rd
 from tests.clients.api_session import ApiSession
 from tests.clients.conftest import NewBroker
 from tests.clients.quota_cases import entity, ops
+from tests.clients.share_member import ACCEPT, ShareMember, run_in_session, set_offset_reset
 from tests.e2e.java_tools import run_java_tool
 from tests.ports import free_port
 from tests.waiting import eventually
 
 WITHIN_S = 60.0
 RATE = 40_000.0
+SHARE_CLIENT_ID = "share-member"  # of ShareMember
 PAYLOAD = 120_000  # three seconds' worth, of which the first is the burst
 
 
@@ -125,6 +127,35 @@ def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_i
         consumer.seek_to_beginning()
         read = [next(consumer).value for _ in values]
     assert read == values
+
+
+def test_share_consumer_is_held_to_the_rate_of_its_client_id(limited: QuotaBroker, name: str) -> None:
+    at = limited.broker.bootstrap
+    rd.create_topic(at, name)
+    values = incompressible(1000, PAYLOAD // 1000)
+    producer = ck.Producer({"bootstrap.servers": at, "batch.size": 4000})
+    for value in values:
+        producer.produce(name, value)
+    assert producer.flush(WITHIN_S) == 0
+    set_offset_reset(limited.broker, name)
+    limited.set_quota(("client-id", SHARE_CLIENT_ID), consumer_byte_rate=RATE)
+    read: list[bytes] = []
+    largest = 0
+
+    async def test(member: ShareMember) -> None:
+        nonlocal largest
+        await member.join()
+        done: list[tuple[int, int, int, int]] = []
+        while len(read) < len(values):
+            records, _ = await member.fetch(1, max_records=1000, acknowledged=done)
+            done = [(0, records[0].offset, records[-1].offset, ACCEPT)] if records else []
+            largest = max(largest, len(records))
+            read.extend(it.value for it in records)
+
+    with limited.assert_rate_is_held("consumer_byte_rate", "", SHARE_CLIENT_ID):
+        run_in_session(ShareMember(name, name, at), test)
+    assert read == values
+    assert 1000 * largest <= 2 * RATE  # a window and its burst
 
 
 def test_others_are_not_throttled_and_a_removed_quota_ends(limited: QuotaBroker, name: str) -> None:

@@ -12,7 +12,15 @@ from ottla_broker.wire.errors import ErrorCode
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.clients.share_member import ACCEPT, REJECT, RELEASE, RENEW, ShareMember
+from tests.clients.share_member import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ShareMember,
+    run_in_session,
+    set_offset_reset,
+)
 from tests.jars import java_command, kafka_classpath
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
@@ -31,29 +39,6 @@ def run_tool(broker: BrokerProcess, main: str, *arguments: str) -> str:
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
-
-
-def set_offset_reset(broker: BrokerProcess, group: str) -> None:
-    run_in_session(ShareMember(group, "none", broker.bootstrap), _set_offset_reset)
-
-
-async def _set_offset_reset(member: ShareMember) -> None:
-    host, _, port = member.bootstrap.partition(":")
-    member.addresses[-1] = host, int(port)
-    change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
-    resource = {"resource_type": 32, "resource_name": member.group, "configs": [change]}
-    found = await member.send(-1, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
-    assert found.responses[0].error_code is ErrorCode.none
-
-
-def run_in_session(member: ShareMember, test: Callable[[ShareMember], Awaitable[None]]) -> None:
-    async def main() -> None:
-        try:
-            await test(member)
-        finally:
-            member.close()
-
-    asyncio.run(main())
 
 
 def run_with_member(broker: BrokerProcess, name: str, test: Callable[[ShareMember], Awaitable[None]]) -> None:

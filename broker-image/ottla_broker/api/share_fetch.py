@@ -5,6 +5,7 @@
   with the offsets in them that the member has acquired, and how often each was delivered.
 - Acknowledges records that were delivered before, with an error of their own.
 - Waits up to `max_wait` until records are available, new ones or such as were released.
+- The bytes of its records count for the client's `consumer_byte_rate`, which also bounds them.
 - NOT_LEADER_OR_FOLLOWER comes with the current leader.
 - v1 delivers up to the end of the batch in which `max_records` is reached. v2 can do exactly
   (acquire mode 1), and renew locks.
@@ -106,14 +107,21 @@ async def fetch(
     if forbidden or not session.partitions:
         return {at: forbidden.get(at) for at in session.partitions}
     max_records = request.max_records if request.max_records > 0 else UNLIMITED
+    quota_bytes = None if ctx.quota is None else ctx.quota.max_fetch_bytes()
+    max_bytes = min(request.max_bytes, ctx.broker.config(FETCH_MAX_BYTES))
     limits = ShareFetchLimits(
-        max_bytes=min(request.max_bytes, ctx.broker.config(FETCH_MAX_BYTES)),
+        max_bytes=max_bytes if quota_bytes is None else min(max_bytes, quota_bytes),
         enough=max_records,
         at_most=max_records if request.share_acquire_mode == RECORD_LIMIT else UNLIMITED,
     )
-    return await share_groups_of(ctx).partitions.fetch(
+    fetched = await share_groups_of(ctx).partitions.fetch(
         session, limits, min_bytes=request.min_bytes, max_wait_s=request.max_wait.total_seconds()
     )
+    if ctx.quota is not None:
+        ctx.quota.charge_share_fetch(
+            sum(len(it.records) for it in fetched.values() if isinstance(it, DeliveredRecords))
+        )
+    return fetched
 
 
 def build_response(

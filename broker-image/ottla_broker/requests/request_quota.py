@@ -84,6 +84,16 @@ class RequestQuota:
         self._throttle(fetch, fetch.throttle_time_s(now_s))
         return True
 
+    def charge_share_fetch(self, size: int) -> None:
+        """Charge the bytes of a ShareFetch response. Its records are locked for the member by now,
+        so it is sent whole, and the client is throttled for it afterwards. `max_fetch_bytes` bounds
+        it before.
+        """
+        if (fetch := self._quotas.fetch) is not None and size:
+            now_s = self._manager.now_s()
+            fetch.take(size, now_s)
+            self._throttle(fetch, fetch.throttle_time_s(now_s))
+
     def with_throttle_time(self, response: Any) -> Any:
         """The response with the time in it. A longer time that the controller has put there counts
         too.
