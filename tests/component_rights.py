@@ -12,9 +12,17 @@ from typing import Final
 
 import yaml
 
-from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_broker.security.authorizer import ResourceType
+from ottla_broker.security.restricted_super_users import parse_restricted_super_users
+from ottla_operator.plan.acl_patterns import camel_case, describe_entry
 from ottla_operator.plan.component_users import mirror_user, pipeline_user
-from ottla_operator.plan.inter_broker_login import BROKER_USER, OPERATOR_USER, InterBrokerLogin, internal_principals
+from ottla_operator.plan.inter_broker_login import (
+    BROKER_USER,
+    OPERATOR_USER,
+    InterBrokerLogin,
+    restricted_super_users,
+    super_users,
+)
 from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_template
 from ottla_operator.plan.pipeline.desired import DRIVER_RULES
 from ottla_operator.plan.users import desired_user
@@ -81,7 +89,7 @@ def build_list() -> str:
             "| component | in a cluster with access rules | in Kubernetes |",
             "|---|---|---|",
             f"| broker | everything: `User:{BROKER_USER}` is a super user | {_broker_rights()} |",
-            f"| operator | everything: `User:{OPERATOR_USER}` is a super user, because it sets credentials and rules "
+            f"| operator | as `User:{OPERATOR_USER}`: {_operator_rights()} "
             "| what is listed below, in the namespaces that it watches |",
             f"| driver of a Pipeline: `hourly` reads `orders`, writes `large-orders` and rejects to `rejected` "
             f"| {_rules(pipeline_user(PIPELINE, CLUSTER))} | {_rights(DRIVER_RULES)} |",
@@ -103,8 +111,22 @@ def _broker_rights() -> str:
     """Raises AssertionError if brokers' pods have more than none."""
     spec = pod_template(CLUSTER, BrokerImages("broker", "1"), "settings", StartInputs())["spec"]
     assert spec["automountServiceAccountToken"] is False
-    assert internal_principals(InterBrokerLogin.REQUIRED) == [f"User:{BROKER_USER}", f"User:{OPERATOR_USER}"]
+    assert super_users(InterBrokerLogin.REQUIRED) == [f"User:{BROKER_USER}"]
     return "nothing: no token of an account is mounted"
+
+
+def _operator_rights() -> str:
+    """What `restricted.super.users` of the brokers gives the operator, by type of resources."""
+    ((principal, rights),) = parse_restricted_super_users(restricted_super_users(InterBrokerLogin.REQUIRED)).items()
+    assert principal == f"User:{OPERATOR_USER}"
+    by_type = {
+        kind: ", ".join(camel_case(of.name) for other, of in sorted(rights) if other is kind)
+        for kind in sorted({kind for kind, _ in rights})
+    }
+    return "; ".join(
+        f"{operations} on {'the cluster' if kind is ResourceType.cluster else f'every {kind.name}'}"
+        for kind, operations in by_type.items()
+    )
 
 
 def _rules(user: Json) -> str:

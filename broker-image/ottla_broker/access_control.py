@@ -14,6 +14,7 @@ from ottla_broker.config import (
     CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
     QUOTA_WINDOW_NUM,
     QUOTA_WINDOW_SIZE_SECONDS,
+    RESTRICTED_SUPER_USERS,
     SUPER_USERS,
     Config,
 )
@@ -28,7 +29,11 @@ def build_acl_authorizer(config: Config) -> StandardAuthorizer | None:
     """None without `authorizer.class.name`."""
     if not config(AUTHORIZER_CLASS_NAME):
         return None
-    return StandardAuthorizer(config(SUPER_USERS), allow_if_no_acl=config(ALLOW_EVERYONE_IF_NO_ACL_FOUND))
+    return StandardAuthorizer(
+        config(SUPER_USERS),
+        config(RESTRICTED_SUPER_USERS),
+        allow_if_no_acl=config(ALLOW_EVERYONE_IF_NO_ACL_FOUND),
+    )
 
 
 def build_client_quotas(config: Config) -> ClientQuotaManager:

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla_broker.requests.api import find_api
-from ottla_broker.security.acl_index import IMPLIED_BY
-from ottla_broker.security.authorizer import OPERATIONS, Operation, ResourceType
+from ottla_broker.security.authorizer import IMPLIED_BY, OPERATIONS, Operation, ResourceType
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.codec import read_response, request_class

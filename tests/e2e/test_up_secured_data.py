@@ -45,6 +45,24 @@ def read(up: UpProcess, cluster: str, *arguments: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
+def read_records(up: UpProcess, cluster: str, topic: str) -> str:
+    """Records of a topic, read by the operator's login. That may read none, but may set rules: one
+    that gives it more is a line of the audit log.
+    """
+    consume = ("consume", topic, "--from", "beginning", "--exit", *login_options(up, cluster))
+    refused = up.run_ottla(*consume)
+    assert refused.returncode != 0 and "authoriz" in refused.stderr, refused
+    rule = ("acls", "add", "-p", "ottla-operator", "--allow", "read", "--topic", topic)
+    added = up.run_ottla(*rule, *login_options(up, cluster))
+    assert added.returncode == 0, added
+    log = (up.folder / ".ottla" / cluster / "1" / "output.log").read_text()
+    assert '"principal":"User:ottla-operator"' in log and '"request":"CreateAcls"' in log
+    records = up.run_ottla(*consume).stdout
+    removed = up.run_ottla("acls", "remove", "-p", "ottla-operator", "--yes", *login_options(up, cluster))
+    assert removed.returncode == 0, removed
+    return records
+
+
 def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> None:
     topic = resource("Topic", "greetings", clusterRef={"name": "demo"})
     other = resource("Topic", "other", clusterRef={"name": "demo"})
@@ -63,7 +81,12 @@ def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> 
     up.start()
     up.wait_for_line("first pipeline row after", within_s=200)
     eventually(
-        lambda: '{"word":"HELLO"}' in read(up, "copy", "consume", "shouts", "--from", "beginning", "--exit"),
+        lambda: "shouts" in read(up, "copy", "topics", "list"),
+        within_s=60,
+        message=lambda: f"the topic at the mirror's target: {up.lines}",
+    )
+    eventually(
+        lambda: '{"word":"HELLO"}' in read_records(up, "copy", "shouts"),
         within_s=60,
         message=lambda: f"the row at the mirror's target: {up.lines}",
     )
@@ -100,7 +123,7 @@ def test_a_pipeline_logs_in_by_a_certificate_where_clients_have_no_other_login(u
     (up.folder / "resources" / "load-demo.py").write_text(LOAD)
     up.start()
     up.wait_for_line("first pipeline row after", within_s=200)
-    assert '{"word":"HELLO"}' in read(up, "demo", "consume", "shouts", "--from", "beginning", "--exit")
+    assert '{"word":"HELLO"}' in read_records(up, "demo", "shouts")
     rules = json.loads(read(up, "demo", "acls", "list", "-o", "json"))
     assert {it["principal"] for it in rules} == {"User:CN=pipeline-shout"}
     files = up.folder / ".ottla" / "demo" / "users" / "pipeline-shout"

@@ -17,7 +17,12 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from ottla_broker.wire.listener_tls import inspect_certificate
 from ottla_operator.plan.conditions import kstatus
-from ottla_operator.plan.inter_broker_login import OPERATOR_USER, LoginPasswords
+from ottla_operator.plan.inter_broker_login import (
+    OPERATOR_USER,
+    InterBrokerLogin,
+    LoginPasswords,
+    restricted_super_users,
+)
 from tests.brokers import BrokerProcess
 from tests.kube.api_client import ApiError, Json
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
@@ -33,7 +38,8 @@ SECURED = {
     "inter.broker.listener.name": "INTER_BROKER",
     "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ottla-broker;User:ottla-operator",
+    "super.users": "User:ottla-broker",
+    "restricted.super.users": restricted_super_users(InterBrokerLogin.REQUIRED),
     "listener.name.inter_broker.sasl.enabled.mechanisms": "SCRAM-SHA-512",
     "listener.name.inter_broker.scram-sha-512.sasl.jaas.config": PASSWORDS.to_values()["sasl.jaas.config"],
     "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",

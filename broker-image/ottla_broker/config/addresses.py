@@ -8,6 +8,12 @@ from typing import NamedTuple
 from ottla_broker.config.value_types import ConfigType, ValueType, parsed, split_list
 from ottla_broker.security.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas_config
 from ottla_broker.security.principal_mapping import PrincipalMapper
+from ottla_broker.security.restricted_super_users import (
+    ALLOWED,
+    RestrictedSuperUsers,
+    format_restricted_super_users,
+    parse_restricted_super_users,
+)
 from ottla_broker.wire.client_security import SERVER_MECHANISMS
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -192,6 +198,10 @@ def principal_mapping_rules() -> ValueType[PrincipalMapper]:
 
 def principals() -> ValueType[tuple[str, ...]]:
     return parsed(parse_principals, "TYPE:NAME entries separated by semicolons, such as User:admin", _semicolons)
+
+
+def restricted_super_users() -> ValueType[RestrictedSuperUsers]:
+    return parsed(parse_restricted_super_users, ALLOWED, format_restricted_super_users)
 
 
 def is_throttled_replica(entry: str) -> bool:

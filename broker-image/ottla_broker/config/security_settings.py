@@ -7,6 +7,7 @@ from ottla_broker.config.addresses import (
     mechanisms,
     principal_mapping_rules,
     principals,
+    restricted_super_users,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
 from ottla_broker.config.value_types import boolean, fixed, integer, list_of, long, one_of, secret, string
@@ -143,6 +144,10 @@ AUTHORIZER_CLASS_NAME = _authorization.row("authorizer.class.name", authorizer_n
 SUPER_USERS = _authorization.row("super.users", principals(), "",
     "Principals that may do every operation. The principal of the brokers themselves belongs here: without a login "
     "they are User:ANONYMOUS, like every client of a listener without a login.")
+RESTRICTED_SUPER_USERS = _authorization.row("restricted.super.users", restricted_super_users(), "",
+    "Principals that may do these operations on every resource of the type, whatever access control entries say, and "
+    "for the rest are as every other: `User:operator=Cluster:Alter,Topic:Create`, entries separated by semicolons. "
+    "Operations imply others as in access control entries. The operator of a Cluster is one.", is_ottla_only=True)
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
     "Whether everything is allowed on a resource that no access control entry matches.")
 AUDIT_LOG_PATH = _authorization.row("audit.log.path", string("a file"), None,

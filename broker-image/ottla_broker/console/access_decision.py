@@ -8,13 +8,15 @@ from ottla_broker.security.acl_index import Verdict
 from ottla_broker.security.acls import WILDCARD, AccessControlEntry
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.security.principal import Principal
+from ottla_broker.security.restricted_super_users import RestrictedSuperUsers
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """`super_users`: texts of principals."""
+    """`super_users`: texts of principals. `restricted`: those that may do some operations."""
 
     super_users: Collection[str]
+    restricted: RestrictedSuperUsers
     allow_if_no_acl: bool
 
 
@@ -44,6 +46,8 @@ def decide(
     matching = tuple(one for one in found.matching if one.principal in about)
     if str(principal) in settings.super_users:
         return AccessDecision(True, f"{principal} is one of super.users.", None, matching)
+    if (resource.kind, operation) in settings.restricted.get(str(principal), ()):
+        return AccessDecision(True, f"restricted.super.users allows it to {principal}.", None, matching)
     if found.deciding is not None:
         is_allowed = found.verdict is Verdict.ALLOWED
         reason = "A rule allows it." if is_allowed else "A rule denies it, which takes precedence."

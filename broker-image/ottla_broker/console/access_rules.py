@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from aiohttp import web
 
 from ottla_broker.broker import Broker
-from ottla_broker.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
+from ottla_broker.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND, RESTRICTED_SUPER_USERS, SUPER_USERS
 from ottla_broker.console.access_decision import AuthorizerSettings, decide
 from ottla_broker.console.paging import cut_page
 from ottla_broker.console.requests import PageError, PageRequest
@@ -114,7 +114,9 @@ class AccessPages:
             config = self._broker.config
             decision = decide(
                 self._broker.image.acls.values(),
-                AuthorizerSettings(config(SUPER_USERS), config(ALLOW_EVERYONE_IF_NO_ACL_FOUND)),
+                AuthorizerSettings(
+                    config(SUPER_USERS), config(RESTRICTED_SUPER_USERS), config(ALLOW_EVERYONE_IF_NO_ACL_FOUND)
+                ),
                 parse_principal(asked if ":" in asked else f"User:{asked}"),
                 page.text("host") or "127.0.0.1",
                 operation,

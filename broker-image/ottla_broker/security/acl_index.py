@@ -13,21 +13,10 @@ The rules are those of Kafka's StandardAuthorizer (KIP-801):
 from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
-from typing import Final
 
 from ottla_broker.security.acls import WILDCARD, AccessControlEntry, PatternType, Permission, matches_principal
-from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.security.authorizer import IMPLIED_BY, Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
-
-IMPLIED_BY: Final = {
-    Operation.describe: frozenset(
-        {Operation.describe, Operation.read, Operation.write, Operation.delete, Operation.alter}
-    ),
-    Operation.describe_configs: frozenset({Operation.describe_configs, Operation.alter_configs}),
-}
-"""Operations that an ALLOW entry may name for this one to be allowed, where it is not just the
-operation itself.
-"""
 
 
 class Verdict(Enum):

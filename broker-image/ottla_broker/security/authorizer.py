@@ -91,6 +91,16 @@ OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.user: (Operation.create_tokens, Operation.describe_tokens),
 }
 
+IMPLIED_BY: Final = {
+    Operation.describe: frozenset(
+        {Operation.describe, Operation.read, Operation.write, Operation.delete, Operation.alter}
+    ),
+    Operation.describe_configs: frozenset({Operation.describe_configs, Operation.alter_configs}),
+}
+"""Operations that an ALLOW entry may name for this one to be allowed, where it is not just the
+operation itself.
+"""
+
 
 class Authorizer(Protocol):
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool: ...

@@ -1,4 +1,5 @@
 """Kafka's StandardAuthorizer: super users, then the access control entries of the metadata log.
+Between the two are Ottla's `restricted.super.users`.
 
 Decisions are cached until an entry changes: an entry that is removed stops the next request of an
 open connection.
@@ -12,6 +13,7 @@ from ottla_broker.security.acl_index import AclIndex, Verdict
 from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
+from ottla_broker.security.restricted_super_users import RestrictedSuperUsers
 
 MAX_CACHED_DECISIONS: Final = 20_000
 """Entries at which the cache is emptied: some megabytes, and more than a broker's clients need at a
@@ -24,13 +26,18 @@ count.
 
 
 class StandardAuthorizer:
-    """`super_users`: texts of principals (`User:alice`) that may do every operation."""
+    """`super_users`: texts of principals (`User:alice`) that may do every operation. `restricted`:
+    those that may do some, on every resource.
+    """
 
     allows_everything = False
 
-    def __init__(self, super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
+    def __init__(
+        self, super_users: Iterable[str], restricted: RestrictedSuperUsers | None = None, *, allow_if_no_acl: bool
+    ) -> None:
         self.generation = 0
         self._super_users = frozenset(super_users)
+        self._restricted = restricted or {}
         self._allow_if_no_acl = allow_if_no_acl
         self._entries: dict[UUID, AccessControlEntry] = {}
         self._index = AclIndex()
@@ -64,7 +71,8 @@ class StandardAuthorizer:
         )
 
     def _is_allowed(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        if str(principal) in self._super_users:
+        name = str(principal)
+        if name in self._super_users or (resource.kind, operation) in self._restricted.get(name, ()):
             return True
         verdict = self._index.decide(principal, host, operation, resource)
         return self._allow_if_no_acl if verdict is Verdict.NO_MATCHING_ENTRY else verdict is Verdict.ALLOWED

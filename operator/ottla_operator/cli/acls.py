@@ -215,7 +215,7 @@ def explain_(
         return config, explain(entries, asker, host, code, resource)
 
     config, explanation = call_brokers(bootstrap, command_config, work)
-    allowed, reason = _decide(config, explanation, str(asker))
+    allowed, reason = _decide(config, explanation, str(asker), (resource.kind, code))
     spoken = [it for it in explanation.matching if it.principal in (str(asker), f"{asker.kind}:{WILDCARD}")]
     found: dict[str, Any] = {
         "principal": str(asker),
@@ -237,12 +237,16 @@ def explain_(
         raise typer.Exit(1)
 
 
-def _decide(config: acls.AuthorizationConfig, found: Explanation, principal: str) -> tuple[bool, str]:
+def _decide(
+    config: acls.AuthorizationConfig, found: Explanation, principal: str, right: tuple[ResourceType, Operation]
+) -> tuple[bool, str]:
     """Returns whether the brokers allow the operation, and the reason."""
     if not config.is_enabled:
         return True, "the brokers have no authorizer (authorizer.class.name): every request is allowed"
     if principal in config.super_users:
         return True, f"{principal} is one of super.users"
+    if right in config.restricted.get(principal, ()):
+        return True, f"restricted.super.users allows it to {principal}"
     if found.deciding is not None:
         return found.verdict is Verdict.ALLOWED, f"rule: {describe_entry(found.deciding)}"
     if found.verdict is Verdict.NO_MATCHING_ENTRY:

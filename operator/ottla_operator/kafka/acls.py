@@ -12,6 +12,7 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.static.primitive import i8
 
 from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType, described_entries
+from ottla_broker.security.restricted_super_users import RestrictedSuperUsers, parse_restricted_super_users
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
 from ottla_operator.kafka.configs import ConfigResourceType, describe_configs
@@ -23,17 +24,19 @@ MAX_ENTRIES_IN_REQUEST: Final = 1000
 """An entry is about 100 bytes: requests stay far below what brokers accept."""
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"
+RESTRICTED_SUPER_USERS: Final = "restricted.super.users"
 ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationConfig:
     """The brokers' settings for authorization. `is_enabled`: if false, every request is allowed.
-    `super_users`: principals as text.
+    `super_users`: principals as text. `restricted`: those that may do some operations.
     """
 
     is_enabled: bool
     super_users: tuple[str, ...]
+    restricted: RestrictedSuperUsers
     allow_if_no_acl: bool
 
 
@@ -101,12 +104,13 @@ def of_principal(principal: str) -> AclFilter:
 
 async def describe_authorization(client: KafkaClient, broker: int) -> AuthorizationConfig:
     """Reads from a broker's settings whether and how it authorizes requests."""
-    keys = (AUTHORIZER, SUPER_USERS, ALLOW_IF_NO_ACL)
+    keys = (AUTHORIZER, SUPER_USERS, RESTRICTED_SUPER_USERS, ALLOW_IF_NO_ACL)
     (result,) = await describe_configs(client, ConfigResourceType.broker, (str(broker),), keys, broker=broker)
     values = {str(it.name): it.value or "" for it in result.configs}
     return AuthorizationConfig(
         bool(values.get(AUTHORIZER)),
         tuple(it.strip() for it in values.get(SUPER_USERS, "").split(";") if it.strip()),
+        parse_restricted_super_users(values.get(RESTRICTED_SUPER_USERS, "")),
         values.get(ALLOW_IF_NO_ACL) == "true",
     )
 

@@ -116,12 +116,32 @@ def login_settings(login: InterBrokerLogin, listener: str, login_module: str) ->
     }
 
 
-def internal_principals(login: InterBrokerLogin) -> list[str]:
-    """Principals of brokers and of the operator, which are super users. An operator with fewer
-    rights could give itself all others, because it sets credentials and access rules.
-    """
-    users = [f"User:{it}" for it in RESERVED_USERS] if login else []
+OPERATOR_RIGHTS: Final = (
+    "Cluster:Alter",  # access rules, credentials, reassignments, elections, voters, brokers that are removed
+    "Cluster:AlterConfigs",  # quotas, configs of brokers and of mirrors
+    "Group:Describe",  # lag, and groups that read a topic that is to be deleted
+    "Topic:Create",
+    "Topic:Delete",
+    "Topic:Alter",  # partitions
+    "Topic:AlterConfigs",
+    "Topic:Write",  # schemas of a topic's subjects, and the load script of `ottla up`
+)
+"""What the operator may do, on every resource of the type (`restricted.super.users`), with what
+these operations imply. It may read no record, commit no offset and do nothing that brokers do.
+"""
+
+
+def super_users(login: InterBrokerLogin) -> list[str]:
+    """The brokers' principals, as in Kafka: brokers hold everything and ask each other for it."""
+    users = [f"User:{BROKER_USER}"] if login else []
     return users if login is InterBrokerLogin.REQUIRED else [str(ANONYMOUS), *users]
+
+
+def restricted_super_users(login: InterBrokerLogin) -> str:
+    """The operator and its rights, as brokers' settings have them; empty while it has no login. It
+    could give itself more, since it sets access rules, but not without a line of the audit log.
+    """
+    return f"User:{OPERATOR_USER}={','.join(OPERATOR_RIGHTS)}" if login else ""
 
 
 def operator_security(passwords: LoginPasswords | None, running: Collection[InterBrokerLogin]) -> ClientSecurity:

@@ -12,11 +12,12 @@ from typing import Final
 from ottla_broker.config.addresses import STANDARD_AUTHORIZER
 from ottla_broker.security.scram import MECHANISMS
 from ottla_operator.plan import listener_certificates
-from ottla_operator.plan.inter_broker_login import InterBrokerLogin, internal_principals
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, restricted_super_users, super_users
 from ottla_operator.resources.cluster import Cluster, Listener
 
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"
+RESTRICTED_SUPER_USERS: Final = "restricted.super.users"
 
 
 def has_access_rules(cluster: Cluster) -> bool:
@@ -67,5 +68,7 @@ def _authorization_settings(cluster: Cluster, login: InterBrokerLogin) -> dict[s
     authorization = cluster.spec.authorization
     if authorization is None or authorization.type != "ACL":
         return {}
-    super_users = dict.fromkeys([*internal_principals(login), *(authorization.super_users or ())])
-    return {AUTHORIZER: STANDARD_AUTHORIZER, SUPER_USERS: ";".join(super_users)}
+    principals = dict.fromkeys([*super_users(login), *(authorization.super_users or ())])
+    settings = {AUTHORIZER: STANDARD_AUTHORIZER, SUPER_USERS: ";".join(principals)}
+    restricted = restricted_super_users(login)
+    return {**settings, RESTRICTED_SUPER_USERS: restricted} if restricted else settings

@@ -51,7 +51,9 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
         "certificates follow from spec.tls",
     ),
     **dict.fromkeys(("ssl.client.auth", "sasl.enabled.mechanisms"), "it follows from authentication in spec.listeners"),
-    **dict.fromkeys(("authorizer.class.name", "super.users"), "it follows from spec.authorization"),
+    **dict.fromkeys(
+        ("authorizer.class.name", "super.users", "restricted.super.users"), "it follows from spec.authorization"
+    ),
 }
 """Settings that the operator derives from the rest of the spec, and from what."""
 

@@ -9,6 +9,7 @@ from ottla_broker.console.access_decision import AuthorizerSettings, decide
 from ottla_broker.security.acls import AccessControlEntry, PatternType, Permission
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
+from ottla_broker.security.restricted_super_users import parse_restricted_super_users
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
 
 ENTRIES = st.lists(
@@ -27,15 +28,21 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES, st.sampled_from(["t", "to", "x"]), st.sampled_from([Operation.read, Operation.describe]), st.booleans(),
-       st.sampled_from([(), ("User:a",)]))  # fmt: skip
+       st.sampled_from([(), ("User:a",)]), st.sampled_from(["", "User:a=Topic:Read"]))  # fmt: skip
 def test_decision_is_that_of_the_authorizer_and_names_its_entry(
-    entries: list[AccessControlEntry], topic: str, operation: Operation, allow_if_no_acl: bool, super_users: tuple[str]
+    entries: list[AccessControlEntry],
+    topic: str,
+    operation: Operation,
+    allow_if_no_acl: bool,
+    super_users: tuple[str],
+    restricted_text: str,
 ) -> None:
-    authorizer = StandardAuthorizer(super_users, allow_if_no_acl=allow_if_no_acl)
+    restricted = parse_restricted_super_users(restricted_text)
+    authorizer = StandardAuthorizer(super_users, restricted, allow_if_no_acl=allow_if_no_acl)
     by_id = {UUID(int=number): entry for number, entry in enumerate(entries)}
     authorizer.update(by_id, by_id)
     principal, resource = Principal("User", "a"), Resource.topic(topic)
-    settings = AuthorizerSettings(super_users, allow_if_no_acl)
+    settings = AuthorizerSettings(super_users, restricted, allow_if_no_acl)
     found = decide(entries, settings, principal, "1.1.1.1", operation, resource)
     assert found.is_allowed == authorizer.allows(principal, "1.1.1.1", operation, resource)
     assert found.reason.endswith(".")

@@ -152,7 +152,7 @@ def test_listeners_with_a_login_have_mechanisms_and_brokers_a_listener_of_their_
     assert settings["inter.broker.listener.name"] == "INTER_BROKER"
     assert settings["listener.name.safe.sasl.enabled.mechanisms"] == "SCRAM-SHA-256,SCRAM-SHA-512"
     assert settings["authorizer.class.name"].endswith("StandardAuthorizer")
-    assert settings["super.users"] == "User:ottla-broker;User:ottla-operator;User:admin"
+    assert settings["super.users"] == "User:ottla-broker;User:admin"
     module = "listener.name.inter_broker.scram-sha-512.sasl.jaas.config"
     assert settings[module] == f"${{directory:{HOME}/login:sasl.jaas.config}}"
     assert broker.address == "127.0.0.1:9094"

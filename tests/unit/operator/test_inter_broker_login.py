@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.config import Config
+from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.security.jaas import parse_jaas_config
+from ottla_broker.security.restricted_super_users import parse_restricted_super_users
 from ottla_broker.wire.client_security import UNSECURED
 from ottla_operator.plan.inter_broker_login import (
     LOGIN_MODULE,
@@ -39,7 +41,7 @@ def test_a_cluster_is_never_open_when_every_listener_asks_for_a_login() -> None:
     assert plan_login(SECURED, []) is plan_login(cluster(SCRAM), []) is REQUIRED
     settings = common_settings(SECURED, 3, REQUIRED)
     assert settings["listener.security.protocol.map"] == "INTER_BROKER:SASL_PLAINTEXT,SAFE:SASL_PLAINTEXT"
-    assert settings["super.users"] == "User:ottla-broker;User:ottla-operator;User:admin"
+    assert settings["super.users"] == "User:ottla-broker;User:admin"
     assert "sasl.inter.broker.optional" not in settings
 
 
@@ -84,6 +86,21 @@ def test_what_a_broker_was_started_with_is_read_from_its_settings(login: InterBr
 def test_super_users_lose_anonymous_with_the_last_broker_without_a_login() -> None:
     assert common_settings(SECURED, 3, OPTIONAL)["super.users"].split(";")[0] == "User:ANONYMOUS"
     assert "User:ANONYMOUS" not in common_settings(SECURED, 3, REQUIRED)["super.users"]
+
+
+def test_the_operator_may_administer_and_neither_reads_records_nor_acts_as_a_broker() -> None:
+    settings = common_settings(SECURED, 3, REQUIRED)
+    ((principal, rights),) = parse_restricted_super_users(settings["restricted.super.users"]).items()
+    assert principal == "User:ottla-operator"
+    assert (ResourceType.cluster, Operation.alter) in rights
+    refused = {
+        (ResourceType.topic, Operation.read),
+        (ResourceType.group, Operation.read),
+        (ResourceType.group, Operation.delete),
+        (ResourceType.cluster, Operation.cluster_action),
+    }
+    assert not rights & refused
+    assert "restricted.super.users" not in common_settings(OPEN, 3, NONE)
 
 
 def test_brokers_start_with_the_login_module_of_the_secret() -> None:
