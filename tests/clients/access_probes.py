@@ -127,6 +127,21 @@ def group_probes(of: Names) -> Iterator[Probe]:
     yield "consumer_group_describe", "a group", {"group_ids": [of.group], "include_authorized_operations": True}
     streams = {"group_id": of.group, "member_id": "nobody", "member_epoch": -1, "endpoint_information_epoch": -1}
     yield "streams_group_heartbeat", "an unknown member leaves", streams
+    source = {"subtopology_id": "0", "source_topics": [of.topic], "state_changelog_topics": []}
+    for case, more in (
+        ("a topic", {}),
+        ("a topic that does not exist", {"source_topics": [of.absent]}),
+        ("an internal topic", {"state_changelog_topics": [{"name": f"{of.user}.changelog", "replication_factor": 1}]}),
+    ):
+        joins = {"group_id": f"{of.group}.{case.replace(' ', '-')}", "member_id": "A" * 22, "member_epoch": 0}
+        parts = {"process_id": "p", "active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "client_tags": []}
+        topology = {"epoch": 0, "subtopologies": [{**source, **more}]}
+        yield (
+            "streams_group_heartbeat",
+            case,
+            {**joins, **parts, "rebalance_timeout": 10_000, "topology": topology, "endpoint_information_epoch": -1},
+        )
+        yield "streams_group_describe", case, {"group_ids": [joins["group_id"]], "include_authorized_operations": True}
     yield "streams_group_describe", "a group", {"group_ids": [of.group], "include_authorized_operations": True}
     deleted = of.topics(partitions=[{"partition_index": 0}])
     yield "offset_delete", "two topics", {"group_id": of.group, "topics": deleted}

@@ -26,10 +26,13 @@ CLOSED: Final = "the connection is closed"
 NOT_TRIED: Final = frozenset(
     {"sasl_handshake", "sasl_authenticate", "api_versions", "get_telemetry_subscriptions", "push_telemetry"}
 )
-NOT_IN_KAFKA: Final = frozenset({"streams_group_heartbeat", "streams_group_describe"})
-"""APIs that Kafka 4.1 serves to no client without its early access."""
-
 """APIs that ask for no right."""
+EARLY_ACCESS: Final = {
+    "unstable.api.versions.enable": "true",
+    "unstable.feature.versions.enable": "true",
+    "group.coordinator.rebalance.protocols": "classic,consumer,streams",
+}
+"""Apache Kafka 4.1 serves streams groups only with these settings, and to no other clients."""
 PREFIXED, LITERAL, ALLOW = 4, 3, 3
 RIGHTS: Final = [(kind, operation) for kind, operations in OPERATIONS.items() for operation in operations]
 
@@ -39,8 +42,15 @@ def user_of(kind: ResourceType, operation: Operation) -> str:
 
 
 NOBODY: Final = "nobody"
-USERS: Final = [NOBODY, *(user_of(kind, operation) for kind, operation in RIGHTS)]
-"""A user without rights, and one user for each right."""
+STREAMS_APIS: Final = ("streams_group_heartbeat", "streams_group_describe")
+STREAMS_USERS: Final = ("streams", "streamscreates")
+STREAMS: Final = ((ResourceType.group, Operation.read), (ResourceType.topic, Operation.describe))
+RIGHTS_OF: Final = {
+    **{user_of(kind, operation): ((kind, operation),) for kind, operation in RIGHTS},
+    **dict(zip(STREAMS_USERS, (STREAMS, (*STREAMS, (ResourceType.topic, Operation.create))), strict=True)),
+}
+USERS: Final = [NOBODY, *RIGHTS_OF]
+"""A user without rights, one user for each right, and members of streams groups, which need two."""
 
 
 class KnownDifference(NamedTuple):
@@ -84,17 +94,11 @@ class SentRequest:
 
 
 def test_every_api_refuses_what_apache_kafka_refuses() -> None:
-    with run_secured_pair(USERS, num_partitions=1, auto_create_topics_enable=False) as (kafka, ottla):
+    with run_secured_pair(USERS, EARLY_ACCESS, num_partitions=1, auto_create_topics_enable=False) as (kafka, ottla):
         theirs, ours = asyncio.run(ask_both(kafka, ottla))
     assert theirs.keys() == ours.keys()
     tried = {asked.api for asked in ours}
-    untried = (
-        {api for api in VERSIONS if ApiKey[api.upper()] < FIRST_OWN_KEY}
-        - tried
-        - NOT_TRIED
-        - NOT_IN_KAFKA
-        - {"envelope"}
-    )
+    untried = {api for api in VERSIONS if ApiKey[api.upper()] < FIRST_OWN_KEY} - tried - NOT_TRIED - {"envelope"}
     assert untried == set(), "access_probes.py has no request of these APIs"
     assert differences(theirs, ours) == []
     assert undeclared(ours) == [], "rights that matter, and that no Api(…, rights=…) declares"
@@ -166,16 +170,19 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
             "operation": int(operation),
             "permission_type": ALLOW,
         }
-        for kind, operation in RIGHTS
-        for user in [user_of(kind, operation)]
+        for user, granted_rights in RIGHTS_OF.items()
+        for kind, operation in granted_rights
     ]
     served = await send(
         "update_features",
         1,
         timeout=10_000,
-        feature_updates=[{"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}],
+        feature_updates=[
+            {"feature": feature, "max_version_level": 1, "upgrade_type": 1}
+            for feature in ("share.version", "streams.version")
+        ],
     )
-    assert served.error_code is ErrorCode.none, served  # Kafka 4.1 serves share groups once the feature is enabled
+    assert served.error_code is ErrorCode.none, served  # Kafka 4.1 serves these groups once the features are enabled
     granted = await send("create_acls", 3, creations=rights)
     assert {one.error_code for one in granted.results} == {ErrorCode.none}, granted
 
@@ -235,7 +242,7 @@ async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, in
     answers: list[tuple[SentRequest, Json]] = []
     normalizer = ResponseNormalizer("", {of.topic_id: "<topic>"})
     for api, case, fields in probes(of):
-        if api in NOT_IN_KAFKA:
+        if of.user in STREAMS_USERS and api not in STREAMS_APIS:
             continue
         between_brokers = api in BETWEEN_BROKERS
         for version in versions_tried(of.user, api, SINCE.get((api, case), 0), spoken):
@@ -246,7 +253,12 @@ async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, in
             except ConnectionError:
                 normal: Json = CLOSED
             else:
-                normal = is_refused(answer) if between_brokers else normalizer.normalize(answer)
+                if between_brokers:
+                    normal = is_refused(answer)
+                elif of.user in STREAMS_USERS:
+                    normal = allowed_of_streams(answer)
+                else:
+                    normal = normalizer.normalize(answer)
                 if api == "create_delegation_token" and answer.error_code is ErrorCode.none:
                     await wait_until_described(side, answer.hmac)
             answers.append((SentRequest(of.user, api, case, version), normal))
@@ -267,6 +279,16 @@ async def wait_until_described(side: SecuredBroker, hmac: bytes) -> None:
 
     await eventually_async(is_described)
     reader.close()
+
+
+def allowed_of_streams(response: Any) -> Json:
+    """What rights decide in a response about a streams group. Kafka 4.1 assigns at once and
+    describes no topology, Ottla as Kafka 4.2 later and with it.
+    """
+    if hasattr(response, "groups"):
+        return [[group.error_code.name, group.authorized_operations] for group in response.groups]
+    details = [status.status_detail for status in response.status or () if "topics" in status.status_detail]
+    return [response.error_code.name, details]
 
 
 def is_refused(response: Any) -> str:

@@ -2,7 +2,8 @@
 
 - Tells the start offset of a share group's partitions, from the share coordinators; −1 for a
   partition that the group has not read. Without topics: all that the group has read.
-- GROUP_ID_NOT_FOUND for a missing group, and one of another kind.
+- Without topics, GROUP_ID_NOT_FOUND for a missing group, and one of another kind. With topics the
+  group is not looked for, as in Kafka.
 - Topics that the client may not describe are left out of all topics, and TOPIC_AUTHORIZATION_FAILED
   where they are asked for by name.
 - v1 adds the lag: the number of records at or above the start offset that are neither acknowledged
@@ -77,17 +78,12 @@ async def describe_group(
 async def describe_topics(
     ctx: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-    """A request that names only topics which the client may not describe does not ask for the
-    group, as in Kafka."""
-    coordinator = ctx.broker.group_coordinator
     if wanted.topics is None:
-        group = coordinator.describe_share_group(wanted.group_id)
+        group = ctx.broker.group_coordinator.describe_share_group(wanted.group_id)
         return [await describe_topic(ctx, group.id, *topic) for topic in read_topics(ctx, group)]
     named = {topic.topic_name: tuple(int(at) for at in topic.partitions) for topic in wanted.topics}
     allowed = [name for name in named if ctx.is_authorized(Operation.describe, Resource.topic(name))]
     error = KafkaError(ErrorCode.topic_authorization_failed)
-    if allowed:
-        coordinator.describe_share_group(wanted.group_id)
     found = [await describe_topic(ctx, wanted.group_id, name, named[name]) for name in allowed]
     return found + [error_topic(name, named[name], error) for name in named if name not in allowed]
 

@@ -27,6 +27,7 @@ from ottla_broker.wire.errors import NO_ERROR, KafkaError
 from ottla_broker.wire.message_schema import schema_of
 
 HandleRequest = Callable[[RequestContext, Any], Awaitable[Any]]
+T = TypeVar("T")
 H = TypeVar("H", bound=HandleRequest)
 
 
@@ -138,11 +139,12 @@ async def catch_error(work: Awaitable[object]) -> KafkaError:
     return NO_ERROR
 
 
-def error_response(response: type, error: KafkaError) -> object:
+def error_response(response: type[T], error: KafkaError) -> T:
     """An empty response with the error at its top level. Raises the error where the response has no
     place for it.
     """
-    schema = schema_of(response)
+    message: type = response
+    schema = schema_of(message)
     names = {one.name for one in schema.all_fields}
     if "error_code" not in names:
         raise error
