@@ -8,7 +8,8 @@
 - A group has its settings of the newer protocols, a client-metrics resource the settings of its
   subscription (KIP-714), both with their defaults if they have none.
 - A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type
-  102) has its status, from each broker of the partitions that it leads.
+  102) has its status, from each broker of the partitions that it leads. A user (type 103) has its
+  SCRAM credentials in the text form of Kafka's tools, for mirrors.
 - No names requested means all. v3 adds types and documentation; v4 is flexible.
 """
 
@@ -25,7 +26,7 @@ from kio.schema.describe_configs.v4.response import (
 )
 from kio.static.primitive import i8
 
-from ottla_broker.config import ConfigEntry
+from ottla_broker.config import ConfigEntry, ConfigSource
 from ottla_broker.config.description import (
     describe_broker,
     describe_client_metrics,
@@ -35,6 +36,7 @@ from ottla_broker.config.description import (
     describe_topic,
 )
 from ottla_broker.config.loggers import describe_loggers
+from ottla_broker.config.value_types import ConfigType
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.config_resources import (
     ConfigResource,
@@ -47,6 +49,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.mirror_status import describe_mirror_problems, describe_mirrored_topic_status
 from ottla_broker.security.authorizer import Operation, ResourceType
+from ottla_broker.security.scram import ScramMechanism, format_credential
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -60,6 +63,7 @@ API = Api(
             Operation.describe_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
         ),
         Right(Operation.describe_configs, ResourceType.group, when="for a group"),
+        Right(Operation.describe_tokens, ResourceType.user, when="for a user's SCRAM credentials"),
     ),
 )
 
@@ -111,6 +115,8 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             return describe_mirror(settings) + describe_mirror_problems(ctx.broker, name) if settings else []
         case ConfigResource.MIRRORED_TOPIC:
             return describe_mirrored_topic_status(ctx.broker, name, asyncio.get_running_loop().time())
+        case ConfigResource.CREDENTIALS:
+            return describe_credentials(ctx, name)
         case ConfigResource.GROUP if name == "":
             raise KafkaError(ErrorCode.invalid_request, "a group name is required")
         case ConfigResource.GROUP:
@@ -121,6 +127,24 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             return describe_client_metrics(current_configs(ctx, kind, name))
         case _:
             return []
+
+
+def describe_credentials(ctx: RequestContext, user: str) -> list[ConfigEntry]:
+    """The salted passwords of a user by mechanism; empty for an unknown user."""
+    return [
+        ConfigEntry(
+            mechanism.title,
+            format_credential(credential),
+            ConfigSource.DYNAMIC_MIRROR_CONFIG,
+            (),
+            True,
+            True,
+            ConfigType.PASSWORD,
+            "",
+        )
+        for mechanism in ScramMechanism
+        if (credential := ctx.broker.image.scram_credentials.get((user, mechanism))) is not None
+    ]
 
 
 def config_result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

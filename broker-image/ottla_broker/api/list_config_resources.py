@@ -31,7 +31,7 @@ API = Api(
 )
 
 ONLY_CLIENT_METRICS = 0
-OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC}
+OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC, ConfigResource.CREDENTIALS}
 
 
 @API.handler()

@@ -49,6 +49,10 @@ MIRROR_OFFSETS = _mirrors.row("offsets", one_of(IDENTICAL, APPENDED), IDENTICAL,
 MIRROR_GROUPS = _mirrors.row("groups", list_of(allowed=_PATTERNS), "",
     "Consumer groups of the source whose committed offsets are copied every `metadata.max.age.ms`: only forward, and "
     "only while the group has no members in this cluster.")
+MIRROR_USERS = _mirrors.row("users", list_of(allowed=_PATTERNS), "",
+    "Users of the source whose SCRAM credentials are copied every `metadata.max.age.ms`, so that they log in here with "
+    "their passwords. Those that were set here stay as they are. Needs DESCRIBE on the source's cluster and "
+    "DESCRIBE_TOKENS on its User resources; a source that is not Ottla does not give them.")
 MIRROR_SECURITY_PROTOCOL = _mirrors.row("security.protocol", one_of(*PROTOCOLS), PLAINTEXT,
     "Security protocol of connections to the source.")
 MIRROR_SSL_TRUSTSTORE_CERTIFICATES = _mirrors.row("ssl.truststore.certificates", string("certificates in PEM"), "",

@@ -244,6 +244,26 @@ class Controller:
 
         return await self._writer.execute(plan)
 
+    async def sync_credentials(
+        self, mirror: str, to_set: Mapping[tuple[str, int], ScramCredential], to_remove: Collection[tuple[str, int]]
+    ) -> None:
+        """Sets and removes credentials by user and mechanism, in one commit: only those that this
+        mirror has copied, and those that do not exist.
+        """
+
+        def plan() -> list[MetadataRecord]:
+            existing, owners = self._image.scram_credentials, self._image.mirrored_credentials
+            return [
+                *(
+                    UserScramCredentialRecord(*key, credential, mirror)
+                    for key, credential in to_set.items()
+                    if key not in existing or owners.get(key) == mirror
+                ),
+                *(RemoveUserScramCredentialRecord(*key) for key in to_remove if owners.get(key) == mirror),
+            ]
+
+        await self._commit(plan)
+
     # --- client quotas
 
     async def alter_client_quotas(

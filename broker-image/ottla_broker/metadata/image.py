@@ -47,6 +47,7 @@ CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 MIRROR_RESOURCE = 101  # Kafka's own resource types are powers of two
 MIRRORED_TOPIC_RESOURCE = 102
+CREDENTIALS_RESOURCE = 103
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 SCHEMAS_TOPIC = "_schemas"
@@ -113,6 +114,7 @@ class MetadataImage:
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
     scram_credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)  # by user, mechanism
+    mirrored_credentials: dict[tuple[str, int], str] = field(default_factory=dict)  # those that a mirror has copied
     delegation_tokens: dict[str, DelegationToken] = field(default_factory=dict)  # by id
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
@@ -174,7 +176,7 @@ class MetadataImage:
         records += self.appended_partitions.values()
         records += [AccessControlEntryRecord(entry_id, entry) for entry_id, entry in self.acls.items()]
         records += [
-            UserScramCredentialRecord(name, mechanism, credential)
+            UserScramCredentialRecord(name, mechanism, credential, self.mirrored_credentials.get((name, mechanism), ""))
             for (name, mechanism), credential in self.scram_credentials.items()
         ]
         records += [DelegationTokenRecord(token) for token in self.delegation_tokens.values()]
@@ -286,8 +288,12 @@ class MetadataImage:
                 delta.changed_acls.add(record.id)
             case UserScramCredentialRecord():
                 self.scram_credentials[record.name, record.mechanism] = record.credential
+                self.mirrored_credentials.pop((record.name, record.mechanism), None)
+                if record.mirror:
+                    self.mirrored_credentials[record.name, record.mechanism] = record.mirror
             case RemoveUserScramCredentialRecord():
                 self.scram_credentials.pop((record.name, record.mechanism), None)
+                self.mirrored_credentials.pop((record.name, record.mechanism), None)
                 delta.logins_removed = True
             case DelegationTokenRecord():
                 self.delegation_tokens[record.token.id] = record.token

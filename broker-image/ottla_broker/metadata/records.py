@@ -123,14 +123,15 @@ class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, tag="remove-ac
     id: UUID
 
 
-class UserScramCredentialRecord(msgspec.Struct, frozen=True, tag="scram"):
+class UserScramCredentialRecord(msgspec.Struct, frozen=True, tag="scram", omit_defaults=True):
     """`mechanism`: Kafka's code, 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user has one credential per
-    mechanism.
+    mechanism. `mirror`: that has copied the credential; empty for one that was set here.
     """
 
     name: str
     mechanism: int
     credential: ScramCredential
+    mirror: str = ""
 
 
 class DelegationTokenRecord(msgspec.Struct, frozen=True, tag="delegation-token"):

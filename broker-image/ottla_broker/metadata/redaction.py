@@ -58,7 +58,7 @@ def _redact_record(record: Record) -> Record:
     elif isinstance(original, UserScramCredentialRecord):
         kept = original.credential
         zeroed = ScramCredential(kept.salt, bytes(len(kept.stored_key)), bytes(len(kept.server_key)), kept.iterations)
-        masked = UserScramCredentialRecord(original.name, original.mechanism, zeroed)
+        masked = UserScramCredentialRecord(original.name, original.mechanism, zeroed, original.mirror)
     else:
         return record
     return Record(record.timestamp_ms, record.key, encode_record(masked), record.headers, record.offset)

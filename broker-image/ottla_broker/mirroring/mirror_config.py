@@ -24,6 +24,7 @@ from ottla_broker.config import (
     MIRROR_SYNC_CONFIGS,
     MIRROR_THROTTLED_RATE,
     MIRROR_TOPICS,
+    MIRROR_USERS,
     REPLICATE,
     RESYNC,
     TRUNCATE,
@@ -64,7 +65,7 @@ class MirrorConfig:
     `resyncs_on_truncation`: a partition whose source has diverged is mirrored again from the
     source's log. `truncates_on_divergence`: records that the source does not have may be truncated
     when a topic becomes mirrored. `appends_records`: mirrored records get offsets of their own
-    here. `topic_prefix` comes before a topic's name.
+    here. `topic_prefix` comes before a topic's name. `users`: whose credentials are copied.
     """
 
     name: str
@@ -82,6 +83,7 @@ class MirrorConfig:
     topic_prefix: str = ""
     appends_records: bool = False
     sync_acls: bool = False
+    users: tuple[str, ...] = ()
 
     def source_client(self, client_id: str) -> Client:
         return Client(parse_bootstrap_servers(self.bootstrap_servers), client_id=client_id, security=self.security)
@@ -137,6 +139,7 @@ def _parse_config(name: str, settings: Mapping[str, str]) -> MirrorConfig:
         topic_prefix=value(MIRROR_PREFIX),
         appends_records=appends,
         sync_acls=value(MIRROR_SYNC_ACLS),
+        users=value(MIRROR_USERS),
     )
 
 

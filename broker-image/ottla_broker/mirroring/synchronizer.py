@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, TOPIC_SETTINGS, Config, ConfigSource
+from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, SUPER_USERS, TOPIC_SETTINGS, Config, ConfigSource
 from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.mirroring.acl_sync import fetch_topic_acls, plan_acl_sync
+from ottla_broker.mirroring.credential_sync import fetch_credentials, plan_credential_sync
 from ottla_broker.mirroring.group_offsets import GroupOffsetSync
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_configs
 from ottla_broker.mirroring.source_cluster import (
@@ -52,6 +53,8 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
+USERS: Final = "/users"
+"""The key of warnings about users, which is no name of a topic."""
 SOURCE_RETRY_PAUSE_S: Final = 2.0  # after a source could not be read
 
 
@@ -125,6 +128,8 @@ class MirrorSynchronizer:
                         await groups.sync_groups(synced.identical)
                     if mirror.sync_acls:
                         await self._sync_acls(mirror, source, synced.topics)
+                    if mirror.users:
+                        await self._sync_credentials(mirror, source)
                     self._log_warning(mirror, "", "")
                     pause_s = mirror.metadata_max_age_s
                 except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
@@ -144,6 +149,21 @@ class MirrorSynchronizer:
                 "mirror %s: created %d access rules of the source's topics, removed %d that the source no longer has",
                 *(mirror.name, len(changes.to_create), len(changes.to_delete)),
             )
+
+    async def _sync_credentials(self, mirror: MirrorConfig, source: Client) -> None:
+        at_source = await fetch_credentials(source, mirror.users)
+        here, owners = self._image.scram_credentials, self._image.mirrored_credentials
+        super_users = self._config(SUPER_USERS)
+        changes = plan_credential_sync(mirror.name, mirror.users, at_source, here, owners, super_users)
+        if changes:
+            await self._controller.sync_credentials(mirror.name, changes.to_set, changes.to_remove)
+            logger.info(
+                "mirror %s: copied %d credentials of the source's users, removed %d that the source no longer has",
+                *(mirror.name, len(changes.to_set), len(changes.to_remove)),
+            )
+        skipped = ", ".join(sorted(changes.skipped))
+        reason = f"credentials of {skipped} are not copied: these users are this cluster's own" if skipped else ""
+        self._log_warning(mirror, USERS, reason)
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
         source = await fetch_source_metadata(client, None)
@@ -233,12 +253,14 @@ class MirrorSynchronizer:
     def _log_warning(self, mirror: MirrorConfig, topic: str, reason: str) -> None:
         """Logs a reason when it changes.
 
-        `topic` is empty for the mirror itself; an empty reason ends a problem.
+        `topic` is empty for the mirror itself, and USERS for its users; an empty reason ends a
+        problem.
         """
         if self._logged.get((mirror.name, topic), "") != reason:
             self._logged[mirror.name, topic] = reason
             if reason:
-                logger.warning("mirror %s: %s%s", mirror.name, f"topic {topic!r}: " if topic else "", reason)
+                named = topic and topic != USERS
+                logger.warning("mirror %s: %s%s", mirror.name, f"topic {topic!r}: " if named else "", reason)
 
     async def _read_topic_configs(self, client: Client, names: Sequence[str]) -> TopicConfigs:
         """Settings that are set for topics at the source and valid here."""

@@ -5,20 +5,22 @@ from enum import IntEnum
 
 from ottla_broker.metadata.image import (
     CLIENT_METRICS_RESOURCE,
+    CREDENTIALS_RESOURCE,
     GROUP_RESOURCE,
     MIRROR_RESOURCE,
     MIRRORED_TOPIC_RESOURCE,
 )
 from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
+from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class ConfigResource(IntEnum):
     """The codes of Kafka's `org.apache.kafka.common.config.ConfigResource.Type`, which are powers
-    of two, and Ottla's: a mirror, and a mirrored topic, of which brokers report the status to each
-    other."""
+    of two, and Ottla's: a mirror; a mirrored topic, of which brokers report the status to each
+    other; and a user's SCRAM credentials, which mirrors copy."""
 
     TOPIC = 2
     BROKER = 4
@@ -27,6 +29,7 @@ class ConfigResource(IntEnum):
     GROUP = GROUP_RESOURCE
     MIRROR = MIRROR_RESOURCE
     MIRRORED_TOPIC = MIRRORED_TOPIC_RESOURCE
+    CREDENTIALS = CREDENTIALS_RESOURCE
 
 
 def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name: str) -> None:
@@ -40,6 +43,10 @@ def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name:
             ctx.check_authorized(operation, Resource.topic(name))
         case ConfigResource.MIRRORED_TOPIC:
             ctx.check_authorized(Operation.cluster_action, CLUSTER)
+        case ConfigResource.CREDENTIALS if operation is Operation.describe_configs:
+            check_credentials_authorized(ctx, name)
+        case ConfigResource.CREDENTIALS:
+            raise KafkaError(ErrorCode.invalid_request, "credentials are altered with AlterUserScramCredentials")
         case ConfigResource.GROUP:
             ctx.check_authorized(operation, Resource.group(name))
         case (
@@ -49,6 +56,16 @@ def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name:
         case _:
             kinds = ", ".join(f"{kind.value} ({kind.name.lower()})" for kind in ConfigResource)
             raise KafkaError(ErrorCode.invalid_request, f"resource type {kind} has no configs; allowed: {kinds}")
+
+
+def check_credentials_authorized(ctx: RequestContext, user: str) -> None:
+    """Only a client with a login, that may describe the user's delegation tokens, and so could log
+    in as that user, may read its salted passwords. Raises DELEGATION_TOKEN_AUTHORIZATION_FAILED.
+    """
+    if ctx.connection.principal == ANONYMOUS:
+        reason = "credentials are described to clients that have logged in"
+        raise KafkaError(ErrorCode.delegation_token_authorization_failed, reason)
+    ctx.check_authorized(Operation.describe_tokens, Resource(ResourceType.user, f"User:{user}"))
 
 
 def check_topic_exists(ctx: RequestContext, name: str) -> None:

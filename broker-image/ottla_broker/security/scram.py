@@ -54,6 +54,28 @@ class ScramCredential(msgspec.Struct, frozen=True):
     iterations: int
 
 
+def format_credential(credential: ScramCredential) -> str:
+    """The text that Kafka's tools print of a credential: `salt=…,stored_key=…,server_key=…,
+    iterations=…`, with bytes in base64.
+    """
+    salt, stored, server = (
+        base64.b64encode(it).decode() for it in (credential.salt, credential.stored_key, credential.server_key)
+    )
+    return f"salt={salt},stored_key={stored},server_key={server},iterations={credential.iterations}"
+
+
+def parse_credential(mechanism: ScramMechanism, text: str) -> ScramCredential:
+    """Raises ValueError for a text that is not a whole credential of this mechanism."""
+    fields = dict(part.partition("=")[::2] for part in text.split(","))
+    if fields.keys() != {"salt", "stored_key", "server_key", "iterations"}:
+        raise ValueError("it is not a SCRAM credential")
+    salt, stored, server = (base64.b64decode(fields[it], validate=True) for it in ("salt", "stored_key", "server_key"))
+    iterations, size = int(fields["iterations"]), hashlib.new(mechanism.digest).digest_size
+    if not salt or (len(stored), len(server)) != (size, size) or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise ValueError(f"it is not a credential of {mechanism.title}")
+    return ScramCredential(salt, stored, server, iterations)
+
+
 class ScramError(Exception):
     """The client did not prove that it knows the password, or its message is malformed. The client
     gets the text.

@@ -78,15 +78,24 @@ def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
 
 def mirror_user(mirror: Mirror, source: Cluster) -> Json:
     """The User that the mirror connects as. Its rules allow reading the topics that match, and
-    describing the groups. Kafka's rules have only names and prefixes, so the part of a pattern
-    after its first `*` restricts nothing.
+    describing the groups; where it copies access rules or users, also listing these. Kafka's rules
+    have only names and prefixes, so the part of a pattern after its first `*` restricts nothing.
     """
     rules = [
         *_pattern_rules(mirror.topic_patterns, "Topic", ["Read", "DescribeConfigs"]),
         *_pattern_rules(mirror.spec.groups or (), "Group", ["Describe"]),
+        *_pattern_rules(map(_user_pattern, mirror.spec.users or ()), "User", ["DescribeTokens"]),
     ]
+    if mirror.spec.users or (mirror.spec.sync is not None and mirror.spec.sync.acls):
+        rules.append({"allow": ["Describe"], "cluster": True})
     authentication = _authentication(source) or MECHANISM
     return _user(mirror_user_name(mirror), mirror.metadata.namespace, source, rules, authentication)
+
+
+def _user_pattern(pattern: str) -> str:
+    """The pattern for principals of users."""
+    excluded = EXCLUSION if pattern.startswith(EXCLUSION) else ""
+    return f"{excluded}User:{pattern.removeprefix(EXCLUSION)}"
 
 
 def _pattern_rules(patterns: Iterable[str], type_: str, operations: list[str]) -> list[Json]:

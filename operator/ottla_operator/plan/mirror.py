@@ -37,6 +37,7 @@ UNKNOWN: Final = -1
 ROLE: Final = "role"
 OPTIONAL_SETTINGS: Final = (
     "groups",
+    "users",
     "prefix",
     "offsets",
     "sync.acls",
@@ -98,6 +99,7 @@ def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
         "bootstrap.servers": source,
         "topics": ",".join(mirror.topic_patterns),
         "groups": ",".join(groups),
+        "users": ",".join(spec.users or ()),
         ROLE: spec.role or REPLICATE,
         "on.source.truncation": spec.on_source_truncation or "Stop",
         "on.divergence": spec.on_divergence or "Stop",

@@ -10,10 +10,12 @@ from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, e
 class AclResource(Model, frozen=True):
     """Resource that an access rule applies to."""
 
-    type: Annotated[Literal["Topic", "Group", "Cluster", "TransactionalId"], doc("Type of the Kafka resource.")]
+    type: Annotated[Literal["Topic", "Group", "Cluster", "TransactionalId", "User"], doc("Type of the Kafka resource.")]
     name: Annotated[
         Annotated[str, Meta(max_length=249)] | None,
-        doc("Name of the Kafka resource, or '*' for all. Not set for Cluster."),
+        doc(
+            "Name of the resource, or '*' for all; of a User its principal, such as User:billing. Not set for Cluster."
+        ),
     ] = None
     pattern: Annotated[
         Literal["Literal", "Prefixed"] | None,
@@ -23,7 +25,7 @@ class AclResource(Model, frozen=True):
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(
             "(self.type == 'Cluster') != has(self.name)",
-            "Topic, Group and TransactionalId need a name ('*' for all); Cluster has none",
+            "every type but Cluster needs a name ('*' for all); Cluster has none",
             lambda value: (value.get("type") == "Cluster") != ("name" in value),
             "name",
         ),
@@ -42,6 +44,8 @@ Operation = Literal[
     "DescribeConfigs",
     "AlterConfigs",
     "IdempotentWrite",
+    "CreateTokens",
+    "DescribeTokens",
 ]
 
 

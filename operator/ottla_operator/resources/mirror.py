@@ -100,6 +100,15 @@ class MirrorSpec(Model, frozen=True):
         Annotated[list[Pattern], Meta(max_length=256)] | None,
         doc("Consumer groups whose committed offsets are copied: names or patterns, as in topics.", listed("atomic")),
     ] = None
+    users: Annotated[
+        Annotated[list[Pattern], Meta(max_length=256)] | None,
+        doc(
+            "Users whose SCRAM credentials are copied, so that they log in at the target with their passwords: names "
+            "or patterns, as in topics. Users that the target has itself are left alone. The source must be Ottla; the "
+            "mirror's user there needs Describe on the cluster and DescribeTokens on these users.",
+            listed("atomic"),
+        ),
+    ] = None
     naming: Annotated[
         Literal["Identity", "Prefix"] | None,
         doc(
