@@ -25,6 +25,7 @@ from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.http_server import serve_progress
 from ottla_spark.reader_schemas import resolve_schemas
 from ottla_spark.run import require_pyspark, run_pipeline
+from ottla_spark.run_report import RunReport
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.schema_registry import SchemaRegistry
 
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--show-progress", action="store_true", help="show progress and an estimate until the pipeline has caught up"
     )
+    run.add_argument("--report", type=Path, metavar="FILE", help="HTML file with plots of rates, lag and rejected rows")
     run.add_argument("--log", type=Path, metavar="FILE", help="Spark's log (default: beside the progress file)")
     run.add_argument("--master", help="Spark master URL (default: this machine)")
     run.add_argument(
@@ -127,6 +129,7 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
         conf=_parse_properties(options.conf),
         registry=options.registry,
         secrets=options.secrets,
+        report=RunReport(options.report) if options.report else None,
     )
     stop_requested = _stop_on_signals()
     with serve_progress(_parse_address(options.http), environment.snapshot):

@@ -1,9 +1,11 @@
 """Progress of a pipeline: Spark's progress events, the lag, and the log of both as lines of JSON.
 
 A line has `at`, `pipeline`, `state` (starting, running, stopping, stopped, finished, suspended or
-failed) and, after a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`,
-`inputRowsPerSecond`, `processedRowsPerSecond`, `batchMs`, `watermark` and `lag`: {`records`,
-`seconds`, `partitions`: {topic: {partition: {`records`, `seconds`}}}}. The lag in records counts
+failed) and, after a batch, `query`, `batch`, `rows` (read), `written`, `deadLetters`, `rejected`
+({view: {rule: count}}, rows that did not decode or did not satisfy an expectation; a row counts for
+the first rule that it does not satisfy), `inputRowsPerSecond`, `processedRowsPerSecond`, `batchMs`,
+`watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`,
+`seconds`}}}}. The lag in records counts
 what the topic has beyond the batch when the batch has ended. The lag in seconds is the age of the
 first of them: 0 if there is none, null if it could not be read in time. `error` is the last error.
 """
@@ -19,10 +21,16 @@ from typing import Any, Final
 
 from ottla_spark.catch_up import CatchUpDisplay
 from ottla_spark.progress_snapshot import ProgressSnapshot
+from ottla_spark.run_report import RunReport
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 
+RejectedRows = Mapping[str, Mapping[str, int]]
+
+UNDECODED: Final = "undecoded"
+"""The rule that records of a source decode."""
+_REJECTED_PREFIX: Final = "rejected"
 _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -43,6 +51,7 @@ class BatchProgress:
     watermark: str | None
     start_offsets: Offsets
     end_offsets: Offsets
+    rejected: RejectedRows = field(default_factory=dict)
 
 
 def parse_progress_event(event: str | Mapping[str, Any]) -> BatchProgress:
@@ -66,7 +75,24 @@ def parse_progress_event(event: str | Mapping[str, Any]) -> BatchProgress:
         watermark=(progress.get("eventTime") or {}).get("watermark"),
         start_offsets=starts,
         end_offsets=ends,
+        rejected=_parse_rejected(observed.values()),
     )
+
+
+def rejected_metric(view: str, rule: str) -> str:
+    """The name of the observed metric that counts the rows of a view that a rule rejects."""
+    return f"{_REJECTED_PREFIX}:{view}:{rule}"
+
+
+def _parse_rejected(observed: Iterable[Mapping[str, Any]]) -> RejectedRows:
+    rejected: dict[str, dict[str, int]] = {}
+    for metrics in observed:
+        for name, count in metrics.items():
+            prefix, _, view_and_rule = name.partition(":")
+            if prefix == _REJECTED_PREFIX:
+                view, _, rule = view_and_rule.partition(":")
+                rejected.setdefault(view, {})[rule] = int(count or 0)
+    return rejected
 
 
 def parse_offsets(value: object) -> dict[TopicPartition, int]:
@@ -175,7 +201,7 @@ def format_lag(records: Mapping[TopicPartition, int], written_ms: Offsets, now_m
 
 class ProgressLog:
     """Appends progress to a file of JSON lines, if there is one, and aggregates it in a snapshot.
-    `display` shows it to a person.
+    `display` shows it to a person, `report` draws it.
 
     Another process tails the file, so each line is written at once. A file above 8 MiB is renamed
     to `.1`.
@@ -187,9 +213,11 @@ class ProgressLog:
         pipeline: str,
         snapshot: ProgressSnapshot | None = None,
         display: CatchUpDisplay | None = None,
+        report: RunReport | None = None,
     ) -> None:
         self._path = path
         self._display = display
+        self._report = report
         self._pipeline = pipeline
         self._snapshot = snapshot or ProgressSnapshot()
         if path is not None:
@@ -207,6 +235,7 @@ class ProgressLog:
                 "rows": batch.rows,
                 "written": batch.written,
                 "deadLetters": batch.dead_letters,
+                "rejected": batch.rejected,
                 "inputRowsPerSecond": round(batch.input_rows_per_second, 3),
                 "processedRowsPerSecond": round(batch.processed_rows_per_second, 3),
                 "batchMs": batch.duration_ms,
@@ -221,6 +250,8 @@ class ProgressLog:
         self._snapshot.update(line)
         if self._display is not None:
             self._display.update(line)
+        if self._report is not None:
+            self._report.update(line)
         if self._path is None:
             return
         if self._path.exists() and self._path.stat().st_size > _MAX_FILE_BYTES:

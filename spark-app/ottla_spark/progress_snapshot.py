@@ -24,6 +24,8 @@ class ProgressSnapshot:
     rows: int = 0
     written: int = 0
     dead_letters: int = 0
+    rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Rejected rows by view and rule."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Input rows per second of each query's last batch."""
 
@@ -38,6 +40,8 @@ class ProgressSnapshot:
         self.rows += line["rows"]
         self.written += line["written"]
         self.dead_letters += line["deadLetters"]
+        added = {(view, rule): rows for view, rules in line["rejected"].items() for rule, rows in rules.items()}
+        self.rejected = {**self.rejected, **{it: self.rejected.get(it, 0) + rows for it, rows in added.items()}}
         self.rates = {**self.rates, line["query"]: line["inputRowsPerSecond"]}
         self.lag = line["lag"]
 
@@ -51,6 +55,9 @@ class ProgressSnapshot:
             "rows": self.rows,
             "written": self.written,
             "deadLetters": self.dead_letters,
+            "rejected": [
+                {"view": view, "rule": rule, "rows": rows} for (view, rule), rows in sorted(self.rejected.items())
+            ],
             "inputRowsPerSecond": round(sum(self.rates.values()), 3) if self.rates else None,
             "lagRecords": self.lag.get("records"),
             "lagSeconds": self.lag.get("seconds"),
@@ -66,6 +73,12 @@ class ProgressSnapshot:
             lines += [
                 f"# TYPE ottla_pipeline_{counter}_total counter",
                 f"ottla_pipeline_{counter}_total{{{name}}} {count}",
+            ]
+        if self.rejected:
+            lines.append("# TYPE ottla_pipeline_rejected_rows_total counter")
+            lines += [
+                f'ottla_pipeline_rejected_rows_total{{{name},view="{view}",rule="{rule}"}} {rows}'
+                for (view, rule), rows in sorted(self.rejected.items())
             ]
         if (seconds := self.lag.get("seconds")) is not None:
             lines += ["# TYPE ottla_pipeline_lag_seconds gauge", f"ottla_pipeline_lag_seconds{{{name}}} {seconds}"]

@@ -17,7 +17,9 @@ def run_pipeline(
     """Returns when the pipeline has finished or was stopped. Raises PipelineError, which is also in
     the progress.
     """
-    progress = ProgressLog(environment.progress, pipeline.name, environment.snapshot, environment.display)
+    progress = ProgressLog(
+        environment.progress, pipeline.name, environment.snapshot, environment.display, environment.report
+    )
     if pipeline.spec.state == "suspended":
         progress.write_state("suspended")
         return

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ottla_spark.catch_up import CatchUpDisplay
 from ottla_spark.progress_snapshot import ProgressSnapshot
+from ottla_spark.run_report import RunReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class RuntimeEnvironment:
     configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
     one. snapshot: receives the pipeline's progress. secrets: a folder that has one folder for each
     Secret, named like it. display: shows a person the progress until the pipeline has caught up.
+    report: draws the progress as an HTML file.
     """
 
     bootstrap: str
@@ -31,6 +33,7 @@ class RuntimeEnvironment:
     secrets: Path | None = None
     snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
     display: CatchUpDisplay | None = None
+    report: RunReport | None = None
 
     @property
     def client_properties(self) -> dict[str, str]:

@@ -18,7 +18,10 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
             {
                 "name": "known",
                 "sql": "SELECT * FROM events",
-                "expect": [{"name": "has_city", "sql": "city <> ''"}],
+                "expect": [
+                    {"name": "is_near", "sql": "id < 9", "onFail": "drop"},
+                    {"name": "has_city", "sql": "city <> ''"},
+                ],
             }
         ],
         "sinks": [{"from": "known", "topic": "dl-out", "key": ["id"]}],
@@ -35,6 +38,7 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
         None,
     )
     topics.write("dl-in", {"id": 4, "city": "Berlin"}, key="k")
+    topics.write("dl-in", {"id": 10, "city": "Vienna"})
     lines = pipeline(spec)
     assert ids(topics, "dl-out") == [1, 4]
     dead = {int(letter.headers["ottla.offset"] or -1): letter for letter in topics.read("dl-dead")}
@@ -51,6 +55,8 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
     assert dead[1].headers["ottla.pipeline"] == "p"
     assert (dead[1].headers["ottla.topic"], dead[1].headers["ottla.partition"]) == ("dl-in", "0")
     assert sum(line.get("deadLetters", 0) for line in lines) == 6
+    (rejected,) = (line["rejected"] for line in lines if line.get("rows"))
+    assert rejected == {"events": {"undecoded": 4}, "known": {"is_near": 1, "has_city": 2}}
     assert (lines[0]["state"], lines[-1]["state"]) == ("starting", "finished")
 
     topics.write("dl-in", b"}")
@@ -61,11 +67,11 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
     # As if the process had been killed after the batch and before its letters: they are found when
     # it goes on.
     (pipeline.folder / "checkpoint" / ".letters.json.crc").unlink()
-    (pipeline.folder / "checkpoint" / "letters.json").write_text('{"dl-in": {"0": 8}}')
+    (pipeline.folder / "checkpoint" / "letters.json").write_text('{"dl-in": {"0": 9}}')
     topics.write("dl-in", {"id": 5, "city": "Riva"})
     pipeline(spec)
     letters = [letter.headers["ottla.offset"] for letter in topics.read("dl-dead")]
-    assert letters[7:] == ["8"]
+    assert letters[7:] == ["9"]
 
 
 def test_pipeline_fails_above_the_maximum_rate_of_dead_letters(pipeline: Runner, topics: Topics) -> None:

@@ -47,13 +47,20 @@ def run_(
     name: Name = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     checkpoint: Annotated[Path | None, typer.Option(help="Checkpoint folder. Default: spec.checkpoint.path.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="HTML file to write, with plots of rates, lag and rejected rows by rule."),
+    ] = None,
 ) -> None:
     """Run a pipeline on this machine.
 
     It runs until it finishes or Ctrl-C. Shows progress with an estimate until it has caught up.
     """
     _validate_resource(file)
-    options = ("--checkpoint", str(checkpoint)) if checkpoint else ()
+    options = [
+        *(("--checkpoint", str(checkpoint)) if checkpoint else ()),
+        *(("--report", str(report)) if report else ()),
+    ]
     _run_ottla_spark("run", file, name, "--bootstrap", bootstrap, "--show-progress", *options)
 
 

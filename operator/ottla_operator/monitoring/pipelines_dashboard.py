@@ -33,6 +33,11 @@ PIPELINES_DASHBOARD: Final = Dashboard(
                     unit="cps",
                 ),
                 Panel(
+                    "Rejected rows by rule",
+                    ((rate("ottla_pipeline_rejected_rows_total", "pipeline, view, rule"), "{{view}} {{rule}}"),),
+                    unit="cps",
+                ),
+                Panel(
                     "Lag in records",
                     ((sum_of("ottla_pipeline_lag_records", "pipeline, topic"), "{{pipeline}} {{topic}}"),),
                 ),

@@ -292,6 +292,14 @@ class PipelineSpec(Model, frozen=True):
         return {name: source for name, source in self.sources.items() if source.mode == "table"}
 
 
+class RejectedRows(Model, frozen=True):
+    """Rows that a rule has rejected since the driver started."""
+
+    view: Annotated[str, doc("Source or step.")]
+    rule: Annotated[str, doc("Name of the expectation, or undecoded.")]
+    rows: Annotated[int, doc("A row counts for the first rule that it does not satisfy.")]
+
+
 class PipelineStatus(Status, frozen=True):
     """Observed state of the pipeline."""
 
@@ -299,6 +307,10 @@ class PipelineStatus(Status, frozen=True):
     input_rows_per_second: Annotated[float | None, doc("Rows read per second in the last batch.")] = None
     lag_records: Annotated[int | None, doc("Number of records that are not read yet.")] = None
     lag_seconds: Annotated[float | None, doc("Age of the oldest record that is not read yet.")] = None
+    rejected_rows: Annotated[
+        tuple[RejectedRows, ...] | None,
+        doc("Rows that did not decode or did not satisfy an expectation.", listed("map", "view", "rule")),
+    ] = None
     last_progress: Annotated[Timestamp | None, doc("Time at which the last batch completed.")] = None
     last_error: Annotated[Annotated[str, Meta(max_length=4096)] | None, doc("Last error.")] = None
     restarts: Annotated[int | None, doc("Number of restarts after failures.")] = None

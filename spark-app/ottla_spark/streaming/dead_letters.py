@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from ottla_operator.resources.pipeline import DeadLetter
 from ottla_operator.resources.transforms import Expectation
 from ottla_spark.errors import PipelineError
+from ottla_spark.progress import rejected_metric
 from ottla_spark.streaming.decode import DECODE_ERROR
 
 
@@ -40,6 +41,17 @@ def satisfies(expectation: Expectation) -> Column:
 
 def satisfies_all(expectations: Sequence[Expectation]) -> Column:
     return reduce(lambda all_before, it: all_before & it, map(satisfies, expectations))
+
+
+def count_by_rule(view: str, expectations: Sequence[Expectation]) -> list[Column]:
+    """Numbers of rows that each expectation rejects, as observed metrics. A row counts for the
+    first that it does not satisfy.
+    """
+    counts, satisfied = list[Column](), F.lit(True)
+    for it in expectations:
+        counts.append(F.count_if(satisfied & ~satisfies(it)).alias(rejected_metric(view, it.name)))
+        satisfied = satisfied & satisfies(it)
+    return counts
 
 
 def from_rejected(rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:

@@ -346,7 +346,8 @@ def count_rows(rows: DataFrame, deferred: transform.DeferredExpectations | None 
     if deferred is None:
         return rows.observe("counts", F.count(F.lit(1)).alias("rows"))
     satisfied = dead_letters.satisfies_all(deferred.expectations)
-    return rows.observe("counts", F.count_if(satisfied).alias("rows"), F.count_if(~satisfied).alias("dead"))
+    counts = (F.count_if(satisfied).alias("rows"), F.count_if(~satisfied).alias("dead"))
+    return rows.observe("counts", *counts, *dead_letters.count_by_rule(deferred.step, deferred.expectations))
 
 
 class EventListener(StreamingQueryListener):

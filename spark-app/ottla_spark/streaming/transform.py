@@ -21,6 +21,7 @@ from ottla_operator.resources.sources import Watermark
 from ottla_operator.resources.transforms import Expectation, Transform
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message
+from ottla_spark.progress import UNDECODED, rejected_metric
 from ottla_spark.streaming import dead_letters, decode
 from ottla_spark.streaming.session import spark_interval
 from ottla_spark.streaming.steps import run_step
@@ -45,6 +46,11 @@ class RejectedRows(Protocol):
     def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
         """Rows of a step, some of which may not satisfy the expectations."""
 
+    def dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        """Rows of a step, of which those that do not satisfy the expectations are no dead
+        letters.
+        """
+
 
 class RejectedRowCounter:
     """Counts the rejected rows of streams in the progress event of the batch."""
@@ -52,10 +58,16 @@ class RejectedRowCounter:
     def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
         if not rows.isStreaming:
             return rows
-        return rows.observe(f"undecoded_{source}", F.count(decode.DECODE_ERROR).alias("dead"))
+        undecoded = F.count(decode.DECODE_ERROR)
+        metric = rejected_metric(source, UNDECODED)
+        return rows.observe(f"undecoded_{source}", undecoded.alias("dead"), undecoded.alias(metric))
 
     def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
-        return rows.observe(f"broken_{step}", F.count_if(~dead_letters.satisfies_all(expectations)).alias("dead"))
+        dead = F.count_if(~dead_letters.satisfies_all(expectations)).alias("dead")
+        return rows.observe(f"broken_{step}", dead, *dead_letters.count_by_rule(step, expectations))
+
+    def dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        return rows.observe(f"dropped_{step}", *dead_letters.count_by_rule(step, expectations))
 
 
 class RejectedRowCollector:
@@ -75,6 +87,9 @@ class RejectedRowCollector:
     def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
         if step not in self._skip:
             self.letters.append(dead_letters.from_rejected(rows, step, expectations))
+        return rows
+
+    def dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
         return rows
 
 
@@ -200,6 +215,7 @@ def _apply_expectations(
     for expectation in by_reaction["fail"]:
         rows = rows.where(_satisfied_or_fail(step.name, expectation))
     if by_reaction["drop"]:
+        rows = rejected.dropped(rows, step.name, by_reaction["drop"])
         rows = rows.where(dead_letters.satisfies_all(by_reaction["drop"]))
     if not (expectations := by_reaction["deadLetter"]):
         return rows

@@ -50,6 +50,11 @@ def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
         "rows": 60001,
         "written": 24,
         "deadLetters": 6,
+        "rejected": [
+            {"view": "departures", "rule": "known", "rows": 0},
+            {"view": "departures", "rule": "sane", "rows": 2},
+            {"view": "flights", "rule": "undecoded", "rows": 4},
+        ],
         "inputRowsPerSecond": 1501.0,
         "lagRecords": 50,
         "lagSeconds": 2.5,
@@ -66,6 +71,7 @@ def test_metrics_are_in_prometheus_format() -> None:
         for sample in family.samples
     }
     assert found["ottla_pipeline_rows_total", "hourly"] == 60001
+    assert found["ottla_pipeline_rejected_rows_total", "hourly", "departures", "sane"] == 2
     assert found["ottla_pipeline_lag_records", "hourly", "flights", "0"] == 50
     assert found["ottla_pipeline_lag_seconds", "hourly"] == 2.5
     assert [key[2] for key, value in found.items() if key[0] == "ottla_pipeline_state" and value] == ["failed"]

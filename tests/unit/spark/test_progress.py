@@ -34,7 +34,11 @@ EVENT: dict[str, Any] = {
             "latestOffset": {"flights": {"0": 250, "1": 190}},
         }
     ],
-    "observedMetrics": {"counts": {"rows": 12}, "undecoded_flights": {"dead": 2}, "broken_departures": {"dead": 1}},
+    "observedMetrics": {
+        "counts": {"rows": 12},
+        "undecoded_flights": {"dead": 2, "rejected:flights:undecoded": 2},
+        "broken_departures": {"dead": 1, "rejected:departures:sane": 1, "rejected:departures:known": 0},
+    },
 }
 
 
@@ -47,6 +51,7 @@ def test_progress_event_is_parsed() -> None:
     found = parse_progress_event(json.dumps(EVENT))
     assert (found.query, found.number, found.rows, found.written, found.dead_letters) == ("delays", 7, 60000, 12, 3)
     assert (found.duration_ms, found.watermark) == (3012, "2013-10-27T22:05:00.000Z")
+    assert found.rejected == {"flights": {"undecoded": 2}, "departures": {"sane": 1, "known": 0}}
     assert found.start_offsets == {("flights", 0): 100, ("flights", 1): 90}
     assert found.end_offsets == {("flights", 0): 200, ("flights", 1): 190}
 

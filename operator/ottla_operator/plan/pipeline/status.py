@@ -33,6 +33,7 @@ class RunnerStatus:
     input_rows_per_second: float | None = None
     lag_records: int | None = None
     lag_seconds: float | None = None
+    rejected: Sequence[Json] = ()
 
     @classmethod
     def parse(cls, answer: Mapping[str, Json]) -> "RunnerStatus":
@@ -44,6 +45,7 @@ class RunnerStatus:
             answer.get("inputRowsPerSecond"),
             answer.get("lagRecords"),
             answer.get("lagSeconds"),
+            answer.get("rejected", ()),
         )
 
 
@@ -213,6 +215,7 @@ def status_fields(
         "inputRowsPerSecond": runner.input_rows_per_second if runner and run.state == "Running" else None,
         "lagRecords": lag,
         "lagSeconds": runner.lag_seconds if runner else (0.0 if lag == 0 else None),
+        "rejectedRows": list(runner.rejected) if runner and runner.rejected else previous.get("rejectedRows"),
         "lastProgress": (runner and runner.last_progress) or previous.get("lastProgress"),
         "lastError": last_error[:MAX_ERROR_LENGTH] or None,
         "restarts": run.restarts if run.restarts is not None else previous.get("restarts"),

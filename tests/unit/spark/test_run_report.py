@@ -1,0 +1,71 @@
+"""The report of a run: what the HTML file shows, and that it stays small."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from ottla_spark import run_report
+from ottla_spark.run_report import RunReport, rejected_by_rule, render_report
+
+STATE = {"at": "2026-11-26T10:00:00.000Z", "pipeline": "delays", "state": "starting"}
+
+
+def batch(second: int, **fields: Any) -> dict[str, Any]:
+    lag: dict[str, Any] = {"records": 100 - second, "seconds": None if second == 1 else 0.5, "partitions": {}}
+    rejected = {"flights": {"undecoded": 1}, "departures": {"sane": 0}}
+    shown = {
+        "query": "q",
+        "batch": second,
+        "rows": 10,
+        "written": 4,
+        "deadLetters": 1,
+        "rejected": rejected,
+        "lag": lag,
+    }
+    rates = {"inputRowsPerSecond": 9.0, "processedRowsPerSecond": 12.5, "batchMs": 800, "watermark": None}
+    return {**STATE, "state": "running", "at": f"2026-11-26T10:00:{second:02d}.000Z", **shown, **rates, **fields}
+
+
+def test_each_figure_is_plotted_and_totals_are_listed() -> None:
+    text = render_report([STATE, batch(1), batch(2), {**STATE, "state": "failed", "error": "no <disk>"}])
+    document = ET.fromstring(text.partition("<body>")[2].partition("</body>")[0].join(("<body>", "</body>")))
+    cells = {row[0].text: row[1].text for row in document.iter("tr")}
+    assert (cells["State"], cells["Rows read"], cells["Rows written"], cells["Dead letters"]) == (
+        "failed",
+        "20",
+        "8",
+        "2",
+    )
+    plots = {plot.get("aria-label"): len(plot.findall("polyline")) for plot in document.iter("svg")}
+    assert plots == {
+        "Rows read per second": 1,
+        "Batch duration in ms": 1,
+        "Lag in records": 1,
+        "Lag in seconds": 1,
+        "Rejected rows by rule": 2,
+    }
+    assert document.findtext("p") == "no <disk>"
+
+
+def test_rejected_rows_add_up_by_rule() -> None:
+    assert rejected_by_rule([(1.0, batch(1)), (2.0, batch(2))]) == {
+        "flights.undecoded": [(1.0, 1), (2.0, 2)],
+        "departures.sane": [(1.0, 0), (2.0, 0)],
+    }
+
+
+def test_a_run_without_batches_has_a_report() -> None:
+    assert "No batch has ended." in render_report([STATE])
+
+
+def test_the_report_of_a_long_run_stays_small(tmp_path: Path) -> None:
+    report = RunReport(tmp_path / "report.html")
+    report.update(STATE)
+    for number in range(3 * run_report.MAX_BATCHES):
+        report.update(batch(number % 60, batch=number))
+    assert len(report.lines) <= run_report.MAX_BATCHES
+    assert report.lines[0] == STATE
+    report.update({**STATE, "state": "stopped"})
+    assert ">stopped<" in report.path.read_text()
