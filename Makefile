@@ -16,7 +16,7 @@ VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 COMPILED := build/compiled
 COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
 
-.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane kube-programs clean
+.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane kube-programs clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -111,6 +111,11 @@ bench-cluster: $(VENV)/.installed-test load-programs ## compare three brokers wi
 
 bench-mirror: $(VENV)/.installed-test load-programs ## compare mirroring with MirrorMaker 2; LINES and BENCH as above
 	$(BIN)/python -m bench.mirror $(BENCH) $(LINES)
+
+bench-access: $(VENV)/.installed-test ## measure logins, access rules, waits while logins fail, and TLS beside Apache Kafka
+	$(BIN)/python -m bench.access
+	$(BIN)/python -m bench.failed_logins
+	$(BIN)/python -m bench.tls
 
 bench-registry: $(VENV)/.installed-test ## measure the schema registry of one broker
 	$(BIN)/python -m bench.schema_registry

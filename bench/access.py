@@ -6,6 +6,7 @@
   share of 0.5 means that clients cannot find out which users exist.
 - Processor time of the broker for a small produce request, without an authorizer, and of a user
   with a prefixed rule among 1,000 rules.
+- Time of one decision among 100,000 rules: the first about a resource, and one that is known.
 """
 
 import argparse
@@ -14,9 +15,10 @@ import hashlib
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
+from uuid import UUID
 
 from kio.schema.alter_user_scram_credentials.v0.request import (
     AlterUserScramCredentialsRequest,
@@ -28,7 +30,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.plain_requests import encode_batch, produce_request, wait_for_first_ack
+from ottla_broker.security.acls import AccessControlEntry, PatternType, Permission
+from ottla_broker.security.authorizer import Operation, Resource, ResourceType
+from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import ScramMechanism
+from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import KafkaError
@@ -39,6 +45,7 @@ HOST: Final = "127.0.0.1"
 USER, PASSWORD, TOPIC = "alice", "a password", "orders.small"
 ITERATIONS: Final = 4096
 RULES: Final = 1000
+MANY_RULES: Final = 100_000
 MODULES: Final = "org.apache.kafka.common.security"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 CORRELATION_ID: Final = 7  # of `produce_request`
@@ -68,7 +75,53 @@ def main() -> None:
         wait_for_first_ack(broker.port, TOPIC, 30)
         cpu_s = asyncio.run(measure_produce(broker, broker.port, UNSECURED, options.requests))
         table.add_row("produce 100 B, no authorizer", f"{cpu_s * 1e6:.2f}", "µs of the broker")
+    for what, duration_s in measure_decisions().items():
+        table.add_row(f"{what}, {MANY_RULES:,} rules", f"{duration_s * 1e6:,.2f}", "µs")
     Console(width=100).print(table)
+
+
+def measure_decisions() -> dict[str, float]:
+    """Seconds of one decision of an authorizer with MANY_RULES rules of 1,000 users, half of them
+    with prefixes.
+    """
+    patterns = (PatternType.LITERAL, PatternType.PREFIXED)
+    entries = {
+        UUID(int=number): AccessControlEntry(
+            ResourceType.topic,
+            f"team-{number}.",
+            patterns[number % 2],
+            f"User:user-{number % 1000}",
+            "*",
+            Operation.write,
+            Permission.ALLOW,
+        )
+        for number in range(MANY_RULES)
+    }
+    authorizer, user = StandardAuthorizer((), allow_if_no_acl=False), Principal("User", "user-77")
+    topics = [Resource.topic(f"team-{number}.orders") for number in range(10_000)]
+
+    def decide(some: list[Resource]) -> None:
+        for topic in some:
+            authorizer.allows(user, HOST, Operation.write, topic)
+
+    def change() -> None:
+        authorizer.update([UUID(int=1)], {})
+
+    authorizer.update(entries, entries)
+    return {
+        "first decision about a topic": seconds_of(lambda: decide(topics)) / len(topics),
+        "decision that is known": seconds_of(lambda: decide(topics[:1] * len(topics))) / len(topics),
+        "first decision about any topic": seconds_of(
+            lambda: authorizer.allows_any(user, HOST, Operation.write, ResourceType.topic)
+        ),
+        "change of a rule": seconds_of(change),
+    }
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 @contextmanager

@@ -27,16 +27,19 @@ class Verdict(Enum):
 
 class AclIndex:
     """Entries by resource type and name, with literal names and prefixes in separate maps. A
-    look-up costs one step for each length of a prefix, independent of the number of entries.
+    look-up costs one step for each length of a prefix, independent of the number of entries. A
+    question about any resource costs one for each entry of the principal and of everybody.
     """
 
     def __init__(self) -> None:
         self._literal: dict[tuple[int, str], dict[AccessControlEntry, None]] = {}
         self._prefixed: dict[tuple[int, str], dict[AccessControlEntry, None]] = {}
         self._prefix_lengths: dict[int, Counter[int]] = {}  # by resource type
+        self._of_principal: dict[tuple[int, str], dict[AccessControlEntry, None]] = {}  # by resource type, principal
 
     def add(self, entry: AccessControlEntry) -> None:
         key = entry.resource_type, entry.resource_name
+        self._of_principal.setdefault((key[0], entry.principal), {})[entry] = None
         if entry.pattern_type == PatternType.PREFIXED:
             self._prefix_lengths.setdefault(key[0], Counter())[len(key[1])] += 1
             self._prefixed.setdefault(key, {})[entry] = None
@@ -46,9 +49,11 @@ class AclIndex:
     def remove(self, entry: AccessControlEntry) -> None:
         key = entry.resource_type, entry.resource_name
         entries = self._prefixed if entry.pattern_type == PatternType.PREFIXED else self._literal
-        entries[key].pop(entry)
-        if not entries[key]:
-            del entries[key]
+        owned = entry.resource_type, entry.principal
+        for index, at in ((entries, key), (self._of_principal, owned)):
+            index[at].pop(entry)
+            if not index[at]:
+                del index[at]
         if entry.pattern_type == PatternType.PREFIXED:
             lengths = self._prefix_lengths[key[0]]
             lengths[len(key[1])] -= 1
@@ -80,7 +85,7 @@ class AclIndex:
         """True if an ALLOW entry for some resource of the type is not covered by a DENY entry:
         Kafka's `authorizeByResourceType` (KIP-679)."""
         allowed, denied_names, denied_prefixes = list[AccessControlEntry](), set[str](), set[str]()
-        for entry in self._of_type(kind):
+        for entry in self._of_client(principal, kind):
             permission = permission_of(entry, principal, host, operation)
             if permission is Permission.ALLOW:
                 allowed.append(entry)
@@ -92,11 +97,9 @@ class AclIndex:
             return False
         return any(not _is_covered(entry, denied_names, denied_prefixes) for entry in allowed)
 
-    def _of_type(self, kind: ResourceType) -> Iterator[AccessControlEntry]:
-        for entries in (self._literal, self._prefixed):
-            for (entry_kind, _), found in entries.items():
-                if entry_kind == kind:
-                    yield from found
+    def _of_client(self, principal: Principal, kind: ResourceType) -> Iterator[AccessControlEntry]:
+        for name in {principal.name, WILDCARD}:
+            yield from self._of_principal.get((int(kind), f"{principal.kind}:{name}"), ())
 
 
 def permission_of(

@@ -41,7 +41,7 @@ class StandardAuthorizer:
         self._allow_if_no_acl = allow_if_no_acl
         self._entries: dict[UUID, AccessControlEntry] = {}
         self._index = AclIndex()
-        self._decisions: dict[tuple[Principal, str, Operation, Resource], bool] = {}
+        self._decisions: dict[tuple[Principal, str, Operation, Resource | ResourceType], bool] = {}
 
     def update(self, changed: Iterable[UUID], entries: Mapping[UUID, AccessControlEntry]) -> None:
         """Takes over the entries with these ids: what `entries` has now, or their removal."""
@@ -55,20 +55,27 @@ class StandardAuthorizer:
         self.generation += 1
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        key = principal, host, operation, resource
-        if (decision := self._decisions.get(key)) is None:
+        decision = self._decisions.get((principal, host, operation, resource))
+        if decision is None:
             decision = self._is_allowed(principal, host, operation, resource)
-            if len(self._decisions) >= MAX_CACHED_DECISIONS:
-                self._decisions.clear()
-            self._decisions[key] = decision
+            self._cache((principal, host, operation, resource), decision)
         return decision
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         """True if the operation is allowed on some resource of the type, which need not exist."""
-        probed = Resource(kind, PROBED_NAME)
-        return self._is_allowed(principal, host, operation, probed) or self._index.allows_any(
-            principal, host, operation, kind
-        )
+        decision = self._decisions.get((principal, host, operation, kind))
+        if decision is None:
+            probed = Resource(kind, PROBED_NAME)
+            decision = self._is_allowed(principal, host, operation, probed) or self._index.allows_any(
+                principal, host, operation, kind
+            )
+            self._cache((principal, host, operation, kind), decision)
+        return decision
+
+    def _cache(self, key: tuple[Principal, str, Operation, Resource | ResourceType], decision: bool) -> None:
+        if len(self._decisions) >= MAX_CACHED_DECISIONS:
+            self._decisions.clear()
+        self._decisions[key] = decision
 
     def _is_allowed(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
         name = str(principal)
