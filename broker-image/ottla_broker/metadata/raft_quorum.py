@@ -320,8 +320,10 @@ class RaftQuorum:
             )
 
         others = [voter for voter in self.metadata_log.voters.latest if voter.key != me.key]
-        await asyncio.gather(*map(request_vote, others))
-        self._finder.log_missing_majority(others)
+        try:
+            await asyncio.gather(*map(request_vote, others))
+        finally:  # voters whose packets are lost take longer than one election
+            self._finder.log_missing_majority(others)
 
     async def _follow(self, state: RaftState, endpoint: Endpoint) -> None:
         # Voters fetch more often than their leader's timeout for them.

@@ -86,6 +86,20 @@ def test_records_that_an_isolated_leader_could_not_commit_are_applied_nowhere(se
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_broker_whose_packets_are_lost_logs_which_voters_do_not_answer(seed: int) -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        lost, other = cluster.others(leader)
+        cluster.network.isolate_host(lost.host, [leader.host, other.host])
+        await cluster.pause(30)
+        logged = [it for it in cluster.trace.lines if "no majority of the voters of the metadata log answers" in it]
+        assert logged
+        assert all(f" {lost.host} " in it and it.count("does not answer") == 2 for it in logged)
+
+    run_scenario(scenario, seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_committed_records_survive_a_power_failure_of_all_brokers(seed: int) -> None:
     async def scenario(cluster: WholeCluster) -> None:
         await cluster.start_all()
