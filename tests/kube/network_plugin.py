@@ -21,6 +21,8 @@ from tests.kube.programs import BUILD_COMMAND
 
 SOURCE = Path(__file__).parent / "go_network_policies"
 NAME = "kube-router"
+CHAINS = "KUBE-ROUTER|KUBE-POD-FW|KUBE-NWPLCY"
+"""Parts of the names of its chains, as a regular expression. `--cleanup-config` leaves them."""
 
 
 def cache_folder() -> Path:
@@ -37,8 +39,9 @@ def build() -> Path:
 
 @contextmanager
 def enforced_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
-    """NetworkPolicies are enforced on the node inside the block. Rules that are left afterwards end
-    with the node.
+    """NetworkPolicies are enforced on the node inside the block.
+
+    Afterwards the rules are removed, because nobody would add the pods that start later to them.
     """
     program = cache_folder() / NAME
     if not program.exists():
@@ -49,12 +52,15 @@ def enforced_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]
         *(f"--kubeconfig={plane.kubeconfig()}", f"--hostname-override={node.name}"),
         *(f"--service-cluster-ip-range={SERVICE_NETWORK}", "--health-port=0", "--v=1"),
     ]
-    firewall = node.machine.create_daemon(command, node.folder / "kube-router.log", _environment(node.folder))
+    environment = _environment(node.folder)
+    firewall = node.machine.create_daemon(command, node.folder / "kube-router.log", environment)
     firewall.start()
     try:
         yield
     finally:
         firewall.stop()
+        remove_rules = f"iptables-save -t filter | grep -vE '{CHAINS}' | iptables-restore -T filter"
+        node.machine.run("sh", "-c", remove_rules, environment=environment)
 
 
 def _environment(folder: Path) -> dict[str, str]:
