@@ -152,4 +152,5 @@ def run_operator_metrics() -> Iterator[int]:
 
 def running_pipeline() -> ProgressSnapshot:
     lag = {"seconds": 2.5, "records": 7, "partitions": {TOPIC: {"0": {"records": 7}}}}
-    return ProgressSnapshot(PIPELINE, "running", rows=10, written=9, dead_letters=1, lag=lag)
+    rejected = {("departures", "delay_is_sane"): 1}
+    return ProgressSnapshot(PIPELINE, "running", rows=10, written=9, dead_letters=1, rejected=rejected, lag=lag)

@@ -22,7 +22,8 @@ METRIC = re.compile(r"\b(?:kafka|ottla|process)_[a-z0-9_]+\b(?=[ {)\[]|$)")
 def exported_metrics() -> set[str]:
     """Names of the samples of a broker, an operator and a pipeline, and of the recording rules."""
     lag = {"seconds": 1, "partitions": {"t": {"0": {"records": 1}}}}
-    text = Metrics(dict).render() + ProgressSnapshot("p", "running", lag=lag).to_prometheus()
+    pipeline = ProgressSnapshot("p", "running", lag=lag, rejected={("v", "rule"): 1})
+    text = Metrics(dict).render() + pipeline.to_prometheus()
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     for metric in METRICS:
         names.add(metric.name)
