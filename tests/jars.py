@@ -72,7 +72,9 @@ def fetch_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINAT
     wanted = [one.format(version=version) for one in coordinates]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "jars"
     home.mkdir(parents=True, exist_ok=True)
-    name = version if coordinates is COORDINATES else f"{coordinates[0].split(':')[1]}-{version}"
+    # Jars that are wanted with different others have folders of their own.
+    mark = crc32(" ".join(wanted).encode())
+    name = version if coordinates is COORDINATES else f"{coordinates[0].split(':')[1]}-{version}-{mark:08x}"
     folder = home / name
     with file_lock(home / f"{name}.lock"):
         if not folder.is_dir():

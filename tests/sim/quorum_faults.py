@@ -234,8 +234,8 @@ class QuorumFaults:
 
 def all_follow_leader(cluster: SimulatedCluster) -> bool:
     """True if every broker hears the metadata log's leader. One that still stores an earlier vote,
-    on a slow disk, does not, and the leader may need it for its majority. Neither do those that have
-    missed a leader that was paused: they may elect another although it is back.
+    on a slow disk, does not, and the leader may need it for its majority. Neither do those that
+    have missed a paused leader: they may elect another although it is back.
     """
     leaders = {None if one.broker is None else one.broker.quorum.describe_replica().leader_id for one in cluster}
     return len(leaders) == 1 and not leaders & {None, NO_LEADER}
