@@ -243,9 +243,9 @@ class ScramExchange:
     def respond(self, token: bytes) -> bytes:
         if self._credential is None:
             name = self._server.read_first(token)
-            self._credential = self._find(name) or decoy_credential(
-                self._mechanism, name, _SECRET, self._find_shapes(self._mechanism)
-            )
+            # Made for known users too: it takes time, by which clients could tell who exists.
+            decoy = decoy_credential(self._mechanism, name, _SECRET, self._find_shapes(self._mechanism))
+            self._credential = self._find(name) or decoy
             return self._server.first_response(self._credential)
         response = self._server.final_response(token, self._credential)
         if self._token is None:

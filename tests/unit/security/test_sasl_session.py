@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla_broker.security import sasl_session
 from ottla_broker.security.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas_config
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.sasl_session import ListenerSasl, SaslSession
@@ -207,3 +208,19 @@ def test_first_users_of_the_command_line() -> None:
             parse_add_scram(wrong, SALT)
     with pytest.raises(ValueError, match="iterations=1; allowed: 4096 to 16384"):
         parse_add_scram("SCRAM-SHA-256=[name=a,password=b,iterations=1]", SALT)
+
+
+@pytest.mark.parametrize("user", [USER, "nobody"])
+def test_known_and_unknown_users_cost_the_same_work(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def count(mechanism: ScramMechanism, name: str, *more: object) -> ScramCredential:
+        made.append(name)
+        return make_credential(mechanism, PASSWORD, b"salt", 4096)
+
+    monkeypatch.setattr(sasl_session, "decoy_credential", count)
+    one = session()
+    one.begin("SCRAM-SHA-512", bare_tokens=False)
+    escaped = user.replace("=", "=3D").replace(",", "=2C")
+    one.respond(f"n,,n={escaped},r=nonce".encode())
+    assert made == [user]
