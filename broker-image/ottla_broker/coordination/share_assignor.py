@@ -28,7 +28,8 @@ def assign_shares(
         member_id: {one for one in partitions_of(member.target) if one in shares and one[0] in member.topics}
         for member_id, member in members.items()
     }
-    _drop_surplus(kept, shares)
+    are_equal = len({member.topics for member in members.values()}) == 1
+    _drop_surplus(kept, shares, are_equal=are_equal)
     missing = dict(shares)
     for mine in kept.values():
         for one in mine:
@@ -63,9 +64,13 @@ def _shares(
     return shares
 
 
-def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartition, int]) -> None:
+def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartition, int], *, are_equal: bool) -> None:
     """Removes partitions from members: a partition from the members with most partitions while it
-    has more than its number of members, then any above a member's fair number."""
+    has more than its number of members, then any above a member's fair number.
+
+    `are_equal`: all members subscribe to the same topics. Then only as many members keep one
+    partition more than the others as the division leaves over.
+    """
     holders: dict[TopicPartition, list[str]] = {}
     for member_id, mine in kept.items():
         for one in mine:
@@ -74,10 +79,15 @@ def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartit
         having.sort(key=lambda member_id: (-len(kept[member_id]), member_id))
         for member_id in having[: max(0, len(having) - shares[one])]:
             kept[member_id].remove(one)
-    fair = -(-sum(shares.values()) // len(kept)) if kept else 0
-    for mine in kept.values():
-        for one in sorted(mine)[fair:]:
-            mine.remove(one)
+    if not kept:
+        return
+    fair, left_over = divmod(sum(shares.values()), len(kept))
+    if not are_equal:
+        left_over = len(kept) if left_over else 0
+    largest_first = sorted(kept, key=lambda member_id: (-len(kept[member_id]), member_id))
+    for place, member_id in enumerate(largest_first):
+        for one in sorted(kept[member_id])[fair + (place < left_over) :]:
+            kept[member_id].remove(one)
 
 
 def _assign_to_idle_members(

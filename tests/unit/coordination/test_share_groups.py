@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla_broker.coordination.assignors import AssignableMember, Assignment
@@ -174,6 +174,14 @@ TOPICS = [UUID(int=1), UUID(int=2)]
         min_size=1,
     ),
     st.tuples(st.integers(0, 5), st.integers(0, 5)),
+)
+@example(  # two members have all that they may keep, and the third one would get the rest alone
+    {
+        "a": (frozenset(TOPICS), {}),
+        "b": (frozenset(TOPICS), {TOPICS[0]: frozenset({0, 1, 2})}),
+        "c": (frozenset(TOPICS), {TOPICS[1]: frozenset({0, 1, 2})}),
+    },
+    (3, 4),
 )
 def test_every_partition_has_a_member_and_every_member_a_partition(
     members: dict[str, tuple[frozenset[UUID], Assignment]], counts: tuple[int, int]
