@@ -132,7 +132,7 @@ def _plot(heading: str, series: Mapping[str, Points]) -> Iterator[str]:
     for part in range(5):
         value, y = top * part / 4, HEIGHT - BOTTOM - top * part / 4 * scale_y
         yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:,.4g}</text>'
+        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
     for share in (0.0, 0.5, 1.0):
         anchor = ("start", "middle", "end")[int(share * 2)]
         x = LEFT + share * (WIDTH - LEFT)
@@ -145,6 +145,10 @@ def _plot(heading: str, series: Mapping[str, Points]) -> Iterator[str]:
     keys = zip(drawn, _colors(len(drawn)), strict=True)
     spans = (f'<span><i class="key" style="background:{color}"></i>{escape(name)}</span>' for name, color in keys)
     yield f'<div class="keys">{"".join(spans)}</div>'
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _colors(count: int) -> list[str]:

@@ -47,6 +47,7 @@ def test_each_figure_is_plotted_and_totals_are_listed() -> None:
         "Rejected rows by rule": 2,
     }
     assert document.findtext("p") == "no <disk>"
+    assert ">75</text>" in text and "e+" not in render_report([STATE, batch(1, processedRowsPerSecond=30_000.0)])
 
 
 def test_rejected_rows_add_up_by_rule() -> None:
