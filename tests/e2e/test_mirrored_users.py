@@ -41,6 +41,7 @@ def run_login_broker() -> Iterator[tuple[BrokerProcess, str]]:
             f"listener.name.login.{MECHANISM.lower()}.sasl.jaas.config": SCRAM_MODULE,
             "authorizer.class.name": "StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:root",
+            "restricted.super.users": "User:deputy=Cluster:Alter",
         }
         broker.start()
         yield broker, login
@@ -94,7 +95,7 @@ def mirror_settings(source: str) -> dict[str, str]:
 
 def test_users_log_in_at_the_target_with_their_passwords() -> None:
     with run_login_broker() as (source, login), run_login_broker() as (target, here):
-        for user in ("mirror", "alice", "own", "root"):
+        for user in ("mirror", "alice", "own", "root", "deputy"):
             set_password(source, user, "secret")
         set_password(target, "own", "another")
         set_mirror(target.bootstrap, "west", mirror_settings(login))
@@ -104,9 +105,10 @@ def test_users_log_in_at_the_target_with_their_passwords() -> None:
         eventually(lambda: "delegation_token_authorization_failed" in target.log_tail(), within_s=30)
         allow(source, ResourceType.user, "*", Operation.describe_tokens)
         eventually(lambda: can_log_in(here, "alice", "secret"), within_s=30, message=target.log_tail)
+        assert "credentials of deputy, own, root are not copied" in target.log_tail()
         assert can_log_in(here, "own", "another") and not can_log_in(here, "own", "secret")
         assert not can_log_in(here, "root", "secret"), "a super user of the target has the source's password"
-        assert "credentials of own, root are not copied" in target.log_tail()
+        assert not can_log_in(here, "deputy", "secret"), "a restricted super user of the target has the source's"
         set_password(source, "alice", "changed")
         eventually(lambda: can_log_in(here, "alice", "changed"), within_s=30, message=target.log_tail)
         target.stop()

@@ -2,8 +2,9 @@
 with their passwords after a failover.
 
 A credential that was set here is never changed: only those that the mirror has copied follow the
-source, and are removed when the source no longer has them. Principals that are super users here are
-left out, so that the source's administrators do not become those of this cluster.
+source, and are removed when the source no longer has them. Principals that are super users here,
+restricted ones too, are left out: the source's administrators must not become those of this
+cluster.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ def plan_credential_sync(
     super_users: Collection[str],
 ) -> CredentialChanges:
     """`at_source`: credentials of users that match `patterns`. `owners`: mirrors that have copied
-    credentials here. `super_users`: principals.
+    credentials here. `super_users`: principals, with the restricted ones.
     """
     to_set, skipped = dict[CredentialKey, ScramCredential](), dict[str, None]()
     for key, credential in at_source.items():

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ottla_broker.config import DEFAULT_REPLICATION_FACTOR, SUPER_USERS, TOPIC_SETTINGS, Config, ConfigSource
+from ottla_broker.config import (
+    DEFAULT_REPLICATION_FACTOR,
+    RESTRICTED_SUPER_USERS,
+    SUPER_USERS,
+    TOPIC_SETTINGS,
+    Config,
+    ConfigSource,
+)
 from ottla_broker.config.validation import check_topic_changes
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
@@ -153,7 +160,7 @@ class MirrorSynchronizer:
     async def _sync_credentials(self, mirror: MirrorConfig, source: Client) -> None:
         at_source = await fetch_credentials(source, mirror.users)
         here, owners = self._image.scram_credentials, self._image.mirrored_credentials
-        super_users = self._config(SUPER_USERS)
+        super_users = {*self._config(SUPER_USERS), *self._config(RESTRICTED_SUPER_USERS)}
         changes = plan_credential_sync(mirror.name, mirror.users, at_source, here, owners, super_users)
         if changes:
             await self._controller.sync_credentials(mirror.name, changes.to_set, changes.to_remove)
