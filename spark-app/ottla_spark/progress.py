@@ -5,9 +5,9 @@ failed) and, after a batch, `query`, `batch`, `rows` (read), `written`, `deadLet
 ({view: {rule: count}}, rows that did not decode or did not satisfy an expectation; a row counts for
 the first rule that it does not satisfy), `inputRowsPerSecond`, `processedRowsPerSecond`, `batchMs`,
 `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`,
-`seconds`}}}}. The lag in records counts
-what the topic has beyond the batch when the batch has ended. The lag in seconds is the age of the
-first of them: 0 if there is none, null if it could not be read in time. `error` is the last error.
+`seconds`}}}}. The lag in records counts what the topic has beyond the batch when the batch has
+ended. The lag in seconds is the age of the first of them: 0 if there is none, null if it could not
+be read in time. `error` is the last error.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from ottla_spark.progress_snapshot import ProgressSnapshot
+
 Points = list[tuple[float, float]]
 """Seconds since the start of the run, and the value."""
 
@@ -37,25 +39,32 @@ svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColo
 @dataclass(slots=True)
 class RunReport:
     """Receives the lines of the progress log (see progress.py). Of more than MAX_BATCHES batches,
-    older ones are thinned out.
+    older ones are thinned out. `totals` counts all of them.
     """
 
     path: Path
     lines: list[Mapping[str, Any]] = field(default_factory=list)
+    totals: ProgressSnapshot = field(default_factory=ProgressSnapshot)
+    batches: int = 0
     _written_s: float = 0.0
 
     def update(self, line: Mapping[str, Any]) -> None:
+        self.totals.update(line)
+        if "batch" in line:
+            self.batches += 1
+            line = {**line, "rejectedSoFar": self.totals.rejected}
         self.lines.append(line)
         if len(self.lines) > MAX_BATCHES:
             older = self.lines[: MAX_BATCHES // 2]
             self.lines[: MAX_BATCHES // 2] = [it for at, it in enumerate(older) if "batch" not in it or at % 2]
         if "batch" not in line or time.monotonic() - self._written_s >= WRITE_INTERVAL_S:
             self._written_s = time.monotonic()
-            self.path.write_text(render_report(self.lines))
+            self.path.write_text(render_report(self))
 
 
-def render_report(lines: Sequence[Mapping[str, Any]]) -> str:
-    """The HTML document. `lines`: at least one."""
+def render_report(report: RunReport) -> str:
+    """The HTML document, of at least one line."""
+    lines = report.lines
     title = f"Pipeline {lines[0]['pipeline']}"
     return "\n".join(
         [
@@ -63,7 +72,7 @@ def render_report(lines: Sequence[Mapping[str, Any]]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            *_summary(lines),
+            *_summary(report),
             *_plots(lines),
             "</body></html>",
             "",
@@ -71,23 +80,22 @@ def render_report(lines: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _summary(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    batches = [it for it in lines if "batch" in it]
-    error = next((it["error"] for it in reversed(lines) if it.get("error")), None)
+def _summary(report: RunReport) -> Iterator[str]:
+    totals = report.totals
     rows: list[tuple[str, str]] = [
-        ("State", lines[-1]["state"]),
-        ("From", lines[0]["at"]),
-        ("To", lines[-1]["at"]),
-        ("Batches", f"{len(batches):,}"),
-        ("Rows read", f"{sum(it['rows'] for it in batches):,}"),
-        ("Rows written", f"{sum(it['written'] for it in batches):,}"),
-        ("Dead letters", f"{sum(it['deadLetters'] for it in batches):,}"),
+        ("State", totals.state),
+        ("From", report.lines[0]["at"]),
+        ("To", report.lines[-1]["at"]),
+        ("Batches", f"{report.batches:,}"),
+        ("Rows read", f"{totals.rows:,}"),
+        ("Rows written", f"{totals.written:,}"),
+        ("Dead letters", f"{totals.dead_letters:,}"),
     ]
     yield "<table>"
     yield from (f'<tr><th>{name}</th><td class="number">{escape(value)}</td></tr>' for name, value in rows)
     yield "</table>"
-    if error is not None:
-        yield f'<p class="error">{escape(error)}</p>'
+    if totals.error is not None:
+        yield f'<p class="error">{escape(totals.error)}</p>'
 
 
 def _plots(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -109,14 +117,10 @@ def _plots(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def rejected_by_rule(batches: Sequence[tuple[float, Mapping[str, Any]]]) -> dict[str, Points]:
     """Rows rejected since the start, by rule as `view.rule`."""
-    totals: dict[str, float] = {}
     series: dict[str, Points] = {}
     for at, batch in batches:
-        for view, rules in batch["rejected"].items():
-            for rule, rows in rules.items():
-                name = f"{view}.{rule}"
-                totals[name] = totals.get(name, 0) + rows
-                series.setdefault(name, []).append((at, totals[name]))
+        for (view, rule), rows in batch["rejectedSoFar"].items():
+            series.setdefault(f"{view}.{rule}", []).append((at, rows))
     return series
 
 

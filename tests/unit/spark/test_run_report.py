@@ -28,8 +28,16 @@ def batch(second: int, **fields: Any) -> dict[str, Any]:
     return {**STATE, "state": "running", "at": f"2026-11-26T10:00:{second:02d}.000Z", **shown, **rates, **fields}
 
 
-def test_each_figure_is_plotted_and_totals_are_listed() -> None:
-    text = render_report([STATE, batch(1), batch(2), {**STATE, "state": "failed", "error": "no <disk>"}])
+def report_of(*lines: dict[str, Any], folder: Path) -> RunReport:
+    report = RunReport(folder / "report.html")
+    for line in lines:
+        report.update(line)
+    return report
+
+
+def test_each_figure_is_plotted_and_totals_are_listed(tmp_path: Path) -> None:
+    failure = {**STATE, "state": "failed", "error": "no <disk>"}
+    text = render_report(report_of(STATE, batch(1), batch(2), failure, folder=tmp_path))
     document = ET.fromstring(text.partition("<body>")[2].partition("</body>")[0].join(("<body>", "</body>")))
     cells = {row[0].text: row[1].text for row in document.iter("tr")}
     assert (cells["State"], cells["Rows read"], cells["Rows written"], cells["Dead letters"]) == (
@@ -47,21 +55,24 @@ def test_each_figure_is_plotted_and_totals_are_listed() -> None:
         "Rejected rows by rule": 2,
     }
     assert document.findtext("p") == "no <disk>"
-    assert ">75</text>" in text and "e+" not in render_report([STATE, batch(1, processedRowsPerSecond=30_000.0)])
+    assert ">75</text>" in text and "e+" not in render_report(
+        report_of(STATE, batch(1, processedRowsPerSecond=30_000.0), folder=tmp_path)
+    )
 
 
-def test_rejected_rows_add_up_by_rule() -> None:
-    assert rejected_by_rule([(1.0, batch(1)), (2.0, batch(2))]) == {
+def test_rejected_rows_add_up_by_rule(tmp_path: Path) -> None:
+    _, one, two = report_of(STATE, batch(1), batch(2), folder=tmp_path).lines
+    assert rejected_by_rule([(1.0, one), (2.0, two)]) == {
         "flights.undecoded": [(1.0, 1), (2.0, 2)],
         "departures.sane": [(1.0, 0), (2.0, 0)],
     }
 
 
-def test_a_run_without_batches_has_a_report() -> None:
-    assert "No batch has ended." in render_report([STATE])
+def test_a_run_without_batches_has_a_report(tmp_path: Path) -> None:
+    assert "No batch has ended." in render_report(report_of(STATE, folder=tmp_path))
 
 
-def test_the_report_of_a_long_run_stays_small(tmp_path: Path) -> None:
+def test_the_report_of_a_long_run_stays_small_and_counts_every_batch(tmp_path: Path) -> None:
     report = RunReport(tmp_path / "report.html")
     report.update(STATE)
     for number in range(3 * run_report.MAX_BATCHES):
@@ -69,4 +80,7 @@ def test_the_report_of_a_long_run_stays_small(tmp_path: Path) -> None:
     assert len(report.lines) <= run_report.MAX_BATCHES
     assert report.lines[0] == STATE
     report.update({**STATE, "state": "stopped"})
-    assert ">stopped<" in report.path.read_text()
+    text = report.path.read_text()
+    assert ">stopped<" in text
+    assert f">{30 * run_report.MAX_BATCHES:,}<" in text, "rows read"
+    assert report.lines[-2]["rejectedSoFar"]["flights", "undecoded"] == 3 * run_report.MAX_BATCHES
