@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,11 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla_broker.api.metadata import metadata
-from ottla_broker.config import Config
 from ottla_broker.metadata import broker_plans
-from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.election import TopicElectionRules
-from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas
 from ottla_broker.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -37,9 +35,9 @@ from ottla_broker.metadata.records import (
     decode_record,
     encode_record,
 )
-from ottla_broker.runtime import Runtime
 from ottla_broker.wire.codec import write_response
 from tests.unit.api.brokers import SmallBroker, context
+from tests.unit.metadata.small_controller import SmallController
 
 T = TypeVar("T")
 
@@ -123,37 +121,17 @@ def build_cluster_records(brokers: int, partitions: int) -> list[MetadataRecord]
     return records
 
 
-class AppliedAtOnce:
-    """The quorum of one voter without a log. Records are encoded, as for a log."""
-
-    def __init__(self, image: MetadataImage) -> None:
-        self.image = image
-
-    async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
-        for record in records:
-            encode_record(record)
-        return self.image.apply_records(enumerate(records, self.image.end_offset))
-
-    def hears_majority(self, within_s: float) -> bool:
-        return True
-
-
-def create_controller(image: MetadataImage) -> Controller:
-    config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
-    return Controller(image, AppliedAtOnce(image), Runtime(), config, broker_id=3)
-
-
 async def take_over(image: MetadataImage, failed: int) -> None:
     """The decisions with which `Controller.run` begins: the failed controller, which led its share
     of the partitions, is fenced.
     """
-    controller = create_controller(image)
-    await controller.cluster_control.fence_broker(failed, image.brokers[failed].epoch, "another controller was elected")
-    await controller.replication_control.clear_unneeded_eligible_replicas()
+    small = SmallController(image)
+    await small.brokers.fence_broker(failed, image.brokers[failed].epoch, "another controller was elected")
+    await small.replicas.clear_unneeded_eligible_replicas()
 
 
 async def restore_preferred_leaders(image: MetadataImage) -> None:
-    await create_controller(image).replication_control.restore_preferred_leaders()
+    await SmallController(image).replicas.restore_preferred_leaders()
 
 
 def metadata_response_size(image: MetadataImage, topics: int) -> int:

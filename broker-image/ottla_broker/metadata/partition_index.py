@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 from uuid import UUID
 
+from ottla_broker.metadata.reassignment import is_reassigning
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 TopicIdPartition = tuple[UUID, int]
@@ -97,7 +98,7 @@ class PartitionIndex:
                         self.directory_counts[directory] += step
         _set_member(self.not_led_by_preferred, key, new is not None and new.leader != new.replicas[0])
         _set_member(self.with_eligible_replicas, key, new is not None and bool(new.eligible or new.last_known))
-        _set_member(self.reassigning, key, new is not None and bool(new.adding or new.removing))
+        _set_member(self.reassigning, key, new is not None and is_reassigning(new))
 
 
 def _set_member(partitions: dict[TopicIdPartition, None], key: TopicIdPartition, is_member: bool) -> None:
