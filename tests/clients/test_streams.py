@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,19 @@ LINES = ("the hen and the egg", "the egg", "a hen", "and the hen and")
 
 
 class Words:
-    """A `ValueMapper` from a line to its words."""
+    """A `ValueMapper` from a line to its words.
+
+    The lists are kept: py4j tells Java to drop a list as soon as Python collects it, which may be
+    before Java has received it.
+    """
 
     def __init__(self, gateway: JavaGateway) -> None:
         self._array_list = gateway.jvm.java.util.ArrayList
+        self._kept: list[Any] = []
 
     def apply(self, line: str) -> Any:
         words = self._array_list()
+        self._kept.append(words)
         for word in line.split():
             words.add(word)
         return words
@@ -86,8 +92,11 @@ def gateway() -> Iterator[JavaGateway]:
 @contextmanager
 def run_word_count(
     gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str = "classic"
-) -> Iterator[None]:
-    """Run the application: from lines in topic `name` to counts in `name`-counts."""
+) -> Iterator[Callable[[], str]]:
+    """Run the application: from lines in topic `name` to counts in `name`-counts.
+
+    Yields a function that returns the application's state.
+    """
     streams = gateway.jvm.org.apache.kafka.streams
     serdes = gateway.jvm.org.apache.kafka.common.serialization.Serdes
     builder = streams.StreamsBuilder()
@@ -111,7 +120,7 @@ def run_word_count(
     application = streams.KafkaStreams(builder.build(), properties)
     application.start()
     try:
-        yield
+        yield lambda: str(application.state())
     finally:
         application.close()
 
@@ -181,11 +190,11 @@ def test_words_are_counted_and_counts_restored_from_the_changelog(
             lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
             rd.produce(broker.bootstrap, name, lines, partition=partition)
             wanted.update(" ".join(LINES * 10).split())
-        with run_word_count(gateway, broker, name, tmp_path / start, guarantee, protocol):
+        with run_word_count(gateway, broker, name, tmp_path / start, guarantee, protocol) as state:
             eventually(
                 lambda: counts(broker, name) == wanted,
                 within_s=60,
-                message=lambda: f"{wanted}; counted: {counts(broker, name)}",
+                message=lambda: f"{wanted}; counted: {counts(broker, name)}; the application is {state()}",
             )
     topics = rd.admin_client(broker.bootstrap).list_topics(timeout=20).topics
     store = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003"
