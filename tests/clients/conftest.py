@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from tests.brokers import BROKERS, BrokerProcess
+from tests.browser import open_tab, run_chromium
+from tests.clients.console_pages import run_console, url_of
 from tests.jars import kafka_classpath, skip_or_fail_in_ci
 
 NewBroker = Callable[..., AbstractContextManager[BrokerProcess]]
@@ -53,3 +56,23 @@ def classpath() -> str:
 def kcat() -> str:
     """The path of kcat, a Debian package that `make test` installs as root."""
     return shutil.which("kcat") or skip_or_fail_in_ci("kcat is not installed (Debian: apt-get install kcat)")
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[BrokerProcess]:
+    """A broker whose console the tests of a file share. It only reads."""
+    with run_console() as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with run_chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def tab(browser: Browser, console: BrokerProcess) -> Iterator[Page]:
+    with open_tab(browser) as page:
+        page.goto(url_of(console))
+        yield page

@@ -1,5 +1,6 @@
 """The console on a cluster with logins and access rules, in a real browser."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType, UserS
 from playwright.sync_api import Browser, Page, expect
 
 from tests.brokers import run_ottla_broker
-from tests.browser import open_tab, run_chromium, take_screenshot
+from tests.browser import open_tab, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.test_sasl import SCRAM, SaslBroker, acl, create_acls, login_settings, set_password
 from tests.ports import free_port
@@ -52,12 +53,6 @@ def secured() -> Iterator[SecuredConsole]:
             create_acls(cluster, acl(ResourceType.TOPIC, "orders", AclOperation.READ, user=user))
         create_acls(cluster, acl(ResourceType.TOPIC, "described", AclOperation.DESCRIBE))
         yield SecuredConsole(f"http://127.0.0.1:{http}", cluster)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with run_chromium() as found:
-        yield found
 
 
 @pytest.fixture
@@ -135,6 +130,46 @@ def test_rules_that_decide_are_explained_to_those_who_may_see_them(tab: Page, se
         take_screenshot(tab, f"access-why-{topic}")
     tab.get_by_role("link", name="Users").click()
     expect(tab.get_by_role("region", name="Users")).to_contain_text("SCRAM-SHA-512")
+
+
+def test_access_rules_decide_who_writes(tab: Page, secured: SecuredConsole) -> None:
+    log_in(tab, secured, "alice", PASSWORD)
+    expect(tab.locator("header")).to_contain_text("User:alice")
+    tab.goto(f"{secured.url}/topics/orders/produce")
+    tab.get_by_label("Value", exact=True).fill("by alice")
+    token = tab.locator("main input[name=token]").input_value()
+    (cookie,) = tab.context.cookies()
+    cookies = {cookie["name"]: cookie["value"]}
+    for path, form, request in (
+        ("/topics/orders/produce", {"value": "by alice"}, "Produce"),
+        ("/topics/orders/messages/0/0/copy", {"topic": "described"}, "Produce"),
+        ("/topics/orders/configs/retention.ms", {"value": "1"}, "DescribeConfigs"),
+        ("/topics/orders/delete", {"name": "orders", "id": topic_id(secured, "orders")}, "DeleteTopics"),
+        ("/topic/create", {"name": "new"}, "CreateTopics"),
+    ):
+        fields = {"token": token, **form}
+        answer = requests.post(
+            secured.url + path, data=fields, cookies=cookies, headers={"Origin": secured.url}, timeout=30
+        )
+        assert answer.status_code == 403, (path, answer.text)
+        denied = [line for line in secured.cluster.broker.log_tail().splitlines() if f'"request":"{request}"' in line]
+        assert any('"principal":"User:alice"' in it and '"result":"denied"' in it for it in denied), path
+    tab.get_by_role("button", name="Log out").click()
+    log_in(tab, secured, "bob", "bobs")
+    expect(tab.locator("header")).to_contain_text("User:bob")
+    tab.goto(f"{secured.url}/topics/orders/produce")
+    tab.get_by_label("Value", exact=True).fill("by bob")
+    tab.get_by_role("button", name="Produce").click()
+    expect(tab.get_by_role("heading", level=1)).to_have_text("orders partition 0, offset 1")
+    done = [line for line in secured.cluster.broker.log_tail().splitlines() if '"principal":"User:bob"' in line]
+    assert any('"request":"Produce"' in it and '"result":"done"' in it for it in done)
+
+
+def topic_id(secured: SecuredConsole, topic: str) -> str:
+    (found,) = secured.cluster.admin.describe_topics(ck.TopicCollection([topic])).values()
+    id_ = found.result(30).topic_id
+    high, low = (one % (1 << 64) for one in (id_.get_most_significant_bits(), id_.get_least_significant_bits()))
+    return str(uuid.UUID(int=high << 64 | low))
 
 
 def test_wrong_passwords_and_unknown_users_get_the_same_answer(browser: Browser, secured: SecuredConsole) -> None:

@@ -43,6 +43,7 @@ def test_its_address_is_said_and_serves_the_cluster(up: UpProcess) -> None:
     up.start()
     url, _ = find_console(up)
     assert "All is well: one broker" in read(f"{url}/")
+    assert "Create a topic" in read(f"{url}/topics"), "everybody on this machine may write"
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(urllib.request.Request(url, headers={"Host": "attacker.example"}), timeout=30)
     assert refused.value.code == 421

@@ -55,6 +55,12 @@ CONSOLE_ENABLE = _identity.row("console.enable", boolean(), False,
     "broker does not start. Off by default, because on an open cluster everyone who reaches `http.listener` reads what "
     "the pages show.",
     is_ottla_only=True)
+CONSOLE_WRITE = _identity.row("console.write", one_of("login", "everyone", "nobody"), "login",
+    "Who may write with pages of the console: create and delete topics, change their configs, produce records and "
+    "reset offsets of groups. `login`: users who have logged in. `everyone`: also those of an open cluster, which "
+    "knows no users. `nobody`: the console only reads. Access rules decide about each change. `ottla up` sets "
+    "`everyone`, because it serves its consoles to this machine only.",
+    is_ottla_only=True)
 
 _quorum = Section("Metadata quorum", BROKER_SETTINGS)
 

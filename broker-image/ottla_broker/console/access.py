@@ -29,6 +29,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.config.listener_security import listener_sasl
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS, ConnectionState, RequestContext
+from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import MECHANISMS
@@ -44,18 +45,25 @@ PASSWORD_MECHANISMS: Final = frozenset({PLAIN, *MECHANISMS})
 @dataclass(frozen=True, slots=True)
 class ConsoleUser:
     """Somebody at a browser. `host`: the address that they connect from. `form_token`: of their
-    session; empty without one. `is_logged_in`: False once their session has ended.
+    session, or of the whole of an open console. `may_write`: `console.write` lets them use pages
+    that write. `is_logged_in`: False once their session has ended.
     """
 
     broker: Broker
     principal: Principal
     host: str
     form_token: str = ""
+    may_write: bool = False
     is_logged_in: Callable[[], bool] = lambda: True
 
     def may(self, operation: Operation, resource: Resource) -> bool:
         """By the same rules as for clients of Kafka's protocol."""
         return self.broker.authorizer.allows(self.principal, self.host, operation, resource)
+
+    def record_change(self, operation: str, resource: AuditedResource, result: str, api: ApiKey) -> None:
+        """Writes a change to the audit log that the console made for the user by the request
+        `api`."""
+        make_context(self.broker, self.principal, self.host, api).record_audit(operation, resource, result)
 
     def check(self, operation: Operation, resource: Resource, api: ApiKey) -> None:
         """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED, which is in the audit log as that

@@ -50,7 +50,7 @@ class Console:
         )
         self._requests = ClusterRequests(broker)
         self._overview = Overview(broker, server, self._requests)
-        self._pages = make_page_routes(broker, registry, self._requests, self._overview)
+        self._pages = make_page_routes(broker, server.dispatcher, registry, self._requests, self._overview)
 
     def routes(self) -> list[web.RouteDef]:
         served = [web.route(one.method, one.path, self._serve(one.handler)) for one in self._pages]

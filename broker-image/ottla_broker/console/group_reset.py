@@ -1,6 +1,12 @@
-"""The page of a group's offset reset: a dry run, with files that do and undo it."""
+"""The pages of a group's offset reset: a dry run with files that do and undo it, and the reset
+itself.
+
+The reset commits the offsets that the dry run has shown. It commits nothing if one of the offsets
+that the group had then has changed since.
+"""
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from aiohttp import web
@@ -13,18 +19,38 @@ from ottla_broker.console.groups import GroupPages
 from ottla_broker.console.message_query import parse_time_ms
 from ottla_broker.console.offset_reset import (
     RESET_KINDS,
+    OffsetChange,
     PartitionReset,
     ResetKind,
     ResetTarget,
     choose_offset,
+    find_conflicts,
+    parse_changes,
+    plan_changes,
+    write_changes,
     write_offsets,
 )
 from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
 from ottla_broker.console.topics import TopicPages, may_describe
+from ottla_broker.console.user_requests import read_write_form, record_outcome
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla_broker.wire.offset_commit import build_offset_commit
 
 MAX_SHOWN: Final = 1000
 FILES: Final = ("undo", "reset")
+MEMBER_ERRORS: Final = frozenset(
+    {
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.non_empty_group,
+        ErrorCode.stale_member_epoch,
+    }
+)
+"""Errors of a commit from outside for a group that has members."""
 
 
 class GroupResetPages:
@@ -35,7 +61,7 @@ class GroupResetPages:
 
     async def show(self, page: PageRequest) -> web.Response:
         """Offsets of topics that the user may describe. Nothing is written."""
-        group, committed = await self._find(page)
+        group, committed = await self._find(page, page.http.query.get("id", ""))
         target = parse_target(page) if page.text("to") else None
         resets = [] if target is None else await self._plan(select(committed, page.text("topic")), target)
         return page.render(
@@ -48,24 +74,71 @@ class GroupResetPages:
             target=target,
             resets=resets[:MAX_SHOWN],
             reset_count=len(resets),
+            changes=write_changes(plan_changes(resets)),
         )
+
+    async def reset(self, page: PageRequest) -> web.Response:
+        """Commits the changes of a form, which a dry run has shown. Users need READ on the group
+        and the topics, as those who commit with Kafka's clients.
+        """
+        form = await read_write_form(page)
+        group, committed = await self._find(page, form.get("id", ""))
+        changes = read_changes(form)
+        if conflicts := find_conflicts(changes, committed):
+            change, now = conflicts[0]
+            raise PageError(
+                409,
+                f"Nothing is changed: offsets of {group.name} have changed since the dry run. That of "
+                f"{change.topic}-{change.partition} was {change.before}, and is {'none' if now is None else now} now.",
+            )
+        await self._commit(page, group, changes)
+        shown = [PartitionReset(one.topic, one.partition, one.before, one.after, -1) for one in changes[:MAX_SHOWN]]
+        return page.render(
+            "group_reset_done.html",
+            group=group,
+            count=len(changes),
+            resets=shown,
+            undo=write_changes(one.undo for one in changes),
+        )
+
+    async def download_undo(self, page: PageRequest) -> web.Response:
+        """The offsets after the changes of a form, as a file for Kafka's tool."""
+        changes = read_changes(await read_write_form(page))
+        return attach((one.topic, one.partition, one.after) for one in changes)
+
+    async def _commit(self, page: PageRequest, group: ListedGroup, changes: list[OffsetChange]) -> None:
+        """Raises PageError, GROUP_ and TOPIC_AUTHORIZATION_FAILED."""
+        page.user.check(Operation.read, Resource.group(group.name), ApiKey.OFFSET_COMMIT)
+        for topic in sorted({one.topic for one in changes}):
+            page.user.check(Operation.read, Resource.topic(topic), ApiKey.OFFSET_COMMIT)
+        commits = {(one.topic, one.partition): (one.after, "") for one in changes}
+        client = self._requests.client
+        response = await client.send_to_coordinator(group.name, build_offset_commit(group.name, commits))
+        errors = {
+            one.error_code: f"{topic.name}-{one.partition_index}"
+            for topic in response.topics
+            for one in topic.partitions
+            if one.error_code is not ErrorCode.none
+        }
+        code = next(iter(errors), ErrorCode.none)
+        record_outcome(page.user, "ALTER_OFFSETS", "GROUP", group.name, code, ApiKey.OFFSET_COMMIT)
+        if code in MEMBER_ERRORS:
+            raise PageError(409, f"Nothing is changed: {group.name} has members. Stop them first.")
+        if errors:
+            raise PageError(502, f"Not all offsets are changed: {errors[code]}: {code.name.upper()}.")
 
     async def download(self, page: PageRequest) -> web.Response:
         """The file of the dry run (`file=reset`), or of the offsets before it (`file=undo`)."""
         file = page.text("file")
         if file not in FILES:
             raise PageError(400, f"file={file!r}: expected {', '.join(FILES)}")
-        _, committed = await self._find(page)
+        _, committed = await self._find(page, page.http.query.get("id", ""))
         resets = await self._plan(select(committed, page.text("topic")), parse_target(page))
-        text = write_offsets(
-            (one.topic, one.partition, one.committed if file == "undo" else one.target) for one in resets
-        )
-        response = web.Response(text=text, content_type="text/csv")
-        response.headers["Content-Disposition"] = f'attachment; filename="{file}-offsets.csv"'
-        return response
+        offsets = ((one.topic, one.partition, one.committed if file == "undo" else one.target) for one in resets)
+        return attach(offsets, file)
 
-    async def _find(self, page: PageRequest) -> tuple[ListedGroup, CommittedOffsets]:
-        group = await self._pages.find_group(page, page.http.query.get("id", ""))
+    async def _find(self, page: PageRequest, name: str) -> tuple[ListedGroup, CommittedOffsets]:
+        group = await self._pages.find_group(page, name)
         if group.type == SHARE:
             raise PageError(400, f"{group.name} is a share group, which has no committed offsets.")
         committed = await self._groups.committed_offsets(group)
@@ -86,6 +159,23 @@ class GroupResetPages:
             )
             for one in partitions
         ]
+
+
+def attach(offsets: Iterable[tuple[str, int, int]], name: str = "undo") -> web.Response:
+    response = web.Response(text=write_offsets(offsets), content_type="text/csv")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}-offsets.csv"'
+    return response
+
+
+def read_changes(form: Mapping[str, str]) -> list[OffsetChange]:
+    """Raises PageError."""
+    try:
+        changes = parse_changes(form.get("changes", ""))
+    except ValueError as reason:
+        raise PageError(400, f"changes: {reason}") from None
+    if not changes:
+        raise PageError(400, "There is no offset to change.")
+    return changes
 
 
 def select(committed: CommittedOffsets, topic: str) -> CommittedOffsets:

@@ -2,11 +2,13 @@
 
 Browsers send the cookie of a session with requests of the console's own pages only
 (SameSite=Strict), and no script reads it (HttpOnly). A form is taken from the same origin, and
-logging out needs the session's token besides.
+every form of a page needs the session's token besides; on an open cluster a token that other sites
+cannot read either.
 """
 
 import asyncio
 import hmac
+import secrets
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,10 +16,11 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from ottla_broker.broker import Broker
+from ottla_broker.config import CONSOLE_WRITE
 from ottla_broker.config.listener_security import listener_sasl
 from ottla_broker.console.access import AllowedHosts, ConsoleUser, keeps_passwords_secret, make_context
 from ottla_broker.console.requests import PageError
-from ottla_broker.console.sessions import Sessions
+from ottla_broker.console.sessions import TOKEN_BYTES, Sessions
 from ottla_broker.requests.login import MAX_AUDITED_NAME
 from ottla_broker.requests.user_passwords import UserPasswords
 from ottla_broker.security.audit import AuditedResource
@@ -43,12 +46,14 @@ class OpenAccess:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._hosts = AllowedHosts(broker)
+        self._form_token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._may_write = broker.config(CONSOLE_WRITE) == "everyone"
 
     def find_user(self, http: web.Request) -> ConsoleUser:
         """Raises PageError."""
         if (http.url.host or "") not in self._hosts:
             raise PageError(421, f"This console does not answer under the name {http.url.host!r}.")
-        return ConsoleUser(self._broker, ANONYMOUS, http.remote or "")
+        return ConsoleUser(self._broker, ANONYMOUS, http.remote or "", self._form_token, self._may_write)
 
 
 class PasswordAccess:
@@ -57,6 +62,7 @@ class PasswordAccess:
     def __init__(self, broker: Broker, listener: str) -> None:
         self._broker = broker
         self._listener = listener
+        self._may_write = broker.config(CONSOLE_WRITE) != "nobody"
         self._passwords = UserPasswords(broker)
         self._sessions = Sessions(broker, listener, asyncio.get_running_loop().time)
         self._checks = asyncio.Semaphore(MAX_CHECKS)
@@ -71,7 +77,9 @@ class PasswordAccess:
         if (session := self._sessions.find(token)) is None:
             return None
         is_logged_in = partial(self._sessions.is_open, token)
-        return ConsoleUser(self._broker, session.principal, http.remote or "", session.form_token, is_logged_in)
+        return ConsoleUser(
+            self._broker, session.principal, http.remote or "", session.form_token, self._may_write, is_logged_in
+        )
 
     async def log_in(self, http: web.Request) -> web.Response:
         """Redirects to the overview, with the cookie of a new session. Raises PageError: 401 after
@@ -112,8 +120,8 @@ class PasswordAccess:
 
 
 async def read_page_form(http: web.Request, form_token: str) -> dict[str, str]:
-    """A form of a page. `form_token`: of the user's session; empty without one. Raises PageError
-    for a form of another session too.
+    """A form of a page. `form_token`: of the user's session; empty if nobody has logged in. Raises
+    PageError for a form of another session too.
     """
     form = await read_form(http)
     if form_token and not hmac.compare_digest(form.get("token", "").encode(), form_token.encode()):

@@ -1,6 +1,6 @@
 """The offsets that a group would have after a reset. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -30,6 +30,53 @@ class PartitionReset:
     def lag(self) -> int:
         """After the reset."""
         return max(0, self.end - self.target) if min(self.end, self.target) >= 0 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """The committed offset of a partition, `before` and `after`."""
+
+    topic: str
+    partition: int
+    before: int
+    after: int
+
+    @property
+    def undo(self) -> "OffsetChange":
+        return OffsetChange(self.topic, self.partition, self.after, self.before)
+
+
+def plan_changes(resets: Iterable[PartitionReset]) -> list[OffsetChange]:
+    """Those of partitions whose offset is known and would be another one."""
+    return [
+        OffsetChange(one.topic, one.partition, one.committed, one.target)
+        for one in resets
+        if 0 <= one.target != one.committed
+    ]
+
+
+def write_changes(changes: Iterable[OffsetChange]) -> str:
+    """A line for each: topic, partition, offset before and after."""
+    return "".join(f"{one.topic},{one.partition},{one.before},{one.after}\n" for one in changes)
+
+
+def parse_changes(text: str) -> list[OffsetChange]:
+    """Raises ValueError."""
+    changes = []
+    for line in text.split():
+        topic, *numbers = line.split(",")
+        if len(numbers) != 3 or not all(number.isdecimal() and len(number) < 20 for number in numbers):
+            raise ValueError(f"expected topic,partition,offset before,offset after, not {line[:100]!r}")
+        changes.append(OffsetChange(topic, *map(int, numbers)))
+    return changes
+
+
+def find_conflicts(
+    changes: Iterable[OffsetChange], committed: Mapping[tuple[str, int], int]
+) -> list[tuple[OffsetChange, int | None]]:
+    """Changes whose `before` is not what is committed now, with what is."""
+    found = [(one, committed.get((one.topic, one.partition))) for one in changes]
+    return [(one, now) for one, now in found if now != one.before]
 
 
 def choose_offset(target: ResetTarget, committed: int, start: int, end: int, at_time: int) -> int:

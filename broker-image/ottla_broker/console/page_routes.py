@@ -12,6 +12,7 @@ from ottla_broker.console.lazy_pages import LazyPages
 from ottla_broker.console.overview import Overview
 from ottla_broker.console.requests import PageHandler
 from ottla_broker.console.topics import TopicPages
+from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.registry.lazy_registry import LazyRegistry
 
 
@@ -22,7 +23,11 @@ class PageRoute(NamedTuple):
 
 
 def make_page_routes(
-    broker: Broker, registry: LazyRegistry | None, requests: ClusterRequests, overview: Overview
+    broker: Broker,
+    dispatcher: RequestDispatcher,
+    registry: LazyRegistry | None,
+    requests: ClusterRequests,
+    overview: Overview,
 ) -> list[PageRoute]:
     topics = TopicPages(broker, requests)
     return [
@@ -31,12 +36,27 @@ def make_page_routes(
         PageRoute("GET", "/throughput", overview.throughput),
         PageRoute("GET", "/topics", topics.show_list),
         PageRoute("GET", "/topics/{topic}", topics.show_topic),
+        *_topic_change_routes(broker, dispatcher, topics),
         *_group_routes(broker, requests, topics),
         *_message_routes(broker, registry, requests, topics),
         *_schema_routes(broker, registry),
         *_access_routes(broker),
         *_cluster_routes(broker, requests),
     ]
+
+
+def _topic_change_routes(broker: Broker, dispatcher: RequestDispatcher, topics: TopicPages) -> Iterator[PageRoute]:
+    changes = LazyPages(
+        broker.runtime, "topic_changes", lambda module: module.TopicChangePages(broker, dispatcher, topics)
+    )
+    forms = (
+        ("/topic/create", "show_create", "create"),
+        ("/topics/{topic}/configs/{config}", "show_config", "change_config"),
+        ("/topics/{topic}/delete", "show_delete", "delete"),
+    )
+    for path, show, change in forms:
+        yield PageRoute("GET", path, changes.handler(show))
+        yield PageRoute("POST", path, changes.handler(change))
 
 
 def _group_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages) -> Iterator[PageRoute]:
@@ -46,7 +66,9 @@ def _group_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages)
     yield PageRoute("GET", "/group", groups.handler("show_group"))
     resets = LazyPages(broker.runtime, "group_reset", lambda module: module.GroupResetPages(broker, requests, topics))
     yield PageRoute("GET", "/group/reset", resets.handler("show"))
+    yield PageRoute("POST", "/group/reset", resets.handler("reset"))
     yield PageRoute("GET", "/group/reset/file", resets.handler("download"))
+    yield PageRoute("POST", "/group/reset/undo", resets.handler("download_undo"))
 
 
 def _message_routes(
@@ -61,6 +83,11 @@ def _message_routes(
     yield PageRoute("GET", f"{path}/export", messages.handler("export"))
     one = path + r"/{partition:\d{1,9}}/{offset:\d{1,19}}"
     yield PageRoute("GET", one, messages.handler("show_record"))
+    produce = LazyPages(broker.runtime, "produce", lambda module: module.ProducePages(broker, requests, topics))
+    yield PageRoute("GET", "/topics/{topic}/produce", produce.handler("show"))
+    yield PageRoute("POST", "/topics/{topic}/produce", produce.handler("produce"))
+    yield PageRoute("GET", f"{one}/copy", produce.handler("show_copy"))
+    yield PageRoute("POST", f"{one}/copy", produce.handler("copy"))
 
 
 def _schema_routes(broker: Broker, registry: LazyRegistry | None) -> Iterator[PageRoute]:

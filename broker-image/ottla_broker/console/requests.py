@@ -67,7 +67,12 @@ class PageRequest:
     def render(self, template: str, **values: object) -> web.Response:
         user = self.user
         text = self.renderer.render(
-            template, user=user.principal, form_token=user.form_token, path=self.http.path, **values
+            template,
+            user=user.principal,
+            form_token=user.form_token,
+            may_write=user.may_write,
+            path=self.http.path,
+            **values,
         )
         response = web.Response(text=text, content_type="text/html")
         response.enable_compression()

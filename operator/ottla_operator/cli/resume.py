@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla_broker.wire.partitioner import partition_for_key
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.kafka import offsets, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.consumer import Consumer
 from ottla_operator.kafka.offsets import TopicPartition
-from ottla_operator.kafka.partitioner import partition_for_key
 from ottla_operator.kafka.producer import Producer
 
 SAMPLED_RECORDS: Final = 50

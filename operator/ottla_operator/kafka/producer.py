@@ -14,11 +14,11 @@ from kio.static.primitive import Records, i16, i32, i32Timedelta
 
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partitioner import partition_for_key
 from ottla_broker.wire.records import Record, encode_batch
 from ottla_operator.kafka import topics
 from ottla_operator.kafka.client import KafkaClient, Unreachable, find_error, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
-from ottla_operator.kafka.partitioner import partition_for_key
 
 BATCH_BYTES: Final = 512 * 1024
 """Records of a batch before compression; well below max.message.bytes."""

@@ -17,6 +17,7 @@ from ottla_operator.local.registry_ports import claim_port
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.plan.broker_processes import (
     CONSOLE_ENABLE,
+    CONSOLE_WRITE,
     HOST,
     INTER_BROKER,
     KEYSTORE_LOCATION,
@@ -327,7 +328,7 @@ def broker_command(plan: BrokerProcessPlan, console: str, registry: str) -> Sequ
     if registry:
         settings[REGISTRY_LISTENER] = registry
     if console:
-        settings |= {CONSOLE_ENABLE: "true", "http.listener": console}
+        settings = {CONSOLE_WRITE: "everyone"} | settings | {CONSOLE_ENABLE: "true", "http.listener": console}
     options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     return [sys.executable, "-m", "ottla_broker", *options]
 

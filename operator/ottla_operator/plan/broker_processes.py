@@ -32,6 +32,7 @@ FIRST_BROKER = 1
 HOST = "127.0.0.1"
 KEYSTORE = "keystore.pem"
 CONSOLE_ENABLE = "console.enable"
+CONSOLE_WRITE = "console.write"
 CONSOLE_PORT_DISTANCE = 1000
 """Distance from the port of a broker's first listener to that of its console."""
 KEYSTORE_LOCATION = "ssl.keystore.location"

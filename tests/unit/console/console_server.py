@@ -1,6 +1,7 @@
 """A console over HTTP, on a broker without sockets."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +37,12 @@ class ConsoleClient:
         headers = {"Origin": self.url, **headers}
         async with self.session.post(self.url + path, data=form, headers=headers, allow_redirects=False) as response:
             return Answer(response.status, response.headers, await response.text())
+
+    async def form_token(self) -> str:
+        """Of the console's forms, which an open console shows everyone."""
+        found = re.search(r'name="token" value="([^"]+)"', (await self.get("/schema?subject=t-value")).text)
+        assert found is not None
+        return found.group(1)
 
     async def get(self, path: str, **headers: str) -> Answer:
         async with self.session.get(self.url + path, headers=headers, allow_redirects=False) as response:

@@ -6,9 +6,14 @@ from hypothesis import strategies as st
 
 from ottla_broker.console.offset_reset import (
     RESET_KINDS,
+    OffsetChange,
     PartitionReset,
     ResetTarget,
     choose_offset,
+    find_conflicts,
+    parse_changes,
+    plan_changes,
+    write_changes,
     write_offsets,
 )
 
@@ -48,3 +53,22 @@ def test_files_have_the_partitions_whose_offsets_are_known() -> None:
     assert write_offsets([("a", 0, 5), ("a.b", 1, -1), ("c", 2, 0)]) == "a,0,5\nc,2,0\n"
     assert PartitionReset("a", 0, 3, 5, 9).lag == 4
     assert PartitionReset("a", 0, 3, -1, 9).lag == -1
+
+
+def test_changes_are_those_of_known_offsets_that_move() -> None:
+    resets = [PartitionReset("t", 0, 5, 3, 9), PartitionReset("t", 1, 5, 5, 9), PartitionReset("t", 2, 5, -1, 9)]
+    changes = plan_changes(resets)
+    assert changes == [OffsetChange("t", 0, 5, 3)]
+    assert parse_changes(write_changes(changes)) == changes
+    assert changes[0].undo == OffsetChange("t", 0, 3, 5)
+
+
+@pytest.mark.parametrize("text", ["t,0,1", "t,0,1,x", "t,0,1,-2", "t,0,1,2,3", "t,0,1," + "9" * 20])
+def test_line_that_is_no_change_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected topic,partition,offset before,offset after"):
+        parse_changes(text)
+
+
+def test_offset_that_is_not_what_it_was_conflicts() -> None:
+    changes = [OffsetChange("t", 0, 5, 3), OffsetChange("t", 1, 5, 3), OffsetChange("t", 2, 5, 3)]
+    assert find_conflicts(changes, {("t", 0): 5, ("t", 1): 6}) == [(changes[1], 6), (changes[2], None)]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partitioner import murmur2, partition_for_key
 from ottla_operator.cli.offset_spec import OffsetSpec, parse_offset_spec
 from ottla_operator.kafka.client import raise_for_error
 from ottla_operator.kafka.cluster import find_partition_problems
 from ottla_operator.kafka.groups import parse_assignment
-from ottla_operator.kafka.partitioner import murmur2, partition_for_key
 from ottla_operator.kafka.reassignments import PartitionReassignment
 from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
 from ottla_operator.local.load import is_loaded

@@ -1,0 +1,152 @@
+"""The pages that produce one record: a new one, or a copy of one in a topic of the user's
+choice.
+"""
+
+import random
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from aiohttp import web
+
+from ottla_broker.broker import Broker
+from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.login import redirect
+from ottla_broker.console.partition_reader import Range, read_chunk
+from ottla_broker.console.record_form import BYTE_FORMS, RecordFormError, parse_record
+from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
+from ottla_broker.console.topics import TopicPages, may_describe
+from ottla_broker.console.user_requests import check_may_write, read_write_form, record_outcome
+from ottla_broker.metadata.image import TopicImage
+from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
+from ottla_broker.wire.partitioner import partition_for_key
+from ottla_broker.wire.records import Record, encode_batch, iter_records
+
+
+class ProducePages:
+    """Users need WRITE on the topic, as producers do, and READ on the topic that a copy is of."""
+
+    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages) -> None:
+        self._broker = broker
+        self._requests = requests
+        self._topics = topics
+
+    async def show(self, page: PageRequest) -> web.Response:
+        check_may_write(page)
+        return render_form(page, self._topics.find_topic(page), {})
+
+    async def produce(self, page: PageRequest) -> web.Response:
+        form = await read_write_form(page)
+        topic = self._topics.find_topic(page)
+        page.user.check(Operation.write, Resource.topic(topic.name), ApiKey.PRODUCE)
+        try:
+            record = parse_record(form, self._broker.runtime.now_ms())
+            return await self._append(page, topic, form.get("partition", ""), record)
+        except (RecordFormError, KafkaError) as reason:
+            return render_form(page, topic, form, describe_refusal(reason))
+
+    async def show_copy(self, page: PageRequest) -> web.Response:
+        check_may_write(page)
+        return self._render_copy(page, {"topic": self._topics.find_topic(page).name})
+
+    async def copy(self, page: PageRequest) -> web.Response:
+        """Key, value and headers stay the same bytes; the time is that of the copy."""
+        form = await read_write_form(page)
+        source = self._topics.find_topic(page)
+        page.user.check(Operation.read, Resource.topic(source.name), ApiKey.FETCH)
+        name = form.get("topic", "").strip()
+        target = self._broker.image.topics.get(name)
+        if target is None or not may_describe(page, name):
+            return self._render_copy(page, form, f"There is no topic {name!r} that {page.user.principal} may describe.")
+        page.user.check(Operation.write, Resource.topic(target.name), ApiKey.PRODUCE)
+        found = await self._read(source, *record_of(page))
+        record = Record(self._broker.runtime.now_ms(), found.key, found.value, found.headers)
+        try:
+            return await self._append(page, target, form.get("partition", ""), record)
+        except (RecordFormError, KafkaError) as reason:
+            return self._render_copy(page, form, describe_refusal(reason))
+
+    async def _read(self, topic: TopicImage, partition: int, offset: int) -> Record:
+        """Raises PageError, KafkaError, OSError."""
+        if partition in topic.partitions and offset <= MAX_INT64:
+            async with self._requests.new_client() as client:
+                chunk = await read_chunk(client, topic.name, Range(partition, offset, offset + 1))
+            found = await self._broker.runtime.run_in_thread(find_record, chunk.records, offset)
+            if found is not None:
+                return found
+        raise PageError(404, f"{topic.name}-{partition} has no record at offset {offset}.")
+
+    async def _append(self, page: PageRequest, topic: TopicImage, wanted: str, record: Record) -> web.Response:
+        """Redirects to the page of the record. Raises PageError, RecordFormError, KafkaError."""
+        partition = choose_partition(topic, wanted, record.key)
+        code = ErrorCode.request_timed_out  # until the leader responds
+        try:
+            offset = await self._requests.client.produce(topic.name, partition, encode_batch([record]))
+            code = ErrorCode.none
+        except KafkaError as reason:
+            code = reason.code
+            raise
+        except OSError as reason:
+            why = describe_os_error(reason) or "no response in time"
+            message = (
+                f"It is unknown whether {topic.name}-{partition} has the record: {why}. Look before you repeat it."
+            )
+            raise PageError(502, message) from reason
+        finally:
+            record_outcome(page.user, "WRITE", "TOPIC", topic.name, code, ApiKey.PRODUCE)
+        return redirect(f"/topics/{quote(topic.name)}/messages/{partition}/{offset}")
+
+    def _render_copy(self, page: PageRequest, form: Mapping[str, str], problem: str = "") -> web.Response:
+        partition, offset = record_of(page)
+        response = page.render(
+            "copy_record.html",
+            topic=self._topics.find_topic(page),
+            partition=partition,
+            offset=offset,
+            form=form,
+            problem=problem,
+        )
+        response.set_status(400 if problem else 200)
+        return response
+
+
+def render_form(page: PageRequest, topic: TopicImage, form: Mapping[str, str], problem: str = "") -> web.Response:
+    """The form with what the user has entered."""
+    response = page.render("produce.html", topic=topic, form=form, byte_forms=BYTE_FORMS, problem=problem)
+    response.set_status(400 if problem else 200)
+    return response
+
+
+def record_of(page: PageRequest) -> tuple[int, int]:
+    """Partition and offset of the path."""
+    partition, offset = (int(page.http.match_info[name]) for name in ("partition", "offset"))
+    return partition, offset
+
+
+def find_record(records: bytes, offset: int) -> Record | None:
+    """The record at the offset, in batches. None for a marker of a transaction, and for a record
+    that compaction has removed. Raises CORRUPT_MESSAGE.
+    """
+    for header, record in iter_records(records):
+        if record.offset == offset:
+            return None if header.is_control else record
+    return None
+
+
+def choose_partition(topic: TopicImage, wanted: str, key: bytes | None) -> int:
+    """The partition that the user names, or else that of the key as Java's client chooses it, or
+    any. Raises RecordFormError.
+    """
+    wanted, count = wanted.strip(), len(topic.partitions)
+    if not wanted:
+        return random.randrange(count) if key is None else partition_for_key(key, count)
+    if not (wanted.isdecimal() and int(wanted) in topic.partitions):
+        raise RecordFormError(f"{topic.name} has no partition {wanted[:20]!r}; it has 0 to {count - 1}")
+    return int(wanted)
+
+
+def describe_refusal(reason: RecordFormError | KafkaError) -> str:
+    if isinstance(reason, RecordFormError):
+        return str(reason)
+    return reason.message or f"The broker refused the record: {reason.code.name.upper()}."

@@ -1,0 +1,61 @@
+"""A record from the fields of a form. Pure."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Final
+
+from ottla_broker.wire.records import Headers, Record
+
+BYTE_FORMS: Final = ("text", "hexadecimal", "base64", "null")
+
+
+class RecordFormError(ValueError):
+    """A field that is no part of a record; the message says which and why."""
+
+
+def parse_record(form: Mapping[str, str], now_ms: int) -> Record:
+    """From `key`, `value`, their forms `key-form` and `value-form`, and `headers`. A text of no
+    characters is no key, but a value of no bytes. Raises RecordFormError.
+    """
+    key = parse_bytes("key", form.get("key-form", "text"), form.get("key", ""))
+    if key == b"" and form.get("key-form", "text") == "text":
+        key = None
+    value = parse_bytes("value", form.get("value-form", "text"), form.get("value", ""))
+    return Record(now_ms, key, value, parse_headers(form.get("headers", "")))
+
+
+def parse_bytes(field: str, form: str, text: str) -> bytes | None:
+    """`form`: one of BYTE_FORMS. Browsers send each line break as CR LF; text has LF."""
+    match form:
+        case "text":
+            return text.replace("\r\n", "\n").encode()
+        case "hexadecimal":
+            try:
+                return bytes.fromhex(text)
+            except ValueError:
+                raise RecordFormError(f"{field}: expected hexadecimal digits, two for each byte") from None
+        case "base64":
+            try:
+                return base64.b64decode("".join(text.split()), validate=True)
+            except (binascii.Error, ValueError):
+                raise RecordFormError(f"{field}: expected base64") from None
+        case "null":
+            if text.strip():
+                raise RecordFormError(f"{field}: null has no text; remove the text or choose another form")
+            return None
+        case _:
+            raise RecordFormError(f"{field}: the form {form!r} is none of {', '.join(BYTE_FORMS)}")
+
+
+def parse_headers(text: str) -> Headers:
+    """One `name: value` a line; a name may come several times. Raises RecordFormError."""
+    headers = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        name, colon, value = line.partition(":")
+        if not (colon and name.strip()):
+            raise RecordFormError(f"headers: expected lines of the form name: value, not {line[:40]!r}")
+        headers.append((name.strip(), value.strip().encode()))
+    return tuple(headers)

@@ -1,0 +1,99 @@
+"""The console that its tests in a browser share, and what several of them do with it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import confluent_kafka as ck
+import requests
+from playwright.sync_api import Page
+
+from tests.brokers import BrokerProcess, run_ottla_broker
+from tests.clients import librdkafka as rd
+from tests.clients.sample_messages import START_MS
+from tests.ports import free_port
+from tests.waiting import eventually
+
+RECORDS = 600
+"""Of the topic `orders`, with the amounts 0 to 599."""
+WITHIN_MS = 60_000
+SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"long"}]}'
+NOTE = '{"name":"note","type":"string","default":""}'
+
+
+@contextmanager
+def run_console(write: str = "login") -> Iterator[BrokerProcess]:
+    """A broker of an open cluster with a console and a schema registry, and with the topic
+    `orders`. `write`: its `console.write`.
+    """
+    with run_ottla_broker(
+        num_partitions=1,
+        http_listener=f"127.0.0.1:{free_port()}",
+        console_enable="true",
+        console_write=write,
+        schema_registry_listener=f"127.0.0.1:{free_port()}",
+    ) as it:
+        rd.create_topic(it.bootstrap, "orders", partitions=6, retention_ms=604_800_000)
+        producer = ck.Producer({"bootstrap.servers": it.bootstrap})
+        for number in range(RECORDS):
+            producer.produce(
+                "orders", b'{"amount": %d}' % number, key=b"customer-%d" % (number % 20), timestamp=START_MS + number
+            )
+        assert producer.flush(30) == 0
+        yield it
+
+
+def url_of(console: BrokerProcess) -> str:
+    return f"http://{console.settings['http.listener']}"
+
+
+def search(tab: Page, console: BrokerProcess, topic: str, expression: str) -> None:
+    tab.goto(f"{url_of(console)}/topics/{topic}/messages?limit=1")
+    tab.get_by_label("At most").fill("50")
+    tab.get_by_label("Filter").fill(expression)
+    tab.get_by_role("button", name="Search all").click()
+
+
+def assert_is_text(tab: Page) -> None:
+    """The page runs and contains nothing of an attack."""
+    assert tab.evaluate("typeof attacked") == "undefined"
+    attacks = "main script, main iframe, main img, main svg, main base, main style, main [onerror], main [onfocus]"
+    assert tab.locator(attacks).count() == 0
+
+
+@contextmanager
+def consumer(
+    console: BrokerProcess, group: str, client_id: str, *, commits: int, **settings: object
+) -> Iterator[ck.Consumer]:
+    """A consumer that has read and committed some records of `orders`, and stays in its group."""
+    made = ck.Consumer(
+        {
+            "bootstrap.servers": console.bootstrap,
+            "group.id": group,
+            "client.id": client_id,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        }
+        | rd.to_librdkafka_names(settings)
+    )
+    made.subscribe(["orders"])
+    try:
+        for _ in range(commits):
+            message = eventually(lambda: made.poll(1.0), within_s=60)
+            assert message.error() is None
+            made.store_offsets(message)
+        made.commit(asynchronous=False)
+        yield made
+    finally:
+        made.close()
+
+
+def register(console: BrokerProcess, subject: str, *schemas: str, kind: str = "AVRO") -> int:
+    """The id of the last of them."""
+    registry, name = console.settings["schema.registry.listener"], quote(subject, safe="")
+    url = f"http://{registry}/subjects/{name}/versions"
+    for schema in schemas:
+        answer = requests.post(url, json={"schema": schema, "schemaType": kind}, timeout=60)
+        assert answer.status_code == 200, answer.text
+    return int(answer.json()["id"])

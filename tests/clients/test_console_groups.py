@@ -1,0 +1,48 @@
+"""The pages of groups in a real browser, on a real broker."""
+
+from playwright.sync_api import Page, expect
+
+from tests.brokers import BrokerProcess
+from tests.browser import take_screenshot
+from tests.clients.console_pages import RECORDS, consumer, url_of
+
+
+def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProcess) -> None:
+    with consumer(console, "billing", "group-classic", commits=RECORDS - 10):
+        tab.get_by_role("link", name="Groups").click()
+        tab.get_by_role("link", name="billing").click()
+        figures = tab.locator(".figures")
+        expect(figures).to_contain_text("Stable")
+        expect(figures).to_contain_text("Lag in records10")
+        rows = tab.get_by_role("region", name="Partitions").locator("tbody tr")
+        expect(rows).to_have_count(6)
+        expect(rows.first).to_contain_text("group-classic")
+        expect(tab.get_by_role("region", name="Members").locator("tbody tr")).to_have_count(1)
+        take_screenshot(tab, "group")
+        tab.get_by_role("link", name="Try an offset reset").click()
+        expect(tab.locator(".problem.warning")).to_contain_text("only while it has no members")
+        tab.locator("select[name=to]").select_option("shift")
+        tab.get_by_label("at", exact=True).fill("-1000")
+        tab.get_by_role("button", name="Try").click()
+        offsets = tab.get_by_role("region", name="Offsets").locator("tbody tr")
+        expect(offsets).to_have_count(6)
+        assert {row.locator("td").nth(3).inner_text() for row in offsets.all()} == {"0"}
+        take_screenshot(tab, "group-reset")
+        undo = tab.request.get(url_of(console) + str(tab.get_by_role("link", name="undo").get_attribute("href")))
+        lines = undo.text().splitlines()
+        assert sum(int(line.split(",")[2]) for line in lines) == RECORDS - 10
+    tab.goto(f"{url_of(console)}/topics/orders")
+    readers = tab.get_by_role("region", name="Groups that read it").locator("tbody tr")
+    expect(readers.filter(has_text="billing").locator("td").last).to_have_text("10")
+
+
+def test_groups_of_the_consumer_protocol_and_strange_names_are_shown(tab: Page, console: BrokerProcess) -> None:
+    name = "<i>a/b?c&d</i>"
+    with consumer(console, name, "group-newer", commits=1, group_protocol="consumer"):
+        tab.goto(f"{url_of(console)}/groups?search=b%3Fc")
+        tab.get_by_role("link", name=name).click()
+        expect(tab.get_by_role("heading", level=1)).to_have_text(name)
+        expect(tab.locator(".figures")).to_contain_text("uniform")
+        expect(tab.get_by_role("region", name="Members").locator("tbody tr")).to_contain_text(
+            "orders: 0, 1, 2, 3, 4, 5"
+        )

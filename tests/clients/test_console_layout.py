@@ -1,0 +1,82 @@
+"""The size and the contrasts of the console’s pages in a real browser."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.brokers import BrokerProcess
+from tests.browser import PHONE, WIDE, open_tab, take_screenshot
+from tests.clients.console_pages import NOTE, SHIPMENT, consumer, register, run_console, url_of
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[BrokerProcess]:
+    with run_console(write="everyone") as it:
+        yield it
+
+
+PAGES = (
+    "/topic/create",
+    "/topics/orders/produce",
+    "/topics/orders/delete",
+    "/topics/orders/configs/retention.ms",
+    "/topics/orders/messages/0/0/copy",
+    "/group/reset?id=billing&to=earliest",
+    "/cluster",
+    "/cluster/departure?broker=1",
+    "/cluster/metadata",
+    "/access",
+    "/access/users",
+    "/access/quotas",
+    "/schemas",
+    "/schema?subject=shipments-value",
+    "/groups",
+    "/group?id=billing",
+    "/",
+    "/topics",
+    "/topics/orders",
+    "/topics/orders/messages",
+    "/topics/orders/messages?filter=value.amount<9",
+)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_pages_fit_the_screen_and_texts_have_contrast(
+    browser: Browser, console: BrokerProcess, size: tuple[int, int], dark: bool
+) -> None:
+    register(console, "shipments-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
+    with open_tab(browser, size, dark=dark) as page, consumer(console, "billing", "layout", commits=10):
+        for path in PAGES:
+            page.goto(url_of(console) + path)
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
+            assert page.evaluate(LOW_CONTRASTS) == [], path
+            name = path.partition("?")[0].strip("/").replace("/", "-") or "overview"
+            take_screenshot(page, f"{name}-{size[0]}-{'dark' if dark else 'light'}")
+
+
+# Texts whose contrast with the ground behind them is below WCAG 2.2's 4.5:1 (level AA).
+LOW_CONTRASTS = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const luminance = (colour) => colour.slice(0, 3)
+    .map((one) => one / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, one, index) => sum + one * [0.2126, 0.7152, 0.0722][index], 0);
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = rgb(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!own || !element.checkVisibility()) continue;
+    const [low, high] = [luminance(rgb(getComputedStyle(element).color)), luminance(ground(element))]
+      .sort((one, other) => one - other);
+    if ((high + 0.05) / (low + 0.05) < 4.5) found.push(element.tagName + " " + element.textContent.trim().slice(0, 40));
+  }
+  return found;
+}"""
