@@ -42,6 +42,7 @@ def make_page_routes(
         *_schema_routes(broker, registry),
         *_access_routes(broker),
         *_cluster_routes(broker, requests),
+        *_mirror_routes(broker, requests),
     ]
 
 
@@ -111,3 +112,9 @@ def _cluster_routes(broker: Broker, requests: ClusterRequests) -> Iterator[PageR
     yield PageRoute("GET", "/cluster/quorum", cluster.handler("show_quorum"))
     yield PageRoute("GET", "/cluster/departure", cluster.handler("show_departure"))
     yield PageRoute("GET", "/cluster/metadata", cluster.handler("show_metadata"))
+
+
+def _mirror_routes(broker: Broker, requests: ClusterRequests) -> Iterator[PageRoute]:
+    mirrors = LazyPages(broker.runtime, "mirrors", lambda module: module.MirrorPages(broker, requests))
+    yield PageRoute("GET", "/mirrors", mirrors.handler("show_list"))
+    yield PageRoute("GET", "/mirror", mirrors.handler("show_mirror"))

@@ -1,0 +1,147 @@
+"""A mirror as its page shows it: topics with their lag, and what to check before a failover.
+Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.config import FAILED_OVER
+from ottla_broker.mirroring.mirror_config import MirrorConfig
+from ottla_broker.requests.mirror_status import UNKNOWN, PartitionStatus
+
+UNREPORTED: Final = "Unreported"
+"""State of a partition whose leader does not respond, or that has none."""
+ENDED: Final = ("FailedOver", "FailingOver")
+NEEDS_OPERATOR: Final = ("Stopped", "Diverged")
+MAX_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPartition:
+    """`status`: as its leader reports it; None if none does."""
+
+    topic: str
+    partition: int
+    status: PartitionStatus | None = None
+
+    @property
+    def state(self) -> str:
+        return UNREPORTED if self.status is None else self.status.state
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredTopic:
+    """The partitions of one topic. `states`: each with its number of partitions."""
+
+    name: str
+    source_topic: str
+    partitions: Sequence[CopiedPartition]
+
+    @property
+    def states(self) -> list[tuple[str, int]]:
+        return sorted(Counter(one.state for one in self.partitions).items())
+
+    @property
+    def lag(self) -> int:
+        """Records that are not copied; −1 if it is unknown of a partition."""
+        return add_known(one.status.lag if one.status else UNKNOWN for one in self.partitions)
+
+    @property
+    def lag_bytes(self) -> int:
+        return add_known(one.status.lag_bytes if one.status else UNKNOWN for one in self.partitions)
+
+    @property
+    def lag_s(self) -> float:
+        """The longest."""
+        return max((one.status.lag_seconds for one in self.partitions if one.status), default=UNKNOWN)
+
+    @property
+    def reason(self) -> str:
+        """Why the state of the first partition that has a problem is not the desired one."""
+        return next((one.status.why for one in self.partitions if one.status and one.status.why), "")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorProblems:
+    """As the controller reports them. `source_error`: why the source cannot be read. `refused`:
+    topics that nothing is copied into, and why. `failure`: why the controller does not report.
+    """
+
+    source_error: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the checklist. `is_met`: None if brokers cannot know it: a person has to."""
+
+    is_met: bool | None
+    text: str
+
+
+def add_known(values: Iterable[int]) -> int:
+    found = list(values)
+    return UNKNOWN if UNKNOWN in found else sum(found)
+
+
+def check_failover(config: MirrorConfig, topics: Sequence[MirroredTopic], problems: MirrorProblems) -> Iterator[Check]:
+    """What a failover would find, and lose, now."""
+    partitions = [one for topic in topics for one in topic.partitions]
+    if config.role == FAILED_OVER:
+        left = [one.name for one in partitions if one.state not in ENDED]
+        failing = [one.name for one in partitions if one.state == "FailingOver"]
+        yield Check(not left, f"Copying has ended{but_not(left)}.")
+        yield Check(not failing, f"Producers may write to every partition{but_not(failing)}.")
+        return
+    yield Check(None, "Producers of the source are stopped, or cannot reach it any more.")
+    yield Check(bool(partitions), "Topics are mirrored." if partitions else "No topic is mirrored.")
+    unreported = [one.name for one in partitions if one.status is None]
+    yield Check(not unreported, f"The leader of every partition reports its state{but_not(unreported)}.")
+    bad = [one.name for one in partitions if one.state in NEEDS_OPERATOR]
+    yield Check(not bad, f"No partition has stopped or diverged{but_not(bad)}.")
+    yield _check_source(partitions, problems)
+    known = sum(max(one.status.lag, 0) for one in partitions if one.status)
+    unknown = [one.name for one in partitions if one.status is None or one.status.lag == UNKNOWN]
+    text = "Every record of the source that is known here is copied"
+    if known:
+        text = f"{known:,} record{'s are' if known > 1 else ' is'} not copied, and would be lost here"
+    yield Check(not known and not unknown, text + but_not(unknown, "the lag is unknown of") + ".")
+    refused = [f"{topic} ({why})" for topic, why in sorted(problems.refused.items())]
+    yield Check(not refused, f"No topic is refused{but_not(refused)}.")
+    if config.groups:
+        text = f"Offsets of groups are copied: {', '.join(config.groups)}."
+    else:
+        text = "Offsets of groups are not copied: consumers begin where auto.offset.reset says."
+    yield Check(bool(config.groups), text)
+    yield Check(None, "Clients know the bootstrap servers of this cluster, and may log in and write here.")
+
+
+def _check_source(partitions: Sequence[CopiedPartition], problems: MirrorProblems) -> Check:
+    if problems.source_error:
+        return Check(False, f"The source cannot be read: {problems.source_error}.")
+    if problems.failure:
+        return Check(False, f"The controller does not report on the source: {problems.failure}.")
+    silent = [one for one in partitions if one.state == "Unreachable" and one.status is not None]
+    if not silent:
+        return Check(True, "The source responds.")
+    longest_s = max(one.status.silent_seconds for one in silent if one.status)
+    number = f"{len(silent)} partition{'s' if len(silent) > 1 else ''}"
+    return Check(
+        False,
+        f"The source of {number} has not responded for up to {max(longest_s, 0):.0f} seconds: records written there "
+        "since are unknown here.",
+    )
+
+
+def but_not(names: Sequence[str], words: str = "not so for") -> str:
+    """`; not so for t-0, t-1, t-2 and 4 more`; empty without names."""
+    if not names:
+        return ""
+    more = len(names) - MAX_NAMED
+    return f"; {words} {', '.join(names[:MAX_NAMED])}{f' and {more} more' if more > 0 else ''}"

@@ -1,0 +1,151 @@
+"""The pages of mirrors: the list, and one mirror with its topics and a failover's checklist."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from aiohttp import web
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.static.primitive import i8
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import MIRROR_ROLE
+from ottla_broker.console.cluster_requests import ClusterRequests, first_failures
+from ottla_broker.console.mirror_description import (
+    CopiedPartition,
+    MirroredTopic,
+    MirrorProblems,
+    add_known,
+    check_failover,
+)
+from ottla_broker.console.requests import PageError, PageRequest
+from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, MetadataImage
+from ottla_broker.mirroring.mirror_config import mirror_config, mirror_configs
+from ottla_broker.requests.mirror_status import REJECTED_TOPICS, SOURCE_ERROR, PartitionStatus
+from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import KafkaError, describe_os_error
+
+MAX_PARTITIONS: Final = 1000
+PROBLEM_STATES: Final = ("Stopped", "Diverged", "Unreachable", "Unreported")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRow:
+    name: str
+    source: str
+    role: str
+    topics: int
+
+
+class MirrorPages:
+    """Users need DESCRIBE_CONFIGS on the cluster, as for a mirror's configs, and see topics that
+    they may DESCRIBE_CONFIGS of.
+    """
+
+    def __init__(self, broker: Broker, requests: ClusterRequests) -> None:
+        self._broker = broker
+        self._requests = requests
+
+    async def show_list(self, page: PageRequest) -> web.Response:
+        check_authorized(page)
+        image = self._broker.image
+        rows = [
+            MirrorRow(name, config.bootstrap_servers, config.role, len(dict(find_topics(image, name))))
+            for name, config in sorted(mirror_configs(image).items())
+        ]
+        return page.render("mirrors.html", mirrors=rows)
+
+    async def show_mirror(self, page: PageRequest) -> web.Response:
+        check_authorized(page)
+        name = page.http.query.get("name", "")
+        config = mirror_config(self._broker.image, name)
+        if config is None:
+            raise PageError(404, f"There is no mirror {name!r}.")
+        (topics, failures), problems = await asyncio.gather(self._topics(page, name), self._problems(name))
+        partitions = [one for topic in topics for one in topic.partitions]
+        return page.render(
+            "mirror_parts.html" if page.wants_fragment else "mirror.html",
+            config=config,
+            role_setting=MIRROR_ROLE.name,
+            topics=topics,
+            lag=add_known(topic.lag for topic in topics),
+            problem_states=PROBLEM_STATES,
+            problems=problems,
+            partitions=[one for one in partitions if one.state in PROBLEM_STATES][:MAX_PARTITIONS],
+            checks=list(check_failover(config, topics, problems)),
+            failures=first_failures(failures),
+        )
+
+    async def _topics(self, page: PageRequest, mirror: str) -> tuple[list[MirroredTopic], tuple[str, ...]]:
+        image = self._broker.image
+        named = {
+            topic: source
+            for topic, source in find_topics(image, mirror)
+            if page.user.may(Operation.describe_configs, Resource.topic(topic))
+        }
+        resources = tuple(describe(MIRRORED_TOPIC_RESOURCE, topic) for topic in named)
+        request = DescribeConfigsRequest(resources=resources)
+        brokers = [one.id for one in image.unfenced_brokers()] if resources else []
+        answers = await self._requests.send_to_brokers(dict.fromkeys(brokers, request))
+        reported: dict[str, dict[int, PartitionStatus]] = defaultdict(dict)
+        for response in answers.by_broker.values():
+            for result in response.results:
+                entries = {str(one.name): one.value or "" for one in result.configs}
+                reported[result.resource_name] |= read_statuses(entries, mirror)
+        found = [
+            MirroredTopic(
+                topic,
+                source,
+                [
+                    CopiedPartition(topic, index, reported[topic].get(index))
+                    for index in sorted(image.topics[topic].partitions)
+                ],
+            )
+            for topic, source in sorted(named.items())
+            if topic in image.topics
+        ]
+        return found, answers.failures
+
+    async def _problems(self, mirror: str) -> MirrorProblems:
+        request = DescribeConfigsRequest(resources=(describe(MIRROR_RESOURCE, mirror),))
+        try:
+            (result,) = (await self._requests.client.send_to_controller(request)).results
+        except (KafkaError, OSError) as reason:
+            return MirrorProblems(failure=describe_os_error(reason) if isinstance(reason, OSError) else str(reason))
+        entries = {str(one.name): one.value or "" for one in result.configs}
+        refused = entries.get(REJECTED_TOPICS, "")
+        return MirrorProblems(
+            entries.get(SOURCE_ERROR, ""), msgspec.json.decode(refused, type=dict[str, str]) if refused else {}
+        )
+
+
+def check_authorized(page: PageRequest) -> None:
+    """Raises CLUSTER_AUTHORIZATION_FAILED."""
+    page.user.check(Operation.describe_configs, CLUSTER, ApiKey.DESCRIBE_CONFIGS)
+
+
+def find_topics(image: MetadataImage, mirror: str) -> Iterator[tuple[str, str]]:
+    """The topics that a mirror copies into, each with its source's name."""
+    for id_, mirrored in image.mirrored_topics.items():
+        if mirrored.mirror == mirror:
+            yield image.topic_names[id_], mirrored.source_topic
+    for id_, sources in image.appended_sources.items():
+        for source in sources.values():
+            if source.mirror == mirror and not source.carried:
+                yield image.topic_names[id_], source.source_topic
+
+
+def describe(kind: int, name: str) -> DescribeConfigsResource:
+    return DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=None)
+
+
+def read_statuses(entries: dict[str, str], mirror: str) -> dict[int, PartitionStatus]:
+    """The partitions that a broker leads, from its description of a mirrored topic."""
+    own = {key.removeprefix(f"{mirror}/"): text for key, text in entries.items() if key.startswith(f"{mirror}/")}
+    if entries.get("mirror") == mirror:
+        own = entries
+    return {int(key): msgspec.json.decode(text, type=PartitionStatus) for key, text in own.items() if key.isdecimal()}

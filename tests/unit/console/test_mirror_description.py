@@ -1,0 +1,76 @@
+"""What a failover would find and lose, as the page of a mirror says it."""
+
+from dataclasses import replace
+
+from ottla_broker.console.mirror_description import (
+    CopiedPartition,
+    MirroredTopic,
+    MirrorProblems,
+    check_failover,
+)
+from ottla_broker.mirroring.mirror_config import FetchLimits, MirrorConfig
+from ottla_broker.requests.mirror_status import PartitionStatus
+
+CONFIG = MirrorConfig("west", "west:9092", ("*",), ("billing*",), "Replicate", False, True, 10.0, FetchLimits())
+COPIED = PartitionStatus("Replicating", 9, 9, 0, 0.0, lag_bytes=0, silent_seconds=0.1)
+
+
+def topic(*statuses: PartitionStatus | None) -> MirroredTopic:
+    return MirroredTopic("t", "t", [CopiedPartition("t", index, status) for index, status in enumerate(statuses)])
+
+
+def open_checks(*statuses: PartitionStatus | None, problems: MirrorProblems | None = None) -> list[str]:
+    checks = check_failover(CONFIG, [topic(*statuses)], problems or MirrorProblems())
+    return [one.text for one in checks if one.is_met is False]
+
+
+def test_mirror_that_has_caught_up_has_nothing_open() -> None:
+    assert open_checks(COPIED, COPIED) == []
+
+
+def test_what_would_be_lost_is_counted() -> None:
+    behind = replace_status(COPIED, lag=7)
+    assert open_checks(COPIED, behind, behind) == ["14 records are not copied, and would be lost here."]
+    assert open_checks(replace_status(COPIED, lag=1)) == ["1 record is not copied, and would be lost here."]
+
+
+def test_unknown_lag_is_not_nothing() -> None:
+    assert open_checks(None, COPIED) == [
+        "The leader of every partition reports its state; not so for t-0.",
+        "Every record of the source that is known here is copied; the lag is unknown of t-0.",
+    ]
+    assert (topic(None, COPIED).lag, topic(COPIED).lag, topic(None, COPIED).lag_bytes) == (-1, 0, -1)
+
+
+def test_silent_source_may_have_more_records_than_are_known() -> None:
+    silent = replace_status(COPIED, state="Unreachable", silent_seconds=41.6)
+    (text,) = open_checks(silent, COPIED)
+    assert text.startswith("The source of 1 partition has not responded for up to 42 seconds")
+    assert open_checks(COPIED, problems=MirrorProblems("no broker responds")) == [
+        "The source cannot be read: no broker responds."
+    ]
+
+
+def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None:
+    stopped = replace_status(COPIED, state="Stopped", why="the source has lost records")
+    texts = open_checks(*[stopped] * 5, problems=MirrorProblems(refused={"u": "it exists here"}))
+    assert texts == [
+        "No partition has stopped or diverged; not so for t-0, t-1, t-2 and 2 more.",
+        "No topic is refused; not so for u (it exists here).",
+    ]
+    assert topic(COPIED, stopped).reason == "the source has lost records"
+
+
+def test_after_a_failover_it_says_whether_producers_may_write() -> None:
+    failed_over = replace(CONFIG, role="FailedOver")
+    done, doing = replace_status(COPIED, state="FailedOver"), replace_status(COPIED, state="FailingOver")
+    checks = list(check_failover(failed_over, [topic(done, doing)], MirrorProblems()))
+    assert [(one.is_met, one.text) for one in checks] == [
+        (True, "Copying has ended."),
+        (False, "Producers may write to every partition; not so for t-1."),
+    ]
+
+
+def replace_status(status: PartitionStatus, **changes: object) -> PartitionStatus:
+    fields = {name: getattr(status, name) for name in status.__struct_fields__}
+    return PartitionStatus(**(fields | changes))
