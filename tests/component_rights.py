@@ -6,7 +6,7 @@ are the rules of the Users that the operator creates. Examples stand for the nam
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,8 @@ from ottla_broker.security.restricted_super_users import parse_restricted_super_
 from ottla_operator.plan.acl_patterns import camel_case, describe_entry
 from ottla_operator.plan.component_users import mirror_user, pipeline_user
 from ottla_operator.plan.inter_broker_login import (
-    BROKER_USER,
-    OPERATOR_USER,
+    BROKER_USERS,
+    OPERATOR_USERS,
     InterBrokerLogin,
     restricted_super_users,
     super_users,
@@ -88,8 +88,8 @@ def build_list() -> str:
         [
             "| component | in a cluster with access rules | in Kubernetes |",
             "|---|---|---|",
-            f"| broker | everything: `User:{BROKER_USER}` is a super user | {_broker_rights()} |",
-            f"| operator | as `User:{OPERATOR_USER}`: {_operator_rights()} "
+            f"| broker | everything: {_users(BROKER_USERS)} is a super user | {_broker_rights()} |",
+            f"| operator | as {_users(OPERATOR_USERS)}: {_operator_rights()} "
             "| what is listed below, in the namespaces that it watches |",
             f"| driver of a Pipeline: `hourly` reads `orders`, writes `large-orders` and rejects to `rejected` "
             f"| {_rules(pipeline_user(PIPELINE, CLUSTER))} | {_rights(DRIVER_RULES)} |",
@@ -107,18 +107,25 @@ def build_list() -> str:
     )
 
 
+def _users(names: Sequence[str]) -> str:
+    """The principals of a component, one of which is in use."""
+    return " or ".join(f"`User:{it}`" for it in names)
+
+
 def _broker_rights() -> str:
     """Raises AssertionError if brokers' pods have more than none."""
     spec = pod_template(CLUSTER, BrokerImages("broker", "1"), "settings", StartInputs())["spec"]
     assert spec["automountServiceAccountToken"] is False
-    assert super_users(InterBrokerLogin.REQUIRED) == [f"User:{BROKER_USER}"]
+    assert super_users(InterBrokerLogin.REQUIRED) == [f"User:{it}" for it in BROKER_USERS]
     return "nothing: no token of an account is mounted"
 
 
 def _operator_rights() -> str:
     """What `restricted.super.users` of the brokers gives the operator, by type of resources."""
-    ((principal, rights),) = parse_restricted_super_users(restricted_super_users(InterBrokerLogin.REQUIRED)).items()
-    assert principal == f"User:{OPERATOR_USER}"
+    users = parse_restricted_super_users(restricted_super_users(InterBrokerLogin.REQUIRED))
+    assert [*users] == [f"User:{it}" for it in OPERATOR_USERS]
+    rights = users[f"User:{OPERATOR_USERS[0]}"]
+    assert all(it == rights for it in users.values())
     by_type = {
         kind: ", ".join(camel_case(of.name) for other, of in sorted(rights) if other is kind)
         for kind in sorted({kind for kind, _ in rights})

@@ -15,6 +15,7 @@ from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.config import (
     DELEGATION_TOKEN_SECRET_KEY,
+    SASL_INTER_BROKER_LOGIN_VERSION,
     SASL_JAAS_CONFIG,
     SSL_PRINCIPAL_MAPPING_RULES,
     Config,
@@ -95,10 +96,12 @@ class ListenerLogins:
         """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:
+            version = await in_thread(config.reread_secrets, SASL_INTER_BROKER_LOGIN_VERSION.name)
             found = await in_thread(config.reread_secrets, SASL_JAAS_CONFIG.name)
             before = config.current_secrets(SASL_JAAS_CONFIG.name)
             if found == before:
                 self._failure = ""
+                config.replace_secrets(version)
                 return
             config.replace_secrets(found)
             if problems := [*find_security_problems(config)]:
@@ -113,7 +116,9 @@ class ListenerLogins:
             mechanism = self._broker.channels.security.mechanism
             self._broker_logins = await in_thread(BrokerLogins, mechanism, users)
             self._broker_users = users
-            self._broker.channels.security = await in_thread(inter_broker_security, config)
+        # Also where users are the same: this broker may log in as another of them now.
+        self._broker.channels.security = await in_thread(inter_broker_security, config)
+        config.replace_secrets(version)
         logger.info("login modules have changed and are used for new connections")
         self._broker.on_logins_removed()
 

@@ -24,7 +24,7 @@ from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CLAIM, POD, SECRET, TOPIC, USER
 from ottla_operator.kube.platform import KubePlatform
 from ottla_operator.kube.status_writer import EventRecorder, now_text
-from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswords, operator_security
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, operator_security
 from ottla_operator.plan.objects.config import (
     CERTIFICATES_PATH,
     COMMON_FILE,
@@ -33,6 +33,7 @@ from ottla_operator.plan.objects.config import (
     parse_properties,
 )
 from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.source_credentials import secret_values
 from ottla_operator.reconcile.controller import Controller
@@ -163,7 +164,19 @@ class ProcessKubelet:
             if pod is None:
                 await self._stop_broker(name)
             else:
+                self._mount_secrets(self.folder / name, pod["spec"])
                 await self._update_pod_status(pod, container)
+
+    async def stop_container(self, pod: str) -> None:
+        """Stops the broker of a pod, which stays."""
+        container = self._containers[pod]
+        container.process.terminate()
+        await container.process.wait()
+
+    async def start_container(self, pod: str) -> None:
+        """Starts the broker of a pod again, with the Secrets' current values."""
+        found = self.api.objects["Pod", "events", pod]
+        self._containers[pod] = await self._start_broker(pod, found, found["status"]["podIP"])
 
     async def stop(self) -> None:
         for name in list(self._containers):
@@ -196,11 +209,7 @@ class ProcessKubelet:
         for file in (COMMON_FILE, own):
             text = settings[file].replace(LOGIN_PATH, str(folder)).replace(CERTIFICATES_PATH, str(folder))
             (folder / file).write_text(text)
-        for volume in template["spec"]["volumes"]:
-            if "secret" in volume:
-                values = self.secret(volume["secret"]["secretName"])
-                for item in volume["secret"]["items"]:
-                    (folder / item["path"]).write_text(values[item["key"]])
+        self._mount_secrets(folder, template["spec"])
         common = parse_properties(settings[COMMON_FILE])
         servers = common["controller.quorum.bootstrap.servers"]
         listeners = ",".join(it.replace("://:", f"://{ip}:") for it in common["listeners"].split(","))
@@ -224,6 +233,16 @@ class ProcessKubelet:
                 env=os.environ | {"POD_NAME": name, "BROKER_ID": name.rpartition("-")[2]},
             )
         return Container(process, log)
+
+    def _mount_secrets(self, folder: Path, spec: Json) -> None:
+        """Writes the Secrets' current values where the broker reads them. A deleted Secret leaves
+        its files."""
+        for volume in spec["volumes"]:
+            values = self.secret(volume["secret"]["secretName"]) if "secret" in volume else {}
+            for item in volume["secret"]["items"] if values else ():
+                scratch = folder / f".{item['path']}"
+                scratch.write_text(values[item["key"]])
+                scratch.replace(folder / item["path"])
 
     async def _update_pod_status(self, pod: Json, container: Container) -> None:
         ready = container.is_running() and await _is_ready(pod["status"]["podIP"])
@@ -262,8 +281,8 @@ async def connect_to_brokers(kubelet: ProcessKubelet) -> AsyncIterator[KafkaClie
 
 
 def operator_login(kubelet: ProcessKubelet) -> ClientSecurity:
-    passwords = LoginPasswords.parse(kubelet.secret("demo-inter-broker-login"))
-    return operator_security(passwords, [InterBrokerLogin.OPTIONAL])
+    login = LoginSecret.parse(kubelet.secret("demo-inter-broker-login"))
+    return operator_security(login.in_use if login else None, [InterBrokerLogin.OPTIONAL])
 
 
 def _ready_condition(ready: bool) -> list[Json]:

@@ -136,6 +136,10 @@ def write_login(folder: Path, cluster: ProcessCluster, user: str, **others: str)
     eventually(lambda: all(reload_count(cluster, number) > read[number] for number in read), within_s=30)
 
 
+def find_failed_logins(log: str) -> list[str]:
+    return [it for it in log.splitlines() if "login from" in it and "failed" in it]
+
+
 def reload_count(cluster: ProcessCluster, number: int) -> int:
     return cluster.brokers[number].log_tail(1_000_000).count("login modules have changed")
 
@@ -176,6 +180,8 @@ def test_brokers_change_their_passwords_without_a_restart(tmp_path: Path) -> Non
         rd.produce(cluster.bootstrap, "orders", messages(), **login)
         eventually(cluster.is_healthy, within_s=WITHIN_S)
         assert [it.pid for it in cluster.brokers.values()] == pids
+        failed = [it for broker in cluster.brokers.values() for it in find_failed_logins(broker.log_tail(1_000_000))]
+        assert not failed, "each step accepts the logins of the steps beside it"
         for name, password in (("operator", "operator's"), ("broker", "of broker")):
             cluster.security = LOGIN.with_login("SCRAM-SHA-512", name, password)
             with pytest.raises((KafkaError, OSError)):

@@ -95,6 +95,35 @@ def test_a_running_cluster_is_secured_and_opened_by_an_edit(up: UpProcess) -> No
     eventually(lambda: is_open(up), within_s=60, message="clients need no login any more")
 
 
+def test_passwords_of_brokers_are_rotated_by_an_edit(up: UpProcess) -> None:
+    cluster, topic = secured_cluster(up, replicas=3), resource("Topic", "orders", clusterRef={"name": "demo"})
+    up.write_resources(cluster, topic)
+    up.start()
+    up.wait_for_line("topic orders created")
+    files, pids = login_folder(up), [up.broker_pid(it) for it in (1, 2, 3)]
+    before = {name: (files / name).read_text() for name in ("broker.password", "operator.password")}
+    cluster["spec"]["rotatePasswordsAt"] = "2026-01-31T12:00:00Z"
+    up.write_resources(cluster, topic)
+    up.wait_for_line("brokers and operator have new passwords alone", within_s=120)
+    assert [up.broker_pid(it) for it in (1, 2, 3)] == pids
+    held = {it.name: it.read_text() for it in files.iterdir()}
+    assert not {*held} & {*before} and not {*held.values()} & {*before.values()}
+    assert {stat.S_IMODE(it.stat().st_mode) for it in files.iterdir()} == {0o600}
+    outputs = [it.read_text() for it in (up.folder / ".ottla").rglob("output.log")]
+    assert outputs and not [it for it in outputs if '"operation":"LOGIN"' in it], "no login has failed"
+    by_login = ClientSecurity("SASL_PLAINTEXT").with_login(
+        "SCRAM-SHA-512", "ottla-operator-2", held["operator-2.password"]
+    )
+    address = inter_broker_address(up)
+    assert "orders" in list_topics(address, by_login)
+    with pytest.raises((KafkaError, OSError)):
+        list_topics(address, by_login.with_login("SCRAM-SHA-512", "ottla-operator", before["operator.password"]))
+    assert up.stop() == 0
+    up.start()
+    up.wait_for_line("3 brokers ready")
+    assert "orders" in list_topics(inter_broker_address(up), by_login), "brokers start with the new passwords"
+
+
 def is_refused(up: UpProcess) -> bool:
     """True once a broker accepts the login of `ottla up` and refuses clients without a login."""
     try:

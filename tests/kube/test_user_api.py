@@ -18,11 +18,10 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from ottla_broker.wire.listener_tls import inspect_certificate
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.inter_broker_login import (
-    OPERATOR_USER,
     InterBrokerLogin,
-    LoginPasswords,
     restricted_super_users,
 )
+from ottla_operator.plan.password_rotation import LoginSecret
 from tests.brokers import BrokerProcess
 from tests.kube.api_client import ApiError, Json
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
@@ -31,7 +30,7 @@ from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 HOST = "127.9.1.7"
-PASSWORDS = LoginPasswords.generate()
+LOGIN = LoginSecret.generate()
 SECURED = {
     "listeners": f"INTER_BROKER://{HOST}:9091,CLIENTS://{HOST}:9094",
     "listener.security.protocol.map": "INTER_BROKER:SASL_PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
@@ -41,7 +40,7 @@ SECURED = {
     "super.users": "User:ottla-broker",
     "restricted.super.users": restricted_super_users(InterBrokerLogin.REQUIRED),
     "listener.name.inter_broker.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-    "listener.name.inter_broker.scram-sha-512.sasl.jaas.config": PASSWORDS.to_values()["sasl.jaas.config"],
+    "listener.name.inter_broker.scram-sha-512.sasl.jaas.config": LOGIN.to_values()["sasl.jaas.config"],
     "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
 }
 SPEC: Json = {"clusterRef": {"name": "demo"}, "authentication": {"type": "SCRAM-SHA-512"}}
@@ -68,7 +67,7 @@ def create_login_secret(resources: NamespaceClient) -> None:
     labels = {"app.kubernetes.io/managed-by": "ottla-operator"}
     secret = {
         "metadata": {"name": "demo-inter-broker-login", "labels": labels},
-        "stringData": PASSWORDS.to_values(),
+        "stringData": LOGIN.to_values(),
     }
     resources.api.request("POST", f"/api/v1/namespaces/{resources.namespace}/secrets", secret)
 
@@ -235,8 +234,8 @@ def granted(user: str) -> list[str]:
             "bootstrap.servers": f"{HOST}:9091",
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": OPERATOR_USER,
-            "sasl.password": PASSWORDS.operator,
+            "sasl.username": LOGIN.current.operator_user,
+            "sasl.password": LOGIN.current.operator,
         }
     )
     wanted = AclBindingFilter(

@@ -78,6 +78,10 @@ SASL_INTER_BROKER_OPTIONAL = _sasl.row("sasl.inter.broker.optional", boolean(), 
     "Whether brokers do without a login where another broker's inter-broker listener has none, and serve clients of "
     "their own that do not log in, as User:ANONYMOUS. For the time in which brokers that run get a login, one restart "
     "after the other; false before and afterwards.", is_ottla_only=True)
+SASL_INTER_BROKER_LOGIN_VERSION = _sasl.row("sasl.inter.broker.login.version", string(), "",
+    "Any text that names the login modules that are in use, for those who change them while brokers run: "
+    "`${directory:PATH:FILE}` of a file beside that of a login module. A broker reads it again before the login "
+    "modules, so DescribeConfigs shows a version only when the broker has its login modules.", is_ottla_only=True)
 SASL_SERVER_MAX_RECEIVE_SIZE = _sasl.row("sasl.server.max.receive.size", integer(at_least=1), 524288,
     "Maximum size in bytes of a request of a client that has not authenticated yet.")
 CONNECTIONS_MAX_REAUTH_MS = _sasl.row("connections.max.reauth.ms", long(), 0,

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.login_secrets import ensure_passwords, read_passwords
+from ottla_operator.kube.login_secrets import ensure_login, read_login
 from ottla_operator.kube.owned_objects import ClusterObjects
 from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
 from ottla_operator.plan.conditions import Stalled
-from ottla_operator.plan.inter_broker_login import InterBrokerLogin, LoginPasswords, operator_security
+from ottla_operator.plan.inter_broker_login import InterBrokerLogin, operator_security
 from ottla_operator.plan.inter_broker_tls import secure_operator
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.observed_pods import BrokerPod
+from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.plan.registry_access import RegistryAccess, registry_security
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess
@@ -27,26 +28,26 @@ RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class BrokerConnections:
-    """Passwords and authorities are cached by the Cluster's uid, as its last reconcile has read
+    """Logins and authorities are cached by the Cluster's uid, as its last reconcile has read
     them: Topics and Users of the Cluster connect often.
     """
 
     api: ApiClient
-    _passwords: dict[str, LoginPasswords] = field(default_factory=dict)
+    _logins: dict[str, LoginSecret] = field(default_factory=dict)
     _authorities: dict[str, str] = field(default_factory=dict)
 
     async def prepare(
-        self, cluster: Cluster, login: InterBrokerLogin, observed: ClusterObjects
-    ) -> LoginPasswords | None:
+        self, cluster: Cluster, login: InterBrokerLogin, observed: ClusterObjects, due_rotation: str
+    ) -> LoginSecret | None:
         """Creates the passwords if there are none. None if no broker has a login and none is to get
-        one. Raises Blocked.
+        one. `due_rotation`: new passwords need no rotation for this time. Raises Blocked.
         """
         self._authorities.pop(cluster.metadata.uid, None)
         if not login and not any(it.login for it in observed.pods.values()):
-            self._passwords.pop(cluster.metadata.uid, None)
+            self._logins.pop(cluster.metadata.uid, None)
             return None
-        found = await ensure_passwords(self.api, cluster, observed)
-        self._passwords[cluster.metadata.uid] = found
+        found = await ensure_login(self.api, cluster, observed, due_rotation)
+        self._logins[cluster.metadata.uid] = found
         return found
 
     async def access(self, cluster: Cluster, pods: Collection[BrokerPod]) -> BrokerAccess:
@@ -54,10 +55,10 @@ class BrokerConnections:
         running brokers have. Raises Blocked.
         """
         addresses = [it.address for it in pods if it.is_ready and it.address]
-        passwords = self._passwords.get(cluster.metadata.uid)
-        if passwords is None and any(it.login for it in pods):
-            passwords = await read_passwords(self.api, cluster)
-        security = operator_security(passwords, [it.login for it in pods])
+        login = self._logins.get(cluster.metadata.uid)
+        if login is None and any(it.login for it in pods):
+            login = await read_login(self.api, cluster)
+        security = operator_security(login.in_use if login else None, [it.login for it in pods])
         if addresses and (secret := next((it.certificates for it in pods if it.tls), "")):
             host = names.pod_host(cluster, names.FIRST_BROKER)
             authorities = await self._read_authorities(cluster, secret)

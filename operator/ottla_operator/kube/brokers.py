@@ -12,6 +12,7 @@ from ottla_operator.kube.broker_connections import BrokerConnections, check_secr
 from ottla_operator.kube.founding import may_found_cluster
 from ottla_operator.kube.internal_certificates import InternalCertificates
 from ottla_operator.kube.kinds import CONFIG_MAP, POD, SERVICE, STATEFUL_SET
+from ottla_operator.kube.login_secrets import update_login
 from ottla_operator.kube.owned_objects import ClusterObjects, OwnedObjects
 from ottla_operator.kube.pod_failures import add_start_failures, find_creation_failure
 from ottla_operator.kube.rack_labels import RackLabels
@@ -35,6 +36,7 @@ from ottla_operator.plan.objects.services import (
     certificate_names,
 )
 from ottla_operator.plan.observed_pods import BrokerPod, broker_pods
+from ottla_operator.plan.password_rotation import LoginSecret, due_rotation
 from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
@@ -91,7 +93,8 @@ class PodPlatform:
             )
             await self.events.record(resource, "CertificateChanged", message)
         login = plan_login(cluster, [it.login for it in observed.pods.values()])
-        passwords = await self._connections.prepare(cluster, login, observed)
+        now = datetime.datetime.now(datetime.UTC)
+        login_secret = await self._connections.prepare(cluster, login, observed, due_rotation(cluster, now))
         count = max(existing, cluster.spec.replicas)
         annotations = observed.state_annotations
         if stateful_set is None and await may_found_cluster(self.api, resource, cluster):
@@ -107,8 +110,8 @@ class PodPlatform:
                 certificates,
                 login,
                 tls_stage,
-                passwords.digest if passwords else "",
-                due_restart(cluster, datetime.datetime.now(datetime.UTC)),
+                login_secret.in_use.digest if login_secret else "",
+                due_restart(cluster, now),
             ),
             frozenset(it.port for it in observed.pods.values()),
         )
@@ -122,8 +125,9 @@ class PodPlatform:
         await add_start_failures(self.api, cluster, observed)
         access = await self._connections.access(cluster, observed.pods.values())
         return PodBrokerSet(
-            self, cluster, observed, inputs, desired, access, certificate, certificate_error, creation_error
-        )
+            self, cluster, observed, inputs, desired, access, login_secret, certificate, certificate_error,
+            creation_error,
+        )  # fmt: skip
 
     async def access(self, cluster: Cluster) -> BrokerAccess:
         """See `Platform.broker_access`."""
@@ -226,6 +230,7 @@ class PodBrokerSet:
         inputs: ObjectInputs,
         desired: DesiredObjects,
         access: BrokerAccess,
+        login: LoginSecret | None,
         certificate: CertificateStatus | None,
         certificate_error: str,
         creation_error: str,
@@ -237,13 +242,16 @@ class PodBrokerSet:
         self.state = parse_state(inputs.state_annotations)
         self.desired = {id_: started_with(desired.config, id_) for id_ in broker_ids(cluster.spec.replicas)}
         self.access = access
+        self.login = login
         self.replica_addresses = [it.address for it in observed.pods.values() if it.address and not it.is_terminating]
         self.bootstrap = bootstrap_addresses(cluster, inputs.addresses)
         self.selector = names.selector_text(cluster)
         self.certificate = certificate
         self.certificate_error = certificate_error
         self.creation_error = creation_error
-        outdated = _Outdated(cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs)
+        outdated = _Outdated(
+            cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs, login
+        )
         settings = _started_with(observed)
         self.brokers = {
             it.broker: _observe_broker(it, settings[it.broker], outdated.reason(it)) for it in observed.pods.values()
@@ -262,6 +270,10 @@ class PodBrokerSet:
         objects, observed = self._platform.objects, self._observed
         await objects.apply_all([desired.config], observed)
         observed.stateful_set = await objects.apply(desired.stateful_set, observed.stateful_set)
+
+    async def save_login(self, login: LoginSecret) -> None:
+        assert self.login is not None
+        await update_login(self._platform.api, self._cluster, self._observed, self.login, login)
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
         """Deletes Services of brokers that were removed and ConfigMaps that no pod uses, and sets
@@ -284,22 +296,22 @@ class PodBrokerSet:
 @dataclass(frozen=True, slots=True)
 class _Outdated:
     """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: hash of the
-    desired template.
+    desired template. `login`: None without passwords.
     """
 
     cluster: Cluster
     images: BrokerImages
     pod_hash: str
     inputs: ObjectInputs
+    login: LoginSecret | None
 
     def reason(self, pod: BrokerPod) -> str:
         image = self.images.of(self.cluster)
         if pod.pod_hash != self.pod_hash:
             return f"image {image}" if pod.image != image else "pod template"
-        start = self.inputs.start
-        if pod.passwords != start.passwords:
+        if pod.passwords not in (self.login.digests if self.login else ("",)):
             return f"passwords of Secret {names.login_secret(self.cluster)}"
-        return describe_restart(start.restart_at, pod.restart_at)
+        return describe_restart(self.inputs.start.restart_at, pod.restart_at)
 
 
 def parse_state(annotations: Mapping[str, str]) -> ReconcileState:

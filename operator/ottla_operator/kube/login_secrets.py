@@ -1,17 +1,18 @@
 """The Secret with the passwords of a Cluster's brokers and of the operator, which belongs to the
-Cluster and is deleted with it. The operator creates it once, before the first broker needs it.
+Cluster and is deleted with it. The operator creates it before the first broker needs it, and
+changes it only to rotate the passwords.
 """
 
 import base64
 from typing import Final
 
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
-from ottla_operator.kube.kinds import SECRET
+from ottla_operator.kube.kinds import POD, SECRET
 from ottla_operator.kube.owned_objects import ClusterObjects, is_managed
 from ottla_operator.kube.secrets import get_secret
-from ottla_operator.plan.conditions import Stalled
-from ottla_operator.plan.inter_broker_login import LoginPasswords
+from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.objects import names
+from ottla_operator.plan.password_rotation import LoginSecret, RotationStep
 from ottla_operator.plan.source_credentials import SecretUnusable, secret_values
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.cluster import Cluster
@@ -21,39 +22,50 @@ LOGIN_UNUSABLE: Final = "LoginUnusable"
 RETRY_S: Final = 5.0
 
 
-async def read_passwords(api: ApiClient, cluster: Cluster) -> LoginPasswords | None:
+async def read_login(api: ApiClient, cluster: Cluster) -> LoginSecret | None:
     """None without the Secret. Raises Blocked if it cannot be used."""
-    name = names.login_secret(cluster)
-    try:
-        secret = await get_secret(api, cluster.metadata.namespace, name)
-        if secret is None:
-            return None
-        if not is_managed(secret):
-            raise Blocked(Stalled("NameConflict", f"Secret {name} exists and is not the operator's"), RETRY_S)
-        found = LoginPasswords.parse(secret_values(secret))
-    except SecretUnusable as error:
-        raise Blocked(Stalled(LOGIN_UNUSABLE, str(error)), RETRY_S) from error
-    if found is None:
-        message = f"Secret {name} has been changed: restore its passwords, or delete it and all brokers' pods at once"
-        raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S)
-    return found
+    secret = await _get_secret(api, cluster)
+    return None if secret is None else _parse(secret)
 
 
-async def ensure_passwords(api: ApiClient, cluster: Cluster, observed: ClusterObjects) -> LoginPasswords:
+async def ensure_login(api: ApiClient, cluster: Cluster, observed: ClusterObjects, due_rotation: str) -> LoginSecret:
     """Creates the Secret if there is none. Raises Blocked if it was lost or changed while brokers
     run: one that is restarted with other passwords than the rest would not come back.
+    `due_rotation`: a new Secret needs no rotation for this time.
     """
     name = names.login_secret(cluster)
-    found = await read_passwords(api, cluster)
+    found = await read_login(api, cluster)
     using = [it.name for it in observed.pods.values() if it.login and it.is_ready]
-    if using and (found is None or found.digest != passwords_in_use(observed)):
+    if using and (found is None or passwords_in_use(observed) not in found.digests):
         done = "deleted" if found is None else "changed"
         message = (
             f"Secret {name} was {done}: restore it, or delete all pods of the brokers at once, which then start with "
             f"other passwords ({', '.join(using)} still have the previous ones)"
         )
         raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S)
-    return await _create_passwords(api, cluster) if found is None else found
+    return await _create(api, cluster, LoginSecret.generate(due_rotation)) if found is None else found
+
+
+async def update_login(
+    api: ApiClient, cluster: Cluster, observed: ClusterObjects, before: LoginSecret, after: LoginSecret
+) -> None:
+    """Writes the next step of a rotation. Before the previous passwords are removed, the
+    annotations of pods name those that they have got since they were created. Raises Blocked if
+    another operator has written the Secret.
+    """
+    secret = await _get_secret(api, cluster)
+    if secret is None or _parse(secret) != before:
+        message = f"Secret {names.login_secret(cluster)} has changed since it was read"
+        raise Blocked(Reconciling("RotatingPasswords", message), RETRY_S)
+    if after.step is RotationStep.REMOVE:
+        change: Json = {"metadata": {"annotations": {names.PASSWORDS: after.current.digest}}}
+        for pod in observed.pods.values():
+            if pod.login and pod.passwords != after.current.digest and not pod.is_terminating:
+                await api.merge(POD, cluster.metadata.namespace, pod.name, change)
+    metadata, data = secret["metadata"], _encode(after)
+    removed = dict.fromkeys(secret["data"].keys() - data.keys())
+    change = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "data": {**removed, **data}}
+    await api.merge(SECRET, metadata["namespace"], metadata["name"], change)
 
 
 def passwords_in_use(observed: ClusterObjects) -> str:
@@ -66,14 +78,38 @@ def passwords_in_use(observed: ClusterObjects) -> str:
     return str((template.get("annotations") or {}).get(names.PASSWORDS, ""))
 
 
-async def _create_passwords(api: ApiClient, cluster: Cluster) -> LoginPasswords:
-    made = LoginPasswords.generate()
+async def _get_secret(api: ApiClient, cluster: Cluster) -> Json | None:
+    """Raises Blocked if it is not the operator's."""
+    name = names.login_secret(cluster)
+    try:
+        secret = await get_secret(api, cluster.metadata.namespace, name)
+    except SecretUnusable as error:
+        raise Blocked(Stalled(LOGIN_UNUSABLE, str(error)), RETRY_S) from error
+    if secret is not None and not is_managed(secret):
+        raise Blocked(Stalled("NameConflict", f"Secret {name} exists and is not the operator's"), RETRY_S)
+    return secret
+
+
+def _parse(secret: Json) -> LoginSecret:
+    """Raises Blocked if passwords are missing."""
+    try:
+        found = LoginSecret.parse(secret_values(secret))
+    except SecretUnusable as error:
+        raise Blocked(Stalled(LOGIN_UNUSABLE, str(error)), RETRY_S) from error
+    if found is None:
+        name = secret["metadata"]["name"]
+        message = f"Secret {name} has been changed: restore its passwords, or delete it and all brokers' pods at once"
+        raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S)
+    return found
+
+
+async def _create(api: ApiClient, cluster: Cluster, made: LoginSecret) -> LoginSecret:
     secret: Json = {
         "apiVersion": SECRET.api,
         "kind": SECRET.name,
         "type": "Opaque",
         "metadata": names.metadata(cluster, names.login_secret(cluster)),
-        "data": {key: base64.b64encode(it.encode()).decode() for key, it in made.to_values().items()},
+        "data": _encode(made),
     }
     try:
         await api.create(secret)
@@ -86,3 +122,7 @@ async def _create_passwords(api: ApiClient, cluster: Cluster) -> LoginPasswords:
         )
         raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S) from error
     return made
+
+
+def _encode(login: LoginSecret) -> dict[str, str]:
+    return {key: base64.b64encode(it.encode()).decode() for key, it in login.to_values().items()}

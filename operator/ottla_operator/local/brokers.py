@@ -13,6 +13,7 @@ from ottla_operator.local import processes
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, replace_file, write_state
 from ottla_operator.local.live_view import BrokerRow, LiveView, State
+from ottla_operator.local.login_files import write_login
 from ottla_operator.local.registry_ports import claim_port
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.plan.broker_processes import (
@@ -31,12 +32,12 @@ from ottla_operator.plan.broker_processes import (
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.inter_broker_login import (
     InterBrokerLogin,
-    LoginPasswords,
     observed_login,
     operator_security,
     plan_login,
 )
 from ottla_operator.plan.listener_certificates import AUTHORITIES
+from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.plan.restart import describe_restart, due_restart
 from ottla_operator.plan.settings import Settings, broker_count_for_defaults, without_rejected
 from ottla_operator.reconcile.platform import BrokerAccess, ReconcileState
@@ -143,9 +144,9 @@ class BrokerProcess:
 @dataclass(slots=True)
 class BrokerProcesses:
     """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: plans of
-    every desired broker and of those that still run. `passwords`: passwords of the inter-broker
-    login; None if brokers never had one. `by_id`: in the order of ids. `on_change`: called when a
-    broker becomes ready or stops being ready.
+    every desired broker and of those that still run. `login`: passwords of brokers and of
+    `ottla up`; None if brokers never had a login. `by_id`: in the order of ids. `on_change`: called
+    when a broker becomes ready or stops being ready.
     """
 
     name: str
@@ -154,7 +155,7 @@ class BrokerProcesses:
     on_change: Callable[[], None]
     document: Document
     plans: Sequence[BrokerProcessPlan]
-    passwords: LoginPasswords | None = None
+    login: LoginSecret | None = None
     by_id: dict[int, BrokerProcess] = field(default_factory=dict)
     count: int = 0
     state: ReconcileState = field(default_factory=ReconcileState)
@@ -181,7 +182,7 @@ class BrokerProcesses:
         for plan in self.plans[: self.count]:
             plan = with_replication_defaults(plan, cluster, defaults_for)
             plan = with_founding(plan) if self.state.is_founding else plan
-            plan = with_optional_login(plan, cluster) if is_optional and self.passwords is not None else plan
+            plan = with_optional_login(plan, cluster) if is_optional and self.login is not None else plan
             self._update(plan, rejected, due_restart(cluster, datetime.datetime.now(datetime.UTC)))
         self.desired = {id_: it.plan.settings for id_, it in self.by_id.items() if id_ <= cluster.spec.replicas}
         return self
@@ -219,7 +220,9 @@ class BrokerProcesses:
         have the port of a broker that is not ready.
         """
         addresses = [it.address for it in self.by_id.values() if it.is_ready]
-        return BrokerAccess(addresses, operator_security(self.passwords, self._running_logins()))
+        return BrokerAccess(
+            addresses, operator_security(self.login.in_use if self.login else None, self._running_logins())
+        )
 
     @property
     def registry_addresses(self) -> list[str]:
@@ -265,6 +268,10 @@ class BrokerProcesses:
             await self.by_id[id_].supervisor.stop()
             del self.view.brokers[self.by_id.pop(id_).plan.label]
         write_state(self.home.cluster(self.name), count, state)
+
+    async def save_login(self, login: LoginSecret) -> None:
+        write_login(self.home.login(self.name), login)
+        self.login = login
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
         """Does nothing: the folder of a removed broker is kept."""

@@ -2,6 +2,7 @@
 are processes, and reports go to the terminal."""
 
 import asyncio
+import datetime
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates
 from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, SchemaRow, State, TopicRow
-from ottla_operator.local.login_files import ensure_passwords, read_passwords
+from ottla_operator.local.login_files import ensure_login, read_login
 from ottla_operator.local.pipelines import PipelineProcesses, ProcessConnection, ProcessLaunch
 from ottla_operator.local.registry_ports import has_registry_extra
 from ottla_operator.local.user_files import (
@@ -29,11 +30,12 @@ from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
-from ottla_operator.plan.inter_broker_login import LoginPasswords, authenticates_everyone
+from ottla_operator.plan.inter_broker_login import authenticates_everyone
 from ottla_operator.plan.listener_security import (
     describe_missing_open_listener,
     security_protocol,
 )
+from ottla_operator.plan.password_rotation import LoginSecret, due_rotation
 from ottla_operator.plan.registry_access import RegistryAccess, registry_security
 from ottla_operator.plan.settings import Settings
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, uses_sasl
@@ -111,7 +113,7 @@ class LocalPlatform:
             if listener_certificates.issues_certificates(it)
         }
         existing = {name: read_state(home / name)[0] for name in clusters}
-        logins = {name: self._passwords(name, it) for name, it in clusters.items()}
+        logins = {name: self._login(name, it) for name, it in clusters.items()}
         folders = {name: self.home.login(name).resolve() for name, it in logins.items() if it is not None}
         serves_registry = has_registry_extra()
         plans = plan_broker_processes(
@@ -124,12 +126,14 @@ class LocalPlatform:
             else:
                 on_change = self._notifier(name)
                 self.clusters[name] = BrokerProcesses(name, self.home, self.view, on_change, document, own)
-            self.clusters[name].passwords = logins[name]
+            self.clusters[name].login = logins[name]
 
-    def _passwords(self, name: str, cluster: Cluster) -> LoginPasswords | None:
+    def _login(self, name: str, cluster: Cluster) -> LoginSecret | None:
         """Passwords of the inter-broker login; None if the brokers have never had one."""
         folder = self.home.login(name)
-        return ensure_passwords(folder) if authenticates_everyone(cluster) else read_passwords(folder)
+        if not authenticates_everyone(cluster):
+            return read_login(folder)
+        return ensure_login(folder, due_rotation(cluster, datetime.datetime.now(datetime.UTC)))
 
     def _notifier(self, cluster: str) -> Callable[[], None]:
         return lambda: self._on_process_change("Cluster", local_key(cluster))

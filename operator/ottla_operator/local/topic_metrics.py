@@ -52,8 +52,9 @@ class TopicMetrics:
         began_s = sizes_at_s = loop.time()
         while True:
             try:
+                security = self.access().security
                 async with self._connect() as client:
-                    while True:
+                    while self.access().security == security:  # brokers get new passwords
                         await self.measure(client)
                         if loop.time() >= sizes_at_s:
                             sizes_at_s = loop.time() + MEASURE_SIZES_S

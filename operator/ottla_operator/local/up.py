@@ -21,7 +21,7 @@ from ottla_operator.local.load import Load
 from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key
 from ottla_operator.local.topic_metrics import TopicMetrics
 from ottla_operator.plan.conditions import kstatus
-from ottla_operator.plan.inter_broker_login import CLIENT_PROPERTIES
+from ottla_operator.plan.password_rotation import CLIENT_PROPERTIES
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.common import format_time

@@ -12,7 +12,6 @@ from pathlib import PurePath
 
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.inter_broker_login import (
-    LOGIN_MODULE,
     OPTIONAL_SETTING,
     InterBrokerLogin,
     listener_protocol,
@@ -170,7 +169,7 @@ def _plan_broker(
         "inter.broker.listener.name": between.upper(),
         "log.dirs": str(folder / "data"),
         **security_settings(cluster, login),
-        **login_settings(login, between, f"${{directory:{files.login}:{LOGIN_MODULE}}}"),
+        **login_settings(login, between, str(files.login)),
     }
     wanted_registry, registry_port = cluster.spec.schema_registry, None
     if wanted_registry is not None and cluster.schema_registry_port is not None:

@@ -54,7 +54,9 @@ class ClusterObservations:
     progress; `scale_down_blocked`: why brokers cannot be removed. `creation_error`: why a missing
     broker cannot be created. `offline_partitions`, `under_replicated_partitions`,
     `moving_partitions`: None when no broker could be asked. `moves_started`: number of moves that
-    this reconcile started. `connect_error`: why no broker could be asked. `quorum_loss`: why there
+    this reconcile started. `rotation`: what a rotation of passwords waits for;
+    `passwords_rotated_at`: `spec.rotatePasswordsAt` of the present ones, empty if none was due.
+    `connect_error`: why no broker could be asked. `quorum_loss`: why there
     is no controller. `certificate_error`: why the listeners' certificates cannot be used.
     `certificate`: that of the listeners with TLS. `start_timeout_s`: time in which a broker must
     become ready.
@@ -77,6 +79,8 @@ class ClusterObservations:
     under_replicated_partitions: int | None = None
     moving_partitions: int | None = None
     moves_started: int = 0
+    rotation: str = ""
+    passwords_rotated_at: str = ""
     connect_error: str = ""
     quorum_loss: str = ""
     certificate_error: str = ""
@@ -188,6 +192,8 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
         return Reconciling("MovingPartitions", f"{format_count(moving, 'partition')} being reassigned")
     if behind := observed.under_replicated_partitions:
         return Reconciling("PartitionsUnderReplicated", f"{format_count(behind, 'partition')} under-replicated")
+    if observed.rotation:
+        return Reconciling("RotatingPasswords", observed.rotation)
     return None
 
 
@@ -229,6 +235,8 @@ def status_fields(
     }
     if observed.certificate is not None:
         fields["certificate"] = observed.certificate.to_json()
+    if observed.passwords_rotated_at:
+        fields["passwordsRotatedAt"] = observed.passwords_rotated_at
     if observed.is_rolling:
         fields["roll"] = _roll(observed)
     if observed.scales_from is not None:

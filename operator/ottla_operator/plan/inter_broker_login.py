@@ -11,7 +11,7 @@ it is optional for all.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -19,22 +19,22 @@ from typing import Final
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.security.scram import ScramMechanism
 from ottla_broker.wire.client_security import SASL_PROTOCOLS, UNSECURED, ClientSecurity
-from ottla_operator.plan.scram_login import PASSWORD_BYTES, generate_password, scram_login_module
+from ottla_operator.plan.scram_login import generate_password
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster import Cluster
 
-BROKER_USER: Final = "ottla-broker"
-OPERATOR_USER: Final = "ottla-operator"
-RESERVED_USERS: Final = (BROKER_USER, OPERATOR_USER)
+BROKER_USERS: Final = ("ottla-broker", "ottla-broker-2")
+OPERATOR_USERS: Final = ("ottla-operator", "ottla-operator-2")
+"""One of both names is in use. New passwords come with the other one (`plan.password_rotation`)."""
+RESERVED_USERS: Final = (*BROKER_USERS, *OPERATOR_USERS)
 MECHANISM: Final = ScramMechanism.SHA_512.title
 PROTOCOL: Final = "SASL_PLAINTEXT"
 OPTIONAL_SETTING: Final = "sasl.inter.broker.optional"
+VERSION_SETTING: Final = "sasl.inter.broker.login.version"
 
-# Keys of the Secret, and names of the files of `ottla up`.
-BROKER_PASSWORD: Final = "broker.password"
-OPERATOR_PASSWORD: Final = "operator.password"
+# Keys of the Secret, and names of the files of `ottla up`, that brokers read.
 LOGIN_MODULE: Final = "sasl.jaas.config"
-CLIENT_PROPERTIES: Final = "client.properties"
+LOGIN_VERSION: Final = "login.version"
 
 
 class InterBrokerLogin(StrEnum):
@@ -47,27 +47,23 @@ class InterBrokerLogin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoginPasswords:
+    """`name`: index of their users in BROKER_USERS and OPERATOR_USERS."""
+
     broker: str = field(repr=False)
     operator: str = field(repr=False)
+    name: int = 0
 
     @classmethod
-    def generate(cls) -> "LoginPasswords":
-        return cls(generate_password(), generate_password())
+    def generate(cls, name: int = 0) -> "LoginPasswords":
+        return cls(generate_password(), generate_password(), name)
 
-    @classmethod
-    def parse(cls, values: Mapping[str, str]) -> "LoginPasswords | None":
-        """None if one is missing. `values`: by the keys of the Secret."""
-        found = cls(values.get(BROKER_PASSWORD, "").strip(), values.get(OPERATOR_PASSWORD, "").strip())
-        return found if min(len(found.broker), len(found.operator)) >= PASSWORD_BYTES else None
+    @property
+    def broker_user(self) -> str:
+        return BROKER_USERS[self.name]
 
-    def to_values(self) -> dict[str, str]:
-        login = scram_login_module(OPERATOR_USER, self.operator)
-        return {
-            BROKER_PASSWORD: self.broker,
-            OPERATOR_PASSWORD: self.operator,
-            LOGIN_MODULE: scram_login_module(BROKER_USER, self.broker, {OPERATOR_USER: self.operator}),
-            CLIENT_PROPERTIES: f"security.protocol={PROTOCOL}\nsasl.mechanism={MECHANISM}\n{LOGIN_MODULE}={login}\n",
-        }
+    @property
+    def operator_user(self) -> str:
+        return OPERATOR_USERS[self.name]
 
     @property
     def digest(self) -> str:
@@ -101,16 +97,17 @@ def listener_protocol(login: InterBrokerLogin) -> str:
     return PROTOCOL if login else "PLAINTEXT"
 
 
-def login_settings(login: InterBrokerLogin, listener: str, login_module: str) -> dict[str, str]:
+def login_settings(login: InterBrokerLogin, listener: str, folder: str) -> dict[str, str]:
     """Brokers' settings beside the listener's protocol. `listener`: the inter-broker listener.
-    `login_module`: a reference to the file of the login module.
+    `folder`: with the files of the login module and its version, which brokers read again.
     """
     if not login:
         return {}
     prefix = f"listener.name.{listener.lower()}."
     return {
         f"{prefix}sasl.enabled.mechanisms": MECHANISM,
-        f"{prefix}{MECHANISM.lower()}.{LOGIN_MODULE}": login_module,
+        f"{prefix}{MECHANISM.lower()}.{LOGIN_MODULE}": f"${{directory:{folder}:{LOGIN_MODULE}}}",
+        VERSION_SETTING: f"${{directory:{folder}:{LOGIN_VERSION}}}",
         "sasl.mechanism.inter.broker.protocol": MECHANISM,
         **({OPTIONAL_SETTING: "true"} if login is InterBrokerLogin.OPTIONAL else {}),
     }
@@ -133,7 +130,7 @@ these operations imply. It may read no record, commit no offset and do nothing t
 
 def super_users(login: InterBrokerLogin) -> list[str]:
     """The brokers' principals, as in Kafka: brokers hold everything and ask each other for it."""
-    users = [f"User:{BROKER_USER}"] if login else []
+    users = [f"User:{it}" for it in BROKER_USERS] if login else []
     return users if login is InterBrokerLogin.REQUIRED else [str(ANONYMOUS), *users]
 
 
@@ -141,7 +138,7 @@ def restricted_super_users(login: InterBrokerLogin) -> str:
     """The operator and its rights, as brokers' settings have them; empty while it has no login. It
     could give itself more, since it sets access rules, but not without a line of the audit log.
     """
-    return f"User:{OPERATOR_USER}={','.join(OPERATOR_RIGHTS)}" if login else ""
+    return ";".join(f"User:{it}={','.join(OPERATOR_RIGHTS)}" for it in OPERATOR_USERS) if login else ""
 
 
 def operator_security(passwords: LoginPasswords | None, running: Collection[InterBrokerLogin]) -> ClientSecurity:
@@ -151,5 +148,5 @@ def operator_security(passwords: LoginPasswords | None, running: Collection[Inte
     if passwords is None or not any(running):
         return UNSECURED
     return ClientSecurity(PROTOCOL, is_login_optional=InterBrokerLogin.NONE in running).with_login(
-        MECHANISM, OPERATOR_USER, passwords.operator
+        MECHANISM, passwords.operator_user, passwords.operator
     )

@@ -48,6 +48,12 @@ RECONCILING_REASONS: Final = (
         "Unschedulable", "Cluster", "No node can take a broker's pod.", "Add nodes, or correct requests and affinity."
     ),
     Reason("RollingRestart", "Cluster", "Brokers are restarted one after the other.", "See `status.roll`."),
+    Reason(
+        "RotatingPasswords",
+        "Cluster",
+        "Brokers and operator are getting new passwords, without a restart.",
+        "Wait; the message says for which brokers.",
+    ),
     Reason("Scaling", "Cluster", "Brokers are being added or removed.", "See `status.scaling`."),
     Reason("MovingPartitions", "Cluster, Topic", "Partitions are being reassigned.", "See `status.reassignment`."),
     Reason("PartitionsUnderReplicated", "Cluster", "Replicas are catching up.", "`ottla cluster health`"),
@@ -262,6 +268,9 @@ EVENT_REASONS: Final = (
         "The Cluster's own authority was created or removed, or has issued the brokers' certificate; the "
         "message says why.",
         "If an authority was created: clients have to trust it before it issues certificates.",
+    ),
+    Reason(
+        "PasswordsRotated", "Cluster", "Brokers and operator have new passwords, and the previous ones are refused."
     ),
     Reason("StorageExpanding", "Cluster", "Disks are being expanded."),
     Reason("RackLabelMissing", "Cluster", "A node lacks the label of `rack.topologyKey`.", "Label the node."),

@@ -30,6 +30,7 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
             "security.inter.broker.protocol",
             "sasl.mechanism.inter.broker.protocol",
             "sasl.inter.broker.optional",
+            "sasl.inter.broker.login.version",
         ),
         "it follows from spec.listeners",
     ),

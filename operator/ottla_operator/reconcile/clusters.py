@@ -36,6 +36,7 @@ from ottla_operator.plan.conditions import (
 )
 from ottla_operator.plan.refused_settings import describe_refused_settings, find_refused_settings
 from ottla_operator.reconcile.connection import try_connect
+from ottla_operator.reconcile.password_rotation import RotationProgress, rotate_passwords
 from ottla_operator.reconcile.platform import Blocked, BrokerSet, Platform, PlatformError
 from ottla_operator.reconcile.quorum_loss import explain_missing_controller
 from ottla_operator.reconcile.rolling_restart import AppliedConfig, RestartStep, apply_config, restart_next_broker
@@ -127,6 +128,9 @@ class ClusterReconciler:
                 await self.platform.record_event(resource, started.reason, started.message, lasts=True)
             restarted = await self._restart(client, cluster, brokers, described, config)
             await self._record(resource, _restart_events(restarted))
+            is_rolling = bool(config.outdated) or restarted.waits_for_brokers
+            rotation = await rotate_passwords(client, cluster, brokers, is_rolling=is_rolling)
+            await self._record(resource, _rotation_events(rotation))
             scaled = await self._scale(client, cluster, brokers, described, restarted)
             await self._record(resource, scaled.events)
             is_founding = scaled.state.is_founding and not (described and described.id)
@@ -149,6 +153,8 @@ class ClusterReconciler:
                 moves_started=scaled.moves_started,
                 connect_error=connection.error,
                 quorum_loss=quorum_loss,
+                rotation=rotation.in_progress,
+                passwords_rotated_at=rotation.rotated_at,
                 certificate_error=brokers.certificate_error,
                 certificate=brokers.certificate,
                 creation_error=brokers.creation_error,
@@ -305,6 +311,13 @@ def _remember_rejected(cached: ReconcileCache, config: AppliedConfig, cluster: C
 
 def _config_events(config: AppliedConfig) -> list[tuple[str, str]]:
     return [("ConfigChanged", f"{key}={value}, without a restart") for key, value in config.applied.items()]
+
+
+def _rotation_events(rotation: RotationProgress) -> list[tuple[str, str]]:
+    if not rotation.begun:
+        return []
+    message = rotation.begun
+    return [("RotatingPasswords", message)] if rotation.in_progress else [("PasswordsRotated", message)]
 
 
 def _restart_events(restarted: RestartStep) -> list[tuple[str, str]]:

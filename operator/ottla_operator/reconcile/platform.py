@@ -11,6 +11,7 @@ from typing import Protocol
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_operator.plan.cluster_status import ObservedBroker
 from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled
+from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.plan.pipeline.status import PipelineRun
 from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.settings import Settings
@@ -91,8 +92,9 @@ class BrokerSet(Protocol):
     `brokers`: existing brokers. `count`: number of brokers that must exist now, including those
     being removed. `desired`: settings of each broker of the spec. `access`: addresses and security
     to reach ready brokers, for the reconciler's own requests; `replica_addresses`: addresses of all
-    running brokers. `bootstrap`: listener → host:port,… for clients; `selector`: label selector of
-    the brokers' pods, both for the Cluster's status. `certificate_error`: why no broker may be
+    running brokers. `login`: passwords of brokers and operator; None without a login. `bootstrap`:
+    listener → host:port,… for clients; `selector`: label selector of the brokers' pods, both for
+    the Cluster's status. `certificate_error`: why no broker may be
     restarted. `certificate`: certificate of the listeners with TLS. `creation_error`: why a missing
     broker cannot be created; empty if none is missing, or nothing is known.
     """
@@ -114,6 +116,9 @@ class BrokerSet(Protocol):
 
     @property
     def replica_addresses(self) -> Sequence[str]: ...
+
+    @property
+    def login(self) -> LoginSecret | None: ...
 
     @property
     def bootstrap(self) -> Mapping[str, str]: ...
@@ -138,6 +143,9 @@ class BrokerSet(Protocol):
     async def save(self, count: int, state: ReconcileState) -> None:
         """Persists the state, and starts or stops brokers until there are `count`, the highest ids
         last in and first out."""
+
+    async def save_login(self, login: LoginSecret) -> None:
+        """Writes the passwords where brokers read them, in place of `self.login`."""
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
         """Deletes objects that no broker needs any more. `can_spare_a_broker`: Kubernetes may evict

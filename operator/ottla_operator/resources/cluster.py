@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
-from ottla_operator.resources.cluster_tls import CertificateStatus, Tls
+from ottla_operator.resources.cluster_status import ClusterStatus
+from ottla_operator.resources.cluster_tls import Tls
 from ottla_operator.resources.common import (
     TIME,
     Duration,
@@ -14,7 +15,6 @@ from ottla_operator.resources.common import (
     Quantity,
     Resource,
     Settings,
-    Status,
     format_setting,
     is_time,
     parse_quantity,
@@ -248,6 +248,14 @@ class ClusterSpec(Model, frozen=True):
             {"format": "date-time"},
         ),
     ] = None
+    rotate_passwords_at: Annotated[
+        Annotated[str, Meta(max_length=64, pattern=TIME)] | None,
+        doc(
+            "Replaces the passwords that brokers and the operator log in with among themselves, without a restart, "
+            "when this time has come (RFC 3339), such as 2026-01-31T12:00:00Z. Another time replaces them again.",
+            {"format": "date-time"},
+        ),
+    ] = None
     paused: Annotated[
         bool | None,
         doc(
@@ -303,72 +311,17 @@ class ClusterSpec(Model, frozen=True):
             lambda spec: "restartAt" not in spec or is_time(spec["restartAt"]),
             "restartAt",
         ),
+        Rule(
+            None,
+            "rotatePasswordsAt is not a valid date and time",
+            lambda spec: "rotatePasswordsAt" not in spec or is_time(spec["rotatePasswordsAt"]),
+            "rotatePasswordsAt",
+        ),
     )
 
 
 def _objects(value: Json) -> list[dict[str, Json]]:
     return [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
-
-
-class BrokerStatus(Model, frozen=True):
-    """Observed state of one broker."""
-
-    id: Annotated[int, doc("Broker id (node.id).")]
-    ready: Annotated[bool, doc("Whether the broker is ready.")]
-    version: Annotated[str | None, doc("Ottla release that the broker runs.")] = None
-    config_hash: Annotated[str | None, doc("Hash of the settings that the broker was started with.")] = None
-
-
-class Blocker(Model, frozen=True):
-    """Partition that would become unwritable if the next broker were restarted now."""
-
-    topic: Annotated[str, doc("Name of the topic.")]
-    partition: Annotated[int, doc("Partition index.")]
-    isr: Annotated[list[int], doc("Broker ids of the in-sync replicas.")]
-    min_isr: Annotated[int, doc("Number of replicas that must be in sync (min.insync.replicas).")]
-
-
-class RollStatus(Model, frozen=True):
-    """Rolling restart in progress."""
-
-    pending: Annotated[list[int] | None, doc("Ids of brokers that have not been restarted yet.")] = None
-    current: Annotated[int | None, doc("Id of the broker that is being restarted.")] = None
-    blocked_by: Annotated[list[Blocker] | None, doc("Partitions that block the next restart, up to 100 of them.")] = (
-        None
-    )
-
-
-class ScalingStatus(Model, frozen=True):
-    """Change of the number of brokers in progress."""
-
-    from_: Annotated[int, doc("Number of brokers before.")] = field(name="from")
-    to: Annotated[int, doc("Number of brokers that spec.replicas asks for.")]
-
-
-class ReassignmentStatus(Model, frozen=True):
-    """Reassignment in progress."""
-
-    moved: Annotated[int, doc("Number of partitions that are in place.")]
-    total: Annotated[int, doc("Number of partitions that are reassigned.")]
-    bytes: Annotated[int | None, doc("Bytes that are still to be copied.")] = None
-
-
-class ClusterStatus(Status, frozen=True):
-    """Observed state of the cluster."""
-
-    replicas: Annotated[int | None, doc("Number of brokers that exist.")] = None
-    ready_replicas: Annotated[int | None, doc("Number of brokers that are ready.")] = None
-    selector: Annotated[str | None, doc("Label selector of the brokers' pods, for the scale subresource.")] = None
-    version: Annotated[str | None, doc("Ottla release that all brokers run. Empty during an upgrade.")] = None
-    cluster_id: Annotated[str | None, doc("Cluster id that the brokers report to clients.")] = None
-    brokers: Annotated[list[BrokerStatus] | None, doc("Observed state of each broker.", listed("map", "id"))] = None
-    controller: Annotated[int | None, doc("Id of the broker that is the active controller.")] = None
-    bootstrap: Annotated[dict[str, str] | None, doc("Bootstrap addresses by listener name.")] = None
-    under_replicated: Annotated[int | None, doc("Number of under-replicated partitions.")] = None
-    roll: Annotated[RollStatus | None, doc("Rolling restart in progress.")] = None
-    scaling: Annotated[ScalingStatus | None, doc("Change of the number of brokers in progress.")] = None
-    reassignment: Annotated[ReassignmentStatus | None, doc("Reassignment in progress.")] = None
-    certificate: Annotated[CertificateStatus | None, doc("Certificate of the listeners with tls: true.")] = None
 
 
 class Cluster(Resource, frozen=True):

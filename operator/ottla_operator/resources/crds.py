@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla_operator.resources.access_policy import AccessPolicy, AccessPolicySpec, AccessPolicyStatus
-from ottla_operator.resources.cluster import Cluster, ClusterSpec, ClusterStatus
+from ottla_operator.resources.cluster import Cluster, ClusterSpec
+from ottla_operator.resources.cluster_status import ClusterStatus
 from ottla_operator.resources.common import API_VERSION, Resource, Status
 from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
 from ottla_operator.resources.model import Model

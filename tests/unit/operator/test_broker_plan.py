@@ -13,7 +13,7 @@ from ottla_operator.plan.broker_processes import (
     with_optional_login,
     with_replication_defaults,
 )
-from ottla_operator.plan.inter_broker_login import LoginPasswords
+from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.plan.settings import broker_count_for_defaults
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
@@ -152,11 +152,11 @@ def test_listeners_with_a_login_have_mechanisms_and_brokers_a_listener_of_their_
     assert settings["inter.broker.listener.name"] == "INTER_BROKER"
     assert settings["listener.name.safe.sasl.enabled.mechanisms"] == "SCRAM-SHA-256,SCRAM-SHA-512"
     assert settings["authorizer.class.name"].endswith("StandardAuthorizer")
-    assert settings["super.users"] == "User:ottla-broker;User:admin"
+    assert settings["super.users"] == "User:ottla-broker;User:ottla-broker-2;User:admin"
     module = "listener.name.inter_broker.scram-sha-512.sasl.jaas.config"
     assert settings[module] == f"${{directory:{HOME}/login:sasl.jaas.config}}"
     assert broker.address == "127.0.0.1:9094"
-    assert not Config.of({**settings, module: LoginPasswords.generate().to_values()["sasl.jaas.config"]}).notes
+    assert not Config.of({**settings, module: LoginSecret.generate().to_values()["sasl.jaas.config"]}).notes
     optional = with_optional_login(broker, wanted).settings
     assert optional["super.users"].startswith("User:ANONYMOUS;") and optional["sasl.inter.broker.optional"] == "true"
 

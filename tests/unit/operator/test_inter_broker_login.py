@@ -13,6 +13,7 @@ from ottla_broker.security.restricted_super_users import parse_restricted_super_
 from ottla_broker.wire.client_security import UNSECURED
 from ottla_operator.plan.inter_broker_login import (
     LOGIN_MODULE,
+    VERSION_SETTING,
     InterBrokerLogin,
     LoginPasswords,
     observed_login,
@@ -20,6 +21,7 @@ from ottla_operator.plan.inter_broker_login import (
     plan_login,
 )
 from ottla_operator.plan.objects.config import common_settings
+from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
@@ -41,7 +43,7 @@ def test_a_cluster_is_never_open_when_every_listener_asks_for_a_login() -> None:
     assert plan_login(SECURED, []) is plan_login(cluster(SCRAM), []) is REQUIRED
     settings = common_settings(SECURED, 3, REQUIRED)
     assert settings["listener.security.protocol.map"] == "INTER_BROKER:SASL_PLAINTEXT,SAFE:SASL_PLAINTEXT"
-    assert settings["super.users"] == "User:ottla-broker;User:admin"
+    assert settings["super.users"] == "User:ottla-broker;User:ottla-broker-2;User:admin"
     assert "sasl.inter.broker.optional" not in settings
 
 
@@ -90,8 +92,10 @@ def test_super_users_lose_anonymous_with_the_last_broker_without_a_login() -> No
 
 def test_the_operator_may_administer_and_neither_reads_records_nor_acts_as_a_broker() -> None:
     settings = common_settings(SECURED, 3, REQUIRED)
-    ((principal, rights),) = parse_restricted_super_users(settings["restricted.super.users"]).items()
-    assert principal == "User:ottla-operator"
+    users = parse_restricted_super_users(settings["restricted.super.users"])
+    assert [*users] == ["User:ottla-operator", "User:ottla-operator-2"]
+    rights, other = users.values()
+    assert rights == other
     assert (ResourceType.cluster, Operation.alter) in rights
     refused = {
         (ResourceType.topic, Operation.read),
@@ -104,16 +108,16 @@ def test_the_operator_may_administer_and_neither_reads_records_nor_acts_as_a_bro
 
 
 def test_brokers_start_with_the_login_module_of_the_secret() -> None:
-    passwords = LoginPasswords.generate()
-    values = passwords.to_values()
-    assert LoginPasswords.parse(values) == passwords
+    secret = LoginSecret.generate()
+    values, passwords = secret.to_values(), secret.current
+    assert LoginSecret.parse(values) == secret
     module = parse_jaas_config(values[LOGIN_MODULE])
     assert (module.username, module.password) == ("ottla-broker", passwords.broker)
     assert module.users == {"ottla-operator": passwords.operator}
     local = {"node.id": "1", "listeners": "INTER_BROKER://127.0.0.1:9091,SAFE://127.0.0.1:9094", "log.dirs": "/data"}
     places = ("http.listener", "advertised.listeners", "controller.quorum.bootstrap.servers")
     settings = {
-        key: values[LOGIN_MODULE] if key.endswith(LOGIN_MODULE) else it
+        key: values[LOGIN_MODULE] if key.endswith(LOGIN_MODULE) else "1" if key == VERSION_SETTING else it
         for key, it in common_settings(SECURED, 1, REQUIRED).items()
         if key not in places
     }
@@ -126,10 +130,10 @@ def test_passwords_are_in_no_text_that_is_logged() -> None:
     assert not [it for it in texts if passwords.broker in it or passwords.operator in it]
 
 
-@pytest.mark.parametrize("changed", [{}, {"broker.password": ""}, {"broker.password": "short"}])
+@pytest.mark.parametrize("changed", [{}, {"broker.password": ""}, {"broker.password": "short"}, {"rotation": "[]"}])
 def test_a_changed_secret_is_not_used(changed: dict[str, str]) -> None:
-    values = {**LoginPasswords.generate().to_values(), **changed} if changed else {}
-    assert LoginPasswords.parse(values) is None
+    values = {**LoginSecret.generate().to_values(), **changed} if changed else {}
+    assert LoginSecret.parse(values) is None
 
 
 def test_the_operator_goes_without_a_login_only_where_a_broker_has_none() -> None:

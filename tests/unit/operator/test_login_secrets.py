@@ -8,10 +8,10 @@ import pytest
 
 from ottla_operator.kube.api import ApiClient, ApiError
 from ottla_operator.kube.kinds import SECRET
-from ottla_operator.kube.login_secrets import ensure_passwords
+from ottla_operator.kube.login_secrets import ensure_login
 from ottla_operator.kube.owned_objects import ClusterObjects
-from ottla_operator.plan.inter_broker_login import LoginPasswords
 from ottla_operator.plan.observed_pods import broker_pods
+from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
@@ -34,9 +34,9 @@ def stateful_set(passwords: str) -> Json:
     return {"spec": {"template": {"metadata": {"annotations": {"ottla.dev/inter-broker-passwords": passwords}}}}}
 
 
-def ensure(api: FakeApi, *pods: Json, having: Json | None = None) -> LoginPasswords:
+def ensure(api: FakeApi, *pods: Json, having: Json | None = None) -> LoginSecret:
     observed = ClusterObjects(having, broker_pods(CLUSTER, pods), "", {}, {}, "demo-brokers")
-    return asyncio.run(ensure_passwords(cast(ApiClient, api), CLUSTER, observed))
+    return asyncio.run(ensure_login(cast(ApiClient, api), CLUSTER, observed, ""))
 
 
 def test_the_secret_is_created_once_and_belongs_to_the_cluster() -> None:
@@ -50,21 +50,21 @@ def test_the_secret_is_created_once_and_belongs_to_the_cluster() -> None:
 def test_a_secret_that_brokers_do_not_have_is_not_used() -> None:
     api = FakeApi()
     made = ensure(api)
-    assert ensure(api, pod(made.digest), having=stateful_set(made.digest)) == made
+    assert ensure(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest)) == made
     with pytest.raises(Blocked, match=f"Secret {NAME} was changed: restore it"):
         ensure(api, pod("other"), having=stateful_set("other"))
     assert ensure(api, pod("other", is_ready=False), having=stateful_set("other")) == made
     del api.objects["Secret", "events", NAME]
     with pytest.raises(Blocked, match=f"Secret {NAME} was deleted: restore it"):
-        ensure(api, pod(made.digest), having=stateful_set(made.digest))
-    assert ensure(api, pod(made.digest, is_ready=False), having=stateful_set(made.digest)) != made
+        ensure(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest))
+    assert ensure(api, pod(made.in_use.digest, is_ready=False), having=stateful_set(made.in_use.digest)) != made
 
 
 def test_pods_without_a_stateful_set_keep_their_passwords() -> None:
     """While disks are expanded there is none."""
     api = FakeApi()
     made = ensure(api)
-    assert ensure(api, pod(made.digest)) == made
+    assert ensure(api, pod(made.in_use.digest)) == made
 
 
 @pytest.mark.parametrize(

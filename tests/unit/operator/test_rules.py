@@ -49,6 +49,8 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"authorization": {"type": "None"}},
         {"restartAt": "2026-01-31T12:00:00Z"},
         {"restartAt": "2026-13-31T12:00:00Z"},
+        {"rotatePasswordsAt": "2026-01-31T12:00:00Z"},
+        {"rotatePasswordsAt": "2026-13-31T12:00:00Z"},
         {},
     ],
     "UserSpec": [

@@ -25,7 +25,6 @@ INTER_BROKER: Final = "INTER_BROKER"  # no listener of a Cluster can have this n
 DATA_PATH: Final = "/var/lib/ottla"
 CERTIFICATES_PATH: Final = "/etc/ottla-certificates"
 LOGIN_PATH: Final = "/etc/ottla-login"
-_LOGIN_MODULE: Final = f"${{directory:{LOGIN_PATH}:{inter_broker_login.LOGIN_MODULE}}}"
 
 _SETTINGS_OF_KEYS: Final = {
     tls.CHAIN: "ssl.keystore.certificate.chain",
@@ -67,7 +66,7 @@ def common_settings(
         ),
         "http.listener": f":{names.http_port(cluster)}",
         **listener_security.security_settings(cluster, login),
-        **inter_broker_login.login_settings(login, INTER_BROKER, _LOGIN_MODULE),
+        **inter_broker_login.login_settings(login, INTER_BROKER, LOGIN_PATH),
         **tls_settings(transport),
     }
     if (registry_port := cluster.schema_registry_port) is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.inter_broker_login import LOGIN_MODULE, InterBrokerLogin
+from ottla_operator.plan.inter_broker_login import LOGIN_MODULE, LOGIN_VERSION, InterBrokerLogin
 from ottla_operator.plan.inter_broker_tls import InterBrokerTls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, LOGIN_PATH, broker_file
@@ -190,7 +190,7 @@ def _login(cluster: Cluster) -> list[Json]:
     secret = {
         "secretName": names.login_secret(cluster),
         "defaultMode": 0o440,
-        "items": [{"key": LOGIN_MODULE, "path": LOGIN_MODULE}],
+        "items": [{"key": it, "path": it} for it in (LOGIN_MODULE, LOGIN_VERSION)],
     }
     return [{"name": "login", "secret": secret}]
 

@@ -1,0 +1,83 @@
+"""Rotates the passwords between brokers: asks each which login module it has, and takes the next
+step when all have the present one."""
+
+import asyncio
+import datetime
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka.client import BROKER_TIMEOUT_S, KafkaClient, Unreachable
+from ottla_operator.kafka.configs import ConfigResourceType, describe_configs
+from ottla_operator.plan.inter_broker_login import VERSION_SETTING
+from ottla_operator.plan.password_rotation import (
+    LoginSecret,
+    describe_step,
+    due_rotation,
+    find_waiting,
+    is_rotation_due,
+    next_rotation_step,
+)
+from ottla_operator.reconcile.platform import BrokerSet
+from ottla_operator.resources.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class RotationProgress:
+    """`rotated_at`: the `spec.rotatePasswordsAt` of the passwords; empty during a rotation, and if
+    they were never rotated. `begun`: the step that this reconcile has begun. `in_progress`: what
+    the rotation waits for; empty without one.
+    """
+
+    rotated_at: str = ""
+    begun: str = ""
+    in_progress: str = ""
+
+
+async def rotate_passwords(
+    client: KafkaClient | None, cluster: Cluster, brokers: BrokerSet, *, is_rolling: bool
+) -> RotationProgress:
+    """Takes one step at most. While brokers are restarted, or none can be asked, it waits."""
+    login, now = brokers.login, datetime.datetime.now(datetime.UTC)
+    if login is None:
+        return RotationProgress()
+    due = due_rotation(cluster, now)
+    if not is_rotation_due(login, due):
+        return RotationProgress(login.rotated_at)
+    if client is None or is_rolling:
+        return RotationProgress(in_progress="waiting until all brokers are ready")
+    existing = brokers.brokers.keys()
+    versions = await _read_versions(client, existing)
+    following = next_rotation_step(login, due, versions, existing, now)
+    if following is None:
+        return RotationProgress(in_progress=_describe_waiting(login, versions, existing))
+    await brokers.save_login(following)
+    begun = describe_step(following)
+    return RotationProgress("", begun, begun) if following.step else RotationProgress(following.rotated_at, begun)
+
+
+def _describe_waiting(login: LoginSecret, versions: dict[int, str], existing: Collection[int]) -> str:
+    if waiting := find_waiting(login, versions, existing):
+        many = "s" if len(waiting) > 1 else ""
+        what = f"until broker{many} {', '.join(map(str, waiting))} has read it"
+    else:
+        what = "for connections with the previous passwords to end"
+    return f"{describe_step(login)}; waiting {what}" if login.step else f"waiting {what}"
+
+
+async def _read_versions(client: KafkaClient, brokers: Collection[int]) -> dict[int, str]:
+    """The version of the login module that each broker has, without brokers that do not answer."""
+    ids = list(brokers)
+    found = await asyncio.gather(*(_read_version(client, it) for it in ids))
+    return {broker: version for broker, version in zip(ids, found, strict=True) if version}
+
+
+async def _read_version(client: KafkaClient, broker: int) -> str:
+    try:
+        async with asyncio.timeout(BROKER_TIMEOUT_S):
+            (result,) = await describe_configs(
+                client, ConfigResourceType.broker, (str(broker),), (VERSION_SETTING,), broker=broker
+            )
+    except (Unreachable, KafkaError, TimeoutError):
+        return ""
+    return next((entry.value or "" for entry in result.configs if entry.name == VERSION_SETTING), "")
