@@ -114,8 +114,8 @@ class RequestDispatcher:
             if key == ApiKey.CONSUMER_GROUP_HEARTBEAT and quota is None:
                 from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
 
-                if (repeated := repeat_heartbeat(context, frame)) is not None:
-                    return [repeated]
+                if (reply := repeat_heartbeat(context, header, frame)) is not None:
+                    return reply
             request = read_request(bytes(frame), header, handler.request)
             api = find_api(key)
             if api is not None and api.is_forwarded and self._broker.controller is None:

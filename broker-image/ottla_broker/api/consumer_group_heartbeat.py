@@ -14,29 +14,22 @@
 """
 
 import base64
-from typing import cast
 from uuid import UUID
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
-from kio.schema.consumer_group_heartbeat.v1.response import (
-    Assignment,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
-from kio.static.primitive import i32, i32Timedelta
+from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
-from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
 from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.consumer_heartbeat_response import build_response
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
-from ottla_broker.requests.repeated_heartbeat import remember_response
+from ottla_broker.requests.durations import to_milliseconds
+from ottla_broker.requests.repeated_heartbeat import remember_heartbeat
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
 
 API = Api(
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -65,17 +58,9 @@ async def consumer_group_heartbeat(
     for topic in dict.fromkeys(request.subscribed_topic_names or ()):
         ctx.check_authorized(Operation.describe, Resource.topic(topic))
     check_request(request, ctx.version, coordinator.config.consumer.assignors)
-    result = await coordinator.consumer_group_heartbeat(request.group_id, build_heartbeat(ctx, request))
-    response = ConsumerGroupHeartbeatResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        member_id=result.member_id,
-        member_epoch=cast(i32, result.member_epoch),
-        heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
-        assignment=None if result.assignment is None else build_assignment(result.assignment),
-    )
-    remember_response(ctx, request, response)
-    return response
+    heartbeat = build_heartbeat(ctx, request)
+    remember_heartbeat(ctx, request.group_id, heartbeat)
+    return build_response(await coordinator.consumer_group_heartbeat(request.group_id, heartbeat))
 
 
 def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
@@ -99,15 +84,6 @@ def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest)
 def new_member_id(ctx: RequestContext) -> str:
     """A random UUID in Kafka's text form: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(ctx.broker.runtime.new_uuid().bytes).rstrip(b"=").decode()
-
-
-def build_assignment(assignment: PartitionsByTopic) -> Assignment:
-    return Assignment(
-        topic_partitions=tuple(
-            TopicPartitions(topic_id=topic, partitions=tuple(cast(i32, it) for it in sorted(partitions)))
-            for topic, partitions in sorted(assignment.items())
-        )
-    )
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:

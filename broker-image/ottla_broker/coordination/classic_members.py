@@ -20,8 +20,6 @@ from ottla_broker.coordination.consumer_heartbeat import (
     check_room,
     find_or_replace_static_member,
     reconcile,
-    schedule_session_timeout,
-    update_member,
 )
 from ottla_broker.coordination.consumer_protocol import (
     NamedPartitions,
@@ -39,6 +37,8 @@ from ottla_broker.coordination.effects import (
     Timestamps,
 )
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
+from ottla_broker.coordination.group_epoch import update_member
+from ottla_broker.coordination.member_deadlines import schedule_session_timeout
 from ottla_broker.coordination.target_assignment import update_target_assignment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage

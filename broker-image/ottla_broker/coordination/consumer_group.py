@@ -385,6 +385,8 @@ def _check_epoch(member: ConsumerMember, epoch: int) -> None:
 
 
 def to_topic_partitions(assignment: Assignment) -> tuple[TopicPartitions, ...]:
+    if not assignment:
+        return ()
     return tuple(TopicPartitions(topic, tuple(sorted(partitions))) for topic, partitions in sorted(assignment.items()))
 
 

@@ -7,11 +7,13 @@ records cannot be appended, the change is undone. If another broker becomes coor
 are replicated, it may or may not load them, and the client repeats its request there.
 """
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Protocol
 
-from ottla_broker.coordination import classic_members, consumer_change, consumer_heartbeat
+from ottla_broker.coordination import classic_members, consumer_change, consumer_heartbeat, member_deadlines
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import (
@@ -40,7 +42,14 @@ from ottla_broker.coordination.group_migration import (
     upgrade_group,
 )
 from ottla_broker.coordination.group_writes import EXPIRY_RETRY_MS, GroupWrites, RecordStore, Write
-from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.heartbeat_turn import (
+    HeartbeatOutcome,
+    HeartbeatTurn,
+    OnHeartbeat,
+    WaitingHeartbeat,
+    complete_after,
+)
+from ottla_broker.coordination.journal import BATCH_BYTES, wait_for_write
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.streams_group import StreamsGroup
@@ -70,6 +79,7 @@ class ConsumerGroupRequests:
         self._metadata = metadata
         self._config = config
         self._writes = GroupWrites(store, encode_consumer_group_key, encode_consumer_group_value)
+        self._turn = HeartbeatTurn(self._run_turn)
 
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:
         return self._config.consumer.of_group(self._metadata.group_configs(group_id))
@@ -82,6 +92,53 @@ class ConsumerGroupRequests:
         """
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return await self._leave(self._find_group(group_id), request)
+        outcome: asyncio.Future[HeartbeatOutcome] = asyncio.get_running_loop().create_future()
+        self.join_turn(group_id, request, partial(_set_outcome, outcome))
+        result = await outcome
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
+    def join_turn(self, group_id: str, request: ConsumerHeartbeat, complete: OnHeartbeat) -> None:
+        """Runs a heartbeat of a member that does not leave at the end of this turn of the event
+        loop. `complete` gets its result once what it has changed is replicated.
+        """
+        self._turn.add(group_id, WaitingHeartbeat(request, complete))
+
+    def _run_turn(self, group_id: str, waiting: Sequence[WaitingHeartbeat]) -> None:
+        for at, one in enumerate(waiting):
+            group = self._store.groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                self._run_together(group, waiting[at:])
+                return
+            try:
+                result, write = self._run_first(group_id, one.request)
+            except KafkaError as error:
+                one.complete(error)
+            else:
+                complete_after(write, [(one.complete, result)])
+
+    def _run_together(self, group: ConsumerGroup, waiting: Sequence[WaitingHeartbeat]) -> None:
+        requests = [one.request for one in waiting]
+        changes, results = consumer_heartbeat.heartbeat_together(
+            group, requests, self._metadata, self._config_of(group.id), self._store.timestamps()
+        )
+        outcomes: list[tuple[OnHeartbeat, HeartbeatOutcome]]
+        outcomes = [(one.complete, result) for one, result in zip(waiting, results, strict=True)]
+        half = len(waiting) // 2
+        try:
+            write = self._writes.append_together(group.id, changes, BATCH_BYTES if half else None)
+        except KafkaError as error:
+            if error.code is ErrorCode.record_list_too_large and half:
+                self._run_together(group, waiting[:half])
+                self._run_together(group, waiting[half:])
+                return
+            write, outcomes = None, [(one.complete, error) for one in waiting]
+        self._store.schedule_timer(group)
+        complete_after(write, outcomes)
+
+    def _run_first(self, group_id: str, request: ConsumerHeartbeat) -> tuple[HeartbeatResult, Write | None]:
+        """Runs a heartbeat that creates the consumer group, if it can. Raises KafkaError."""
         replaced = self._store.groups.get(group_id)
         change, first_records = self._find_or_create_group(group_id, replaced, request)
         try:
@@ -98,9 +155,7 @@ class ConsumerGroupRequests:
                 # Members that wait rejoin, and find a consumer group.
                 self._store.close_group(replaced, ErrorCode.rebalance_in_progress)
         self._store.schedule_timer(change.group)
-        if write is not None:
-            await wait_for_write(write)
-        return result
+        return result, write
 
     def repeat_heartbeat(self, group_id: str, member_id: str, member_epoch: int) -> int | None:
         """See `GroupCoordinator.repeat_consumer_group_heartbeat`. An earlier response has had this
@@ -112,7 +167,7 @@ class ConsumerGroupRequests:
         if not consumer_heartbeat.changes_nothing(group, member_id, member_epoch, self._metadata):
             return None
         config = self._config_of(group_id)
-        consumer_heartbeat.schedule_session_timeout(
+        member_deadlines.schedule_session_timeout(
             group, group.members[member_id], config.session_timeout_ms, self._store.timestamps()
         )
         self._store.schedule_timer(group)
@@ -146,7 +201,7 @@ class ConsumerGroupRequests:
         now = self._store.timestamps()
         for member in change.group.members.values():
             assert member.classic is not None
-            consumer_heartbeat.schedule_session_timeout(change.group, member, member.classic.session_timeout_ms, now)
+            member_deadlines.schedule_session_timeout(change.group, member, member.classic.session_timeout_ms, now)
         return change, classic_tombstone(group, self._store.timestamps())
 
     async def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> HeartbeatResult:
@@ -168,7 +223,7 @@ class ConsumerGroupRequests:
 
     def expire_members(self, group: ConsumerGroup) -> None:
         """Called at the group's next deadline."""
-        expired = consumer_heartbeat.take_expired_members(group, self._store.timestamps())
+        expired = member_deadlines.take_expired_members(group, self._store.timestamps())
         for member_id, reason in expired.items():
             logger.info("group %s: member %s is removed because %s", group.id, member_id, reason)
         if expired:
@@ -184,8 +239,8 @@ class ConsumerGroupRequests:
         config, now = self._config_of(group.id), self._store.timestamps()
         for member in group.members.values():
             timeout_ms = config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
-            consumer_heartbeat.schedule_session_timeout(group, member, timeout_ms, now)
-            consumer_heartbeat.schedule_revocation_timeout(group, member, now)
+            member_deadlines.schedule_session_timeout(group, member, timeout_ms, now)
+            member_deadlines.schedule_revocation_timeout(group, member, now)
         self._store.schedule_timer(group)
 
     # -- members of the classic protocol -----------------------------------------------------------
@@ -271,3 +326,8 @@ class ConsumerGroupRequests:
         if needs_rebalance:
             self._store.rebalance_classic_group(classic, "the last member of the consumer protocol left")
         return write
+
+
+def _set_outcome(future: asyncio.Future[HeartbeatOutcome], outcome: HeartbeatOutcome) -> None:
+    if not future.done():  # its connection may be gone
+        future.set_result(outcome)

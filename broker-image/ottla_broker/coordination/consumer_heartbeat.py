@@ -1,14 +1,14 @@
 """The effect of a ConsumerGroupHeartbeat request on its consumer group (KIP-848). No I/O.
 
-A heartbeat creates or updates its member, which may begin a new group epoch. It computes the target
-assignment of a new group epoch, and moves its own member one step towards the target. Other members
-move with their next heartbeats.
+A heartbeat creates or updates its member, which may begin a new group epoch (`admit`). It computes
+the target assignment of a new group epoch, and moves its own member one step towards the target
+(`advance`). Other members move with their next heartbeats.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
@@ -22,23 +22,17 @@ from ottla_broker.coordination.consumer_group import (
     MemberState,
     to_topic_partitions,
 )
-from ottla_broker.coordination.consumer_group_records import (
-    RegularExpressionKey,
-    RegularExpressionValue,
-    TargetAssignmentValue,
-)
+from ottla_broker.coordination.consumer_group_records import TargetAssignmentValue
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
+from ottla_broker.coordination.group_epoch import drop_unused_regex, update_member
+from ottla_broker.coordination.member_deadlines import schedule_revocation_timeout, schedule_session_timeout
 from ottla_broker.coordination.reconciliation import reconcile_member
 from ottla_broker.coordination.target_assignment import update_target_assignment
-from ottla_broker.coordination.topic_regex import check_regular_expression, matching_topics
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
-
-REGEX_MIN_REFRESH_MS = 10_000
-"""How often a group's regular expressions are evaluated again, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +69,15 @@ class HeartbeatResult:
     assignment: Assignment | None = None
 
 
+class AdmittedMember(NamedTuple):
+    """A member that has been created or updated by its heartbeat. `assigned`: its partitions before
+    the heartbeat."""
+
+    member_id: str
+    assigned: Assignment
+    has_subscription_changed: bool
+
+
 def heartbeat(
     change: ConsumerChange,
     request: ConsumerHeartbeat,
@@ -82,8 +85,59 @@ def heartbeat(
     config: ConsumerGroupConfig,
     now: Timestamps,
 ) -> HeartbeatResult:
-    """The member's result. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-    UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION."""
+    """The member's result. Raises the errors of `admit` and `advance`."""
+    admitted = admit(change, request, metadata, config, now)
+    update_target_assignment(change, metadata, config, now)
+    return advance(change, request, admitted, metadata, config, now)
+
+
+def heartbeat_together(
+    group: ConsumerGroup,
+    requests: Sequence[ConsumerHeartbeat],
+    metadata: CoordinatorMetadata,
+    config: ConsumerGroupConfig,
+    now: Timestamps,
+) -> tuple[list[ConsumerChange], list[HeartbeatResult | KafkaError]]:
+    """Heartbeats of several members: the changes of the group, in their order, and the result or
+    error of each. One that fails changes nothing. The target assignment is computed once, when all
+    of them have begun their epochs.
+    """
+    changes: list[ConsumerChange] = []
+    admitted: list[AdmittedMember | KafkaError] = []
+    for request in requests:
+        change = ConsumerChange(group)
+        try:
+            admitted.append(admit(change, request, metadata, config, now))
+        except KafkaError as error:
+            change.undo()
+            admitted.append(error)
+        changes.append(change)
+    assignment = ConsumerChange(group)
+    update_target_assignment(assignment, metadata, config, now)
+    changes.append(assignment)
+    results: list[HeartbeatResult | KafkaError] = []
+    for request, one in zip(requests, admitted, strict=True):
+        change = ConsumerChange(group)
+        try:
+            result = one if isinstance(one, KafkaError) else advance(change, request, one, metadata, config, now)
+        except KafkaError as error:
+            change.undo()
+            result = error
+        changes.append(change)
+        results.append(result)
+    return changes, results
+
+
+def admit(
+    change: ConsumerChange,
+    request: ConsumerHeartbeat,
+    metadata: CoordinatorMetadata,
+    config: ConsumerGroupConfig,
+    now: Timestamps,
+) -> AdmittedMember:
+    """Creates or updates the member, and begins a new group epoch where that is needed. Raises
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID,
+    FENCED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION."""
     group = change.group
     check_room(group, request.member_id, request.group_instance_id, config)
     member = _find_or_create_member(change, request)
@@ -92,13 +146,26 @@ def heartbeat(
     if is_new:
         logger.info("group %s: member %s joins", group.id, updated.id)
     has_changed = update_member(change, member, updated, metadata, request.may_describe, config, now)
-    update_target_assignment(change, metadata, config, now)
-    after = reconcile(change, group.members[updated.id], metadata, request.owned, has_changed)
+    return AdmittedMember(updated.id, member.assigned, has_changed)
+
+
+def advance(
+    change: ConsumerChange,
+    request: ConsumerHeartbeat,
+    admitted: AdmittedMember,
+    metadata: CoordinatorMetadata,
+    config: ConsumerGroupConfig,
+    now: Timestamps,
+) -> HeartbeatResult:
+    """Moves the member one step towards its target. Raises FENCED_MEMBER_EPOCH."""
+    group = change.group
+    member = group.members[admitted.member_id]
+    after = reconcile(change, member, metadata, request.owned, admitted.has_subscription_changed)
     deadlines = group.deadlines_of(after.id)
     deadlines.join = deadlines.sync = None  # of a member that used the classic protocol until now
     schedule_session_timeout(group, after, config.session_timeout_ms, now)
     schedule_revocation_timeout(group, after, now)
-    is_told = request.member_epoch == JOINING_EPOCH or request.is_full or after.assigned != member.assigned
+    is_told = request.member_epoch == JOINING_EPOCH or request.is_full or after.assigned != admitted.assigned
     return HeartbeatResult(after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if is_told else None)
 
 
@@ -221,91 +288,6 @@ def _is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
     )
 
 
-# -- subscriptions and the group epoch -------------------------------------------------------------
-
-
-def update_member(
-    change: ConsumerChange,
-    member: ConsumerMember,
-    updated: ConsumerMember,
-    metadata: CoordinatorMetadata,
-    may_describe: Callable[[str], bool],
-    config: ConsumerGroupConfig,
-    now: Timestamps,
-) -> bool:
-    """Writes the member if it is new or has changed, and a new group epoch if subscriptions or
-    subscribed topics have changed. Returns whether the member's subscription has changed."""
-    group = change.group
-    if updated is not member or updated.id not in group.members:
-        consumer_change.write_member(change, updated)
-    has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
-    has_new_regex = updated.subscribed_topic_regex != member.subscribed_topic_regex
-    if has_new_regex:
-        _drop_unused_regex(change, member.subscribed_topic_regex)
-        check_regular_expression(updated.subscribed_topic_regex)
-    has_regex = bool(updated.subscribed_topic_regex)
-    topics_changed = _refresh_regular_expressions(change, metadata, may_describe, config, now, has_regex=has_regex)
-    has_changed = has_new_names or has_new_regex
-    if has_changed or topics_changed or group.epoch == 0 or group.metadata_version != metadata.version:
-        _maybe_raise_epoch(change, metadata, must_raise=has_changed or topics_changed or group.epoch == 0)
-    return has_changed
-
-
-def _maybe_raise_epoch(change: ConsumerChange, metadata: CoordinatorMetadata, *, must_raise: bool) -> None:
-    group = change.group
-    metadata_hash = metadata.hash_topics(group.subscribed_topics())
-    if must_raise or metadata_hash != group.metadata_hash:
-        consumer_change.write_epoch(change, group.epoch + 1, metadata_hash)
-        logger.info("group %s: epoch %d begins", group.id, group.epoch)
-    group.metadata_version = metadata.version
-
-
-def _drop_unused_regex(change: ConsumerChange, expression: str) -> None:
-    group = change.group
-    if (
-        expression
-        and expression in group.regular_expressions
-        and expression not in group.subscriptions.regular_expressions
-    ):
-        change.write(RegularExpressionKey(group.id, expression), None)
-
-
-def _refresh_regular_expressions(
-    change: ConsumerChange,
-    metadata: CoordinatorMetadata,
-    may_describe: Callable[[str], bool],
-    config: ConsumerGroupConfig,
-    now: Timestamps,
-    *,
-    has_regex: bool,
-) -> bool:
-    """Finds the topics of the group's regular expressions when one is new, when topics have
-    changed, or after `group.consumer.regex.refresh.interval.ms`. Returns whether any has other
-    topics than before. Topics are those that the member whose heartbeat this is may describe.
-    `has_regex`: that member has one."""
-    group = change.group
-    if not has_regex and not group.regular_expressions:
-        return False
-    if not (wanted := group.subscriptions.regular_expressions):
-        return False
-    age_ms = now.wall_ms - group.regex_resolved_ms
-    is_due = age_ms > config.regex_refresh_interval_ms or (
-        group.regex_metadata_version != metadata.version and age_ms > REGEX_MIN_REFRESH_MS
-    )
-    outdated = wanted if is_due else wanted - group.regular_expressions.keys()
-    has_changed = False
-    for expression in sorted(outdated):
-        topics = tuple(sorted(matching_topics(expression, metadata.topic_names(), may_describe)))
-        known = group.regular_expressions.get(expression)
-        has_changed = has_changed or topics != (() if known is None else known.topics)
-        if known is None or topics != known.topics:
-            value = RegularExpressionValue(topics, metadata.version, now.wall_ms)
-            change.write(RegularExpressionKey(group.id, expression), value)
-    if is_due:
-        group.regex_metadata_version, group.regex_resolved_ms = metadata.version, now.wall_ms
-    return has_changed
-
-
 # -- assignment ------------------------------------------------------------------------------------
 
 
@@ -334,47 +316,6 @@ def reconcile(
     return after
 
 
-# -- deadlines -------------------------------------------------------------------------------------
-
-
-def schedule_session_timeout(group: ConsumerGroup, member: ConsumerMember, timeout_ms: int, now: Timestamps) -> None:
-    deadlines = group.deadlines_of(member.id)
-    deadlines.session = now.loop_ms + timeout_ms
-    group.lower_next_deadline(deadlines.session)
-
-
-def schedule_revocation_timeout(group: ConsumerGroup, member: ConsumerMember, now: Timestamps) -> None:
-    """A member must give up its partitions within its rebalance timeout, counted from when it was
-    asked to in this epoch."""
-    deadlines = group.deadlines_of(member.id)
-    if member.state is not MemberState.unrevoked_partitions or member.classic is not None:
-        deadlines.revocation = None
-    elif deadlines.revocation is None or deadlines.revocation_epoch != member.epoch:
-        deadlines.revocation, deadlines.revocation_epoch = now.loop_ms + member.rebalance_timeout_ms, member.epoch
-        group.lower_next_deadline(deadlines.revocation)
-
-
-def take_expired_members(group: ConsumerGroup, now: Timestamps) -> dict[str, str]:
-    """Members one of whose deadlines has passed, each with the reason. Finds the next deadline of
-    the others."""
-    expired: dict[str, str] = {}
-    for member_id, deadlines in list(group.deadlines.items()):
-        reasons = (
-            (deadlines.session, "its session expired"),
-            (deadlines.revocation, "it did not give up its partitions within the rebalance timeout"),
-            (deadlines.join, "it did not rejoin within the rebalance timeout"),
-            (deadlines.sync, "it did not send SyncGroup within the rebalance timeout"),
-        )
-        reason = next((text for deadline, text in reasons if deadline is not None and deadline <= now.loop_ms), None)
-        if member_id not in group.members:
-            del group.deadlines[member_id]
-        elif reason is not None:
-            expired[member_id] = reason
-    remaining = (one.earliest() for member_id, one in group.deadlines.items() if member_id not in expired)
-    group.next_deadline_ms = min((deadline for deadline in remaining if deadline is not None), default=None)
-    return expired
-
-
 # -- leaving ---------------------------------------------------------------------------------------
 
 
@@ -399,7 +340,7 @@ def fence_members(change: ConsumerChange, member_ids: list[str], metadata: Coord
     for member_id in member_ids:
         consumer_change.remove_member(change, member_id)
     for expression in expressions:
-        _drop_unused_regex(change, expression)
+        drop_unused_regex(change, expression)
     consumer_change.write_epoch(change, group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
     if not group.members:
         group.assigned_ms = None

@@ -1,12 +1,13 @@
 """Appends the changes of the groups of one shard, and remembers each group's last write."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.coordination.journal import size_of
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
 
@@ -45,9 +46,25 @@ class GroupWrites(Generic[KeyT, ValueT]):
         """Appends the records and returns their write. Without records, returns the group's last
         write, which a response that repeats its content has to wait for; None if there was none.
         """
-        now_ms = self._store.timestamps().wall_ms
-        records = [*first, *(self._encode(now_ms, key, value) for key, value in change.records), *last]
-        group_id = change.group.id
+        return self._append(change.group.id, [*first, *self._encode_all(change), *last])
+
+    def append_together(
+        self, group_id: str, changes: Sequence[GroupChange[Any, KeyT, ValueT]], max_bytes: int | None
+    ) -> Write | None:
+        """Like `append`, for successive changes of one group. After a KafkaError the group is as it
+        was before the first one. Raises RECORD_LIST_TOO_LARGE for records of more than `max_bytes`.
+        """
+        try:
+            records = [record for change in changes for record in self._encode_all(change)]
+            if max_bytes is not None and sum(map(size_of, records)) > max_bytes:
+                raise KafkaError(ErrorCode.record_list_too_large)
+            return self._append(group_id, records)
+        except KafkaError:
+            for change in reversed(changes):
+                change.undo()
+            raise
+
+    def _append(self, group_id: str, records: Sequence[Record]) -> Write | None:
         if not records:
             return self._in_flight.get(group_id)
         write = self._in_flight[group_id] = self._store.append_records(records)
@@ -62,8 +79,10 @@ class GroupWrites(Generic[KeyT, ValueT]):
             change.undo()
             raise
 
-    def _encode(self, now_ms: int, key: KeyT, value: ValueT | None) -> Record:
-        return Record(now_ms, self._encode_key(key), None if value is None else self._encode_value(key, value))
+    def _encode_all(self, change: GroupChange[Any, KeyT, ValueT]) -> Iterator[Record]:
+        now_ms = self._store.timestamps().wall_ms
+        for key, value in change.records:
+            yield Record(now_ms, self._encode_key(key), None if value is None else self._encode_value(key, value))
 
     def _on_written(self, group_id: str, write: Write) -> None:
         if self._in_flight.get(group_id) is write:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.wire.batch import Buffer, iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -75,7 +74,12 @@ class PartitionJournal:
         """The base offset, once the whole ISR has the batch. Raises KafkaError."""
         self._check()
         appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
-        return self._wait_until_replicated(appended)
+        waiting = self._partition.commit_future(appended, ALL_REPLICAS)
+        if waiting is not None:
+            return _wait_until_replicated(waiting, appended.first_offset)
+        replicated: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        replicated.set_result(appended.first_offset)
+        return replicated
 
     @property
     def end(self) -> int:
@@ -89,12 +93,6 @@ class PartitionJournal:
         if (offset := min(offset, log.high_watermark)) > log.start:
             log.delete_records_before(offset)
             self._partition.notify_log_start_change()
-
-    async def _wait_until_replicated(self, appended: LogAppendInfo) -> int:
-        waiting = self._partition.commit_future(appended, ALL_REPLICAS)
-        if waiting is not None:
-            await waiting
-        return appended.first_offset
 
     def read(self) -> Iterator[Buffer]:
         """Reads all batches in chunks of about a MiB, from the log's start to its present end.
@@ -112,6 +110,11 @@ class PartitionJournal:
             yield data
             for _, header in iter_batches(data):
                 offset = header.next_offset
+
+
+async def _wait_until_replicated(waiting: Awaitable[object], offset: int) -> int:
+    await waiting
+    return offset
 
 
 class JournalWriter:
@@ -186,6 +189,11 @@ class JournalWriter:
             self._finish(writes, replicated)
 
     def _finish(self, writes: list["_PendingWrite"], replicated: Awaitable[int] | None) -> None:
+        is_replicated = isinstance(replicated, asyncio.Future) and replicated.done() and not replicated.exception()
+        if is_replicated and not self._running:  # otherwise after those that are in flight
+            _apply(writes)
+            _set_result(writes, ErrorCode.none)
+            return
         task = asyncio.get_running_loop().create_task(self._await_replication(writes, replicated))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -196,9 +204,7 @@ class JournalWriter:
             if replicated is not None:
                 async with asyncio.timeout(self._timeout_ms / 1000):
                     await replicated
-            for write in writes:
-                if write.apply is not None:
-                    write.apply()
+            _apply(writes)
             code = ErrorCode.none
         except KafkaError as reason:
             self._fail(writes, reason)
@@ -215,6 +221,12 @@ class JournalWriter:
     @property
     def _name(self) -> str:
         return f"{self._journal.topic}-{self._journal.partition}"
+
+
+def _apply(writes: "list[_PendingWrite]") -> None:
+    for write in writes:
+        if write.apply is not None:
+            write.apply()
 
 
 def _set_result(writes: "list[_PendingWrite]", code: ErrorCode) -> None:
@@ -241,9 +253,12 @@ class _PendingWrite:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size = len(self.batch) + sum(
-            len(record.key or b"") + len(record.value or b"") + 16 for record in self.records
-        )
+        self.size = len(self.batch) + sum(map(size_of, self.records))
+
+
+def size_of(record: Record) -> int:
+    """About its number of bytes in a batch."""
+    return len(record.key or b"") + len(record.value or b"") + 16
 
 
 def to_coordinator_error(code: ErrorCode) -> ErrorCode:

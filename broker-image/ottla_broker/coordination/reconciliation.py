@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from ottla_broker.coordination.assignors import Assignment, TopicPartition
+from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicPartition
 from ottla_broker.coordination.consumer_group import ConsumerMember, MemberState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -58,6 +58,14 @@ def _next_state(
     subscribed: frozenset[UUID],
     owned: Assignment | None,
 ) -> ConsumerMember:
+    if target == member.assigned and target.keys() <= subscribed:  # most members of a large group
+        return replace(
+            member,
+            epoch=target_epoch,
+            previous_epoch=member.epoch,
+            state=MemberState.stable,
+            pending_revocation=NO_PARTITIONS,
+        )
     assigned: dict[UUID, frozenset[int]] = {}
     to_revoke: dict[UUID, frozenset[int]] = {}
     to_assign: dict[UUID, frozenset[int]] = {}

@@ -1,87 +1,142 @@
 """A heartbeat of a member of a consumer group (KIP-848) that repeats the one before it.
 
-Nearly all heartbeats are such: the member names itself and its epoch, and says nothing else. While
-the group does not change, the response is that of the last one but for its correlation id. The
-request is not parsed, the response not encoded, and no task is started. Everything that decides on
-the response is checked each time: rights, the coordinator, the epochs, the group's configs.
+Nearly all heartbeats are such: the member names itself and its epoch, and says nothing else. The
+request then differs from the last one in its correlation id and, after a rebalance, in its epoch.
+It is not parsed, its response is mostly the last one with another correlation id and epoch, and no
+task is started. Everything that decides on the response is checked each time: rights, the
+coordinator, the epochs, the group's configs.
+
+While the group does not change, the heartbeat is answered at once. Otherwise it runs with the other
+heartbeats of this turn of the event loop, as one that has been parsed does.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.coordination.heartbeat_turn import HeartbeatOutcome
+from ottla_broker.requests.api import error_response
+from ottla_broker.requests.consumer_heartbeat_response import build_response
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import to_milliseconds
+from ottla_broker.requests.reply import DeferredResponse, Reply
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import write_response
+from ottla_broker.wire.codec import RequestHeader, write_response
 from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.message_reader import Cursor, skip_tagged_fields
 
-REQUEST_ID_AT: Final = 4  # of the correlation id, in a request without its size
-RESPONSE_ID_AT: Final = 4  # in a response, after its size
+KEY: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
+CORRELATION_ID: Final = slice(4, 8)
+"""In a request without its size, and in a response after its size."""
+EPOCH_SIZE: Final = 4
+RESPONSE_EPOCH: Final = slice(-10, -6)
+"""In a response without an assignment: interval, null and tagged fields follow."""
 
 
-class LastHeartbeat:
-    """The last heartbeat of a connection that was parsed. Without a response it is not repeated."""
+class RepeatableHeartbeat:
+    """The last heartbeat that was parsed, as its request `frame`. It said nothing but its epoch.
 
-    __slots__ = ("_front", "_rest", "epoch", "group_id", "heartbeat_interval_ms", "member_id", "response")
+    `response`: the last one without an assignment, and `interval_ms` in it.
+    """
 
-    def __init__(self, frame: bytearray) -> None:
-        self._front = bytes(frame[:REQUEST_ID_AT])
-        self._rest = bytes(frame[REQUEST_ID_AT + 4 :])
-        self.response: bytes | None = None
-        self.group_id = self.member_id = ""
-        self.epoch = self.heartbeat_interval_ms = -1
+    def __init__(self, frame: bytes, epoch_at: int, group_id: str, heartbeat: ConsumerHeartbeat) -> None:
+        self._size = len(frame)
+        self._front = frame[: CORRELATION_ID.start]
+        self._before_epoch = frame[CORRELATION_ID.stop : epoch_at]
+        self._epoch = slice(epoch_at, epoch_at + EPOCH_SIZE)
+        self._after_epoch = frame[self._epoch.stop :]
+        self.group_id = group_id
+        self.heartbeat = heartbeat
+        self.response = b""
+        self.interval_ms = -1
 
     def is_repeated_by(self, frame: bytearray) -> bool:
         return (
-            self.response is not None
-            and len(frame) == REQUEST_ID_AT + 4 + len(self._rest)
+            len(frame) == self._size
             and frame.startswith(self._front)
-            and frame.endswith(self._rest)
+            and frame.startswith(self._before_epoch, CORRELATION_ID.stop)
+            and frame.endswith(self._after_epoch)
         )
 
+    def epoch_of(self, frame: bytearray) -> int:
+        return int.from_bytes(frame[self._epoch], signed=True)
 
-def repeat_heartbeat(ctx: RequestContext, frame: bytearray) -> bytearray | None:
-    """The response to a frame that repeats the connection's last heartbeat, while nothing has
-    changed for its member. None: it has to be parsed."""
+
+class UnparsedHeartbeat:
+    """A heartbeat that is being parsed."""
+
+    __slots__ = ("body_offset", "frame")
+
+    def __init__(self, frame: bytearray, body_offset: int) -> None:
+        self.frame = bytes(frame)
+        self.body_offset = body_offset
+
+    def find_epoch(self) -> int:
+        """The offset of the epoch in the frame: after the group id and the member id."""
+        cursor = Cursor(self.frame, self.body_offset)
+        skip_tagged_fields(cursor)
+        for _ in range(2):
+            cursor.read_bytes(cursor.read_varint() - 1)
+        return cursor.at
+
+
+def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
+    """The response to a request that repeats the connection's last heartbeat. None: it has to be
+    parsed.
+    """
     last = ctx.connection.last_heartbeat
-    if not isinstance(last, LastHeartbeat) or not last.is_repeated_by(frame) or not _is_unchanged(ctx, last):
-        ctx.connection.last_heartbeat = LastHeartbeat(frame)
-        return None
-    assert last.response is not None
-    response = bytearray(last.response)
-    response[RESPONSE_ID_AT : RESPONSE_ID_AT + 4] = frame[REQUEST_ID_AT : REQUEST_ID_AT + 4]
+    if isinstance(last, RepeatableHeartbeat) and last.is_repeated_by(frame):
+        epoch = last.epoch_of(frame)
+        if epoch > 0 and is_consumer_protocol_enabled(ctx) and ctx.may(Operation.read, Resource.group(last.group_id)):
+            try:
+                return _run(ctx, header, last, epoch)
+            except KafkaError:  # the coordinator serves nothing: the error is that of the parsed heartbeat
+                return None
+    ctx.connection.last_heartbeat = UnparsedHeartbeat(frame, header.body_offset)
+    return None
+
+
+def _run(ctx: RequestContext, header: RequestHeader, last: RepeatableHeartbeat, epoch: int) -> Reply:
+    coordinator = ctx.broker.group_coordinator
+    member_id = last.heartbeat.member_id
+    interval_ms = coordinator.repeat_consumer_group_heartbeat(last.group_id, member_id, epoch)
+    if interval_ms is not None:
+        return [_write(header, last, HeartbeatResult(member_id, epoch, interval_ms))]
+    reply = DeferredResponse()
+
+    def complete(outcome: HeartbeatOutcome) -> None:
+        reply.complete([_write(header, last, outcome)])
+
+    coordinator.join_heartbeat_turn(last.group_id, replace(last.heartbeat, member_epoch=epoch), complete)
+    return reply
+
+
+def _write(header: RequestHeader, last: RepeatableHeartbeat, outcome: HeartbeatOutcome) -> bytearray:
+    if isinstance(outcome, KafkaError):
+        error = error_response(ConsumerGroupHeartbeatResponse, outcome)
+        return write_response(KEY, header.version, header.correlation_id, error)
+    if outcome.assignment is None and outcome.heartbeat_interval_ms == last.interval_ms:
+        response = bytearray(last.response)
+        response[CORRELATION_ID] = header.correlation_id.to_bytes(4, signed=True)
+        response[RESPONSE_EPOCH] = outcome.member_epoch.to_bytes(EPOCH_SIZE, signed=True)
+        return response
+    response = write_response(KEY, header.version, header.correlation_id, build_response(outcome))
+    if outcome.assignment is None:
+        last.response, last.interval_ms = bytes(response), outcome.heartbeat_interval_ms
     return response
 
 
-def _is_unchanged(ctx: RequestContext, last: LastHeartbeat) -> bool:
-    if not is_consumer_protocol_enabled(ctx) or not ctx.may(Operation.read, Resource.group(last.group_id)):
-        return False
-    coordinator = ctx.broker.group_coordinator
-    try:
-        interval_ms = coordinator.repeat_consumer_group_heartbeat(last.group_id, last.member_id, last.epoch)
-    except KafkaError:
-        return False
-    return interval_ms == last.heartbeat_interval_ms
-
-
-def remember_response(
-    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
-) -> None:
-    """Called with the response to the heartbeat that `repeat_heartbeat` could not answer. It can be
-    repeated if neither of the two says more than the member's epoch."""
-    last = ctx.connection.last_heartbeat
+def remember_heartbeat(ctx: RequestContext, group_id: str, heartbeat: ConsumerHeartbeat) -> None:
+    """Called with the heartbeat that was parsed because `repeat_heartbeat` could not answer it."""
+    unparsed = ctx.connection.last_heartbeat
     says_nothing = (
-        request.subscribed_topic_names is None
-        and request.subscribed_topic_regex is None
-        and request.topic_partitions is None
-        and to_milliseconds(request.rebalance_timeout) == -1
+        heartbeat.subscribed_topic_names is None
+        and heartbeat.subscribed_topic_regex is None
+        and heartbeat.owned is None
+        and heartbeat.rebalance_timeout_ms == -1
     )
-    is_same = request.member_epoch == response.member_epoch and response.assignment is None
-    if isinstance(last, LastHeartbeat) and says_nothing and is_same and request.member_epoch > 0:
-        last.group_id, last.member_id, last.epoch = request.group_id, request.member_id, request.member_epoch
-        last.heartbeat_interval_ms = to_milliseconds(response.heartbeat_interval)
-        last.response = bytes(write_response(ApiKey.CONSUMER_GROUP_HEARTBEAT, ctx.version, 0, response))
+    if isinstance(unparsed, UnparsedHeartbeat) and says_nothing:
+        ctx.connection.last_heartbeat = RepeatableHeartbeat(unparsed.frame, unparsed.find_epoch(), group_id, heartbeat)

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from ottla_broker.coordination import consumer_heartbeat
+from ottla_broker.coordination import consumer_heartbeat, member_deadlines
 from ottla_broker.coordination.assignors import Assignment, TopicPartition, partitions_of, to_assignment
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
@@ -111,8 +111,8 @@ class ConsumerGroupSimulation:
             else:
                 group.apply(key, decode_record(key, raw_value))
         for member in group.members.values():
-            consumer_heartbeat.schedule_session_timeout(group, member, SESSION_MS, self.now())
-            consumer_heartbeat.schedule_revocation_timeout(group, member, self.now())
+            member_deadlines.schedule_session_timeout(group, member, SESSION_MS, self.now())
+            member_deadlines.schedule_revocation_timeout(group, member, self.now())
         self.group = group
 
     def pass_time(self, ms: int) -> None:
@@ -121,7 +121,7 @@ class ConsumerGroupSimulation:
         itself.
         """
         self.ms += ms
-        expired = consumer_heartbeat.take_expired_members(self.group, self.now())
+        expired = member_deadlines.take_expired_members(self.group, self.now())
         for client in self.clients:
             if client.member_id in expired:
                 client.consumes.clear()

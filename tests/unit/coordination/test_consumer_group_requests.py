@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla_broker.coordination import consumer_group_requests
 from ottla_broker.coordination.classic_group import ClassicGroup
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import decode_consumer_group_key
@@ -28,6 +29,7 @@ from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_
 # Version 1 of a subscription to t, without user data and owned partitions.
 SUBSCRIPTION = bytes.fromhex("0001 00000001 000174 ffffffff 00000000")
 CLASSIC_CONFIG = GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0)
+NO_INTERVAL = GroupCoordinatorConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=0))
 
 
 async def beat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> HeartbeatResult:
@@ -114,6 +116,84 @@ def test_a_repeated_heartbeat_is_answered_when_the_first_one_is_replicated() -> 
         assert (await first) == (await again)
 
     run_with_broker(test)
+
+
+def test_heartbeats_of_one_turn_are_one_batch_and_one_assignment() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        topic = add_topic(broker.image, "t", 8)
+        await beat(broker, "m0", 0)
+        written, assigned_epoch = broker.journal.batches, group_of(broker).assignment_epoch
+        joined = await asyncio.gather(*(beat(broker, f"m{at}", 0) for at in range(1, 8)))
+        group = group_of(broker)
+        assert broker.journal.batches == written + 1
+        assert (group.epoch, group.assignment_epoch) == (8, 8) and assigned_epoch == 1
+        assert all(result.assignment == {} for result in joined), "m0 still has all partitions"
+        (told,) = await asyncio.gather(beat(broker, "m0", 1))
+        assert told.assignment is not None and len(told.assignment[topic]) == 1
+        # It gives up seven partitions while the others ask for theirs, in one turn and one batch.
+        written = broker.journal.batches
+        results = await asyncio.gather(
+            beat(broker, "m0", 1, owned=told.assignment), *(beat(broker, f"m{at}", 8) for at in range(1, 8))
+        )
+        assert [len((result.assignment or {}).get(topic, ())) for result in results] == [0, 1, 1, 1, 1, 1, 1, 1]
+        assert broker.journal.batches == written + 1
+        before = dict(group.members)
+        await broker.restart()
+        assert group_of(broker).members == before
+
+    run_with_broker(test, NO_INTERVAL)
+
+
+def test_an_error_of_one_heartbeat_is_not_that_of_others_in_its_turn() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 2)
+        await beat(broker, "a", 0)
+        outcomes = await asyncio.gather(
+            beat(broker, "x", 5),
+            beat(broker, "b", 0, subscribed_topic_names=None, subscribed_topic_regex="t("),
+            beat(broker, "c", 0),
+            return_exceptions=True,
+        )
+        codes = [one.code if isinstance(one, KafkaError) else None for one in outcomes]
+        assert codes == [ErrorCode.unknown_member_id, ErrorCode.invalid_regular_expression, None]
+        assert set(group_of(broker).members) == {"a", "c"}
+
+    run_with_broker(test)
+
+
+def test_heartbeats_of_one_turn_are_undone_together() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 4)
+        await beat(broker, "a", 0)
+        group = group_of(broker)
+        before = (dict(group.members), dict(group.targets), dict(group.owners), group.epoch, group.assignment_epoch)
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        codes = await asyncio.gather(*(error_of(beat(broker, name, 0)) for name in "bcd"))
+        assert set(codes) == {ErrorCode.coordinator_not_available}
+        group = group_of(broker)
+        assert before == (group.members, group.targets, group.owners, group.epoch, group.assignment_epoch)
+        broker.journal.failure = None
+        await asyncio.gather(*(beat(broker, name, 0) for name in "bcd"))
+        assert set(group_of(broker).members) == set("abcd")
+
+    run_with_broker(test, NO_INTERVAL)
+
+
+def test_a_turn_with_more_records_than_a_batch_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_group_requests, "BATCH_BYTES", 1000)
+
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 16)
+        await beat(broker, "m0", 0)
+        written = broker.journal.batches
+        await asyncio.gather(*(beat(broker, f"m{at}", 0) for at in range(1, 16)))
+        assert broker.journal.batches > written + 2
+        before = dict(group_of(broker).members)
+        assert len(before) == 16
+        await broker.restart()
+        assert group_of(broker).members == before
+
+    run_with_broker(test, NO_INTERVAL)
 
 
 def test_members_expire_with_their_sessions_also_after_a_restart() -> None:

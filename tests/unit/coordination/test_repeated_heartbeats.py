@@ -1,5 +1,5 @@
-"""Heartbeats that repeat the last one get the same response without being parsed, and only as long
-as it is the right one.
+"""Heartbeats that repeat the last one, but for their epoch, get the right response without being
+parsed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ JOIN = {"rebalance_timeout": timedelta(minutes=1), "subscribed_topic_names": ("t
 
 
 class Member:
-    """A member and its connection. `was_repeated`: the last response was not made anew."""
+    """A member and its connection. `was_repeated`: the last request was not parsed."""
 
     def __init__(self, broker: SmallCoordinator, member_id: str) -> None:
         self.broker = broker
@@ -42,9 +42,10 @@ class Member:
         request = build_message(schema_of(request_class(KEY, 1)), names)
         frame = write_request(KEY, 1, self.correlation_id, "me", request)[4:]
         context = RequestContext(cast(Any, self.broker), self.connection, 1, "me", self.broker.authorizer)
-        response = repeat_heartbeat(context, frame)
-        self.was_repeated = response is not None
-        if response is not None:
+        reply = repeat_heartbeat(context, read_request_header(frame), frame)
+        self.was_repeated = reply is not None
+        if reply is not None:
+            (response,) = await reply if isinstance(reply, asyncio.Future) else reply
             assert int.from_bytes(response[:4]) == len(response) - 4
             assert int.from_bytes(response[4:8]) == self.correlation_id
             return read_response(bytes(response[4:]), KEY, 1)
@@ -78,38 +79,52 @@ def test_a_repeated_heartbeat_gets_the_last_response_and_extends_the_session() -
             assert member.was_repeated
         await asyncio.sleep(46)
         assert (await member.send(1)).error_code is ErrorCode.unknown_member_id
-        assert not member.was_repeated
+        assert member.was_repeated
 
     scenario(test)
 
 
-def test_it_is_parsed_again_once_the_group_changes() -> None:
+def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
     async def test(broker: SmallCoordinator) -> None:
         first, second = Member(broker, "m"), Member(broker, "n")
         await settle(first)
         await asyncio.sleep(2)
         await second.send(0, **JOIN)
         response = await first.send(1)
+        assert first.was_repeated
+        given = response.assignment.topic_partitions
+        assert sum(len(one.partitions) for one in given) == 1 and response.member_epoch == 1
+        owned = tuple({"topic_id": one.topic_id, "partitions": one.partitions} for one in given)
+        response = await first.send(1, topic_partitions=owned)
         assert not first.was_repeated
-        assert sum(len(one.partitions) for one in response.assignment.topic_partitions) == 1
+        assert response.member_epoch == 2
+        await first.send(2)
+        assert not first.was_repeated, "the last one had partitions"
+        await second.send(-1)
+        await asyncio.sleep(2)  # the assignment interval
+        response = await first.send(2)
+        assert first.was_repeated and response.member_epoch == 3
+        assert sum(len(one.partitions) for one in response.assignment.topic_partitions) == 2
+        response = await first.send(3)
+        assert first.was_repeated, "another epoch"
+        assert (response.member_epoch, response.assignment) == (3, None)
+        assert (await first.send(9)).error_code is ErrorCode.fenced_member_epoch
+        assert first.was_repeated
 
     scenario(test)
 
 
-def test_it_is_parsed_again_when_topics_configs_or_rights_change() -> None:
+def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker, "m")
         await settle(member)
         broker.group_coordinator.metadata.on_topics_changed()
-        await member.send(1)
-        assert not member.was_repeated
-        await member.send(1)
+        assert (await member.send(1)).error_code is ErrorCode.none
         assert member.was_repeated
         broker.image.configs[32, "g"] = {"consumer.heartbeat.interval.ms": "7000"}
-        assert int((await member.send(1)).heartbeat_interval.total_seconds()) == 7
-        assert not member.was_repeated
-        await member.send(1)
-        assert member.was_repeated
+        for _ in range(2):
+            assert int((await member.send(1)).heartbeat_interval.total_seconds()) == 7
+            assert member.was_repeated
         broker.authorizer = DenyAll()
         assert (await member.send(1)).error_code is ErrorCode.group_authorization_failed
         assert not member.was_repeated

@@ -1,0 +1,63 @@
+"""Collects the heartbeats of one turn of the event loop, so that those of a group run together.
+
+When a group rebalances, the heartbeats of its members arrive many at a time.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+HeartbeatOutcome = HeartbeatResult | KafkaError
+OnHeartbeat = Callable[[HeartbeatOutcome], None]
+
+
+class WaitingHeartbeat(NamedTuple):
+    """`complete` is called once, with the result or the error of the heartbeat."""
+
+    request: ConsumerHeartbeat
+    complete: OnHeartbeat
+
+
+class HeartbeatTurn:
+    """`run` runs the heartbeats of one group, in the order of their arrival."""
+
+    def __init__(self, run: Callable[[str, Sequence[WaitingHeartbeat]], None]) -> None:
+        self._run = run
+        self._waiting: dict[str, list[WaitingHeartbeat]] = {}
+
+    def add(self, group_id: str, waiting: WaitingHeartbeat) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._run_all)
+        self._waiting.setdefault(group_id, []).append(waiting)
+
+    def _run_all(self) -> None:
+        collected, self._waiting = self._waiting, {}
+        for group_id, waiting in collected.items():
+            try:
+                self._run(group_id, waiting)
+            except Exception:  # a defect, which is reported; requests must not wait for ever
+                for one in waiting:
+                    one.complete(KafkaError(ErrorCode.unknown_server_error))
+                raise
+
+
+def complete_after(
+    write: "asyncio.Future[ErrorCode] | None", completions: Sequence[tuple[OnHeartbeat, HeartbeatOutcome]]
+) -> None:
+    """Completes heartbeats with their outcomes once the write has succeeded, or with its error."""
+
+    def on_written(done: "asyncio.Future[ErrorCode]") -> None:
+        code = done.result()
+        for complete, outcome in completions:
+            complete(outcome if code is ErrorCode.none else KafkaError(code))
+
+    if write is None:
+        for complete, outcome in completions:
+            complete(outcome)
+    elif write.done():
+        on_written(write)
+    else:
+        write.add_done_callback(on_written)
