@@ -7,7 +7,8 @@ the first rule that it does not satisfy), `inputRowsPerSecond`, `processedRowsPe
 `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`,
 `seconds`}}}}. The lag in records counts what the topic has beyond the batch when the batch has
 ended. The lag in seconds is the age of the first of them: 0 if there is none, null if it could not
-be read in time. `error` is the last error.
+be read in time. `error` is the last error, and `sparkUi` the URL of
+Spark's web UI, where it is on.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ class ProgressSnapshot:
     dead_letters: int = 0
     rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Rejected rows by view and rule."""
+    spark_ui: str | None = None
+    """URL of Spark's web UI; None where it is off."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Input rows per second of each query's last batch."""
 
@@ -34,6 +36,7 @@ class ProgressSnapshot:
         self.pipeline = line["pipeline"]
         self.state = line["state"]
         self.error = line.get("error", self.error)
+        self.spark_ui = line.get("sparkUi", self.spark_ui)
         if "batch" not in line:
             return
         self.last_progress = line["at"]
@@ -61,6 +64,7 @@ class ProgressSnapshot:
             "inputRowsPerSecond": round(sum(self.rates.values()), 3) if self.rates else None,
             "lagRecords": self.lag.get("records"),
             "lagSeconds": self.lag.get("seconds"),
+            "sparkUi": self.spark_ui,
         }
 
     def to_prometheus(self) -> str:

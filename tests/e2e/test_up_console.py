@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.up_process import UpProcess, up_process
 from tests.e2e.up_resources import Json, resource
+from tests.waiting import eventually
 
 ADDRESS = re.compile(r"console of cluster demo: (http://127\.0\.0\.1:(\d+))")
 
@@ -48,6 +49,34 @@ def test_its_address_is_said_and_serves_the_cluster(up: UpProcess) -> None:
         urllib.request.urlopen(urllib.request.Request(url, headers={"Host": "attacker.example"}), timeout=30)
     assert refused.value.code == 421
     assert up.stop() == 0
+
+
+def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> None:
+    topic = resource("Topic", "greetings", clusterRef={"name": "demo"}, partitions=1, replicas=1)
+    pipeline = resource(
+        "Pipeline",
+        "copy",
+        clusterRef={"name": "demo"},
+        sources={"greetings": {"topic": "greetings", "format": {"type": "raw"}}},
+        sinks=[{"from": "greetings", "console": {}}],
+    )
+    up.write_resources(cluster(up), topic, pipeline)
+    up.start(PATH=str(tmp_path), JAVA_HOME="")
+    url, _ = find_console(up)
+    page = eventually(lambda: find_text(f"{url}/pipeline?name=copy", "Java 17"), within_s=60)
+    assert "topic greetings" in page, "the graph names its source"
+    up.write_resources(cluster(up), topic)
+    eventually(lambda: find_text(f"{url}/pipelines", "Nobody has reported"), within_s=60)
+    assert up.stop() == 0
+
+
+def find_text(url: str, text: str) -> str:
+    """The page if it has the text; empty otherwise."""
+    try:
+        page = read(url)
+    except urllib.error.HTTPError:
+        return ""
+    return page if text in page else ""
 
 
 def test_port_that_is_taken_is_replaced_by_another(up: UpProcess) -> None:

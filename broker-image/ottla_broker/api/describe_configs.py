@@ -9,7 +9,8 @@
   subscription (KIP-714), both with their defaults if they have none.
 - A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type
   102) has its status, from each broker of the partitions that it leads. A user (type 103) has its
-  SCRAM credentials in the text form of Kafka's tools, for mirrors.
+  SCRAM credentials in the text form of Kafka's tools, for mirrors. The report of a pipeline (type
+  104), or those of all for the empty name, are in the memory of the active controller.
 - No names requested means all. v3 adds types and documentation; v4 is flexible.
 """
 
@@ -17,6 +18,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import cast
 
+import msgspec
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResourceResult,
@@ -115,6 +117,8 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             return describe_mirror(settings) + describe_mirror_problems(ctx.broker, name) if settings else []
         case ConfigResource.MIRRORED_TOPIC:
             return describe_mirrored_topic_status(ctx.broker, name, asyncio.get_running_loop().time())
+        case ConfigResource.PIPELINE:
+            return describe_pipelines(ctx, name)
         case ConfigResource.CREDENTIALS:
             return describe_credentials(ctx, name)
         case ConfigResource.GROUP if name == "":
@@ -127,6 +131,29 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             return describe_client_metrics(current_configs(ctx, kind, name))
         case _:
             return []
+
+
+def describe_pipelines(ctx: RequestContext, name: str) -> list[ConfigEntry]:
+    """The report of a pipeline, or of all if the name is empty, by the pipeline's name. Empty on
+    brokers that are not the controller.
+    """
+    if ctx.broker.controller is None:
+        return []
+    reports = ctx.broker.pipeline_reports.current(ctx.broker.runtime.now_ms())
+    return [
+        ConfigEntry(
+            pipeline,
+            msgspec.json.encode(stored).decode(),
+            ConfigSource.PIPELINE_REPORT,
+            (),
+            True,
+            False,
+            ConfigType.STRING,
+            "",
+        )
+        for pipeline, stored in reports.items()
+        if name in ("", pipeline)
+    ]
 
 
 def describe_credentials(ctx: RequestContext, user: str) -> list[ConfigEntry]:

@@ -31,6 +31,7 @@ class ConfigSource(IntEnum):
     CLIENT_METRICS_CONFIG = 7
     GROUP_CONFIG = 8
     DYNAMIC_MIRROR_CONFIG = 101  # Ottla's own, as the resource is
+    PIPELINE_REPORT = 104  # likewise
 
 
 class ConfigSynonym(NamedTuple):

@@ -43,6 +43,7 @@ def make_page_routes(
         *_access_routes(broker),
         *_cluster_routes(broker, requests),
         *_mirror_routes(broker, requests),
+        *_pipeline_routes(broker, requests),
     ]
 
 
@@ -112,6 +113,12 @@ def _cluster_routes(broker: Broker, requests: ClusterRequests) -> Iterator[PageR
     yield PageRoute("GET", "/cluster/quorum", cluster.handler("show_quorum"))
     yield PageRoute("GET", "/cluster/departure", cluster.handler("show_departure"))
     yield PageRoute("GET", "/cluster/metadata", cluster.handler("show_metadata"))
+
+
+def _pipeline_routes(broker: Broker, requests: ClusterRequests) -> Iterator[PageRoute]:
+    pipelines = LazyPages(broker.runtime, "pipelines", lambda module: module.PipelinePages(requests))
+    yield PageRoute("GET", "/pipelines", pipelines.handler("show_list"))
+    yield PageRoute("GET", "/pipeline", pipelines.handler("show_pipeline"))
 
 
 def _mirror_routes(broker: Broker, requests: ClusterRequests) -> Iterator[PageRoute]:

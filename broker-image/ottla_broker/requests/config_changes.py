@@ -31,7 +31,9 @@ from ottla_broker.requests.config_resources import (
 )
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation
+from ottla_broker.telemetry.pipeline_reports import parse_report
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.pipeline_report import REPORT
 
 
 class NamedResource(Protocol):
@@ -81,6 +83,9 @@ async def change_configs(
             check_mirror_changes(changes, current_configs(ctx, kind, name))
         case ConfigResource.MIRRORED_TOPIC:
             await _report_partitions(ctx, name, changes, validate_only=validate_only)
+            return
+        case ConfigResource.PIPELINE:
+            _report_pipeline(ctx, name, changes, validate_only=validate_only)
             return
         case ConfigResource.GROUP:
             if not name:
@@ -161,6 +166,24 @@ async def _report_partitions(
             ) from error
         if not validate_only:
             await controller.mirror_control.report_partition(report)
+
+
+def _report_pipeline(ctx: RequestContext, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+    """Keeps a pipeline's report in memory, or forgets it. Raises NOT_CONTROLLER and
+    INVALID_REQUEST.
+    """
+    ctx.broker.active_controller()
+    if unknown := sorted(changes.keys() - {REPORT}):
+        raise KafkaError(ErrorCode.invalid_request, f"a pipeline has one config, {REPORT}, not {unknown[0]}")
+    text = changes.get(REPORT)
+    if text is not None:
+        parse_report(name, text)
+    if validate_only:
+        return
+    if text is None:
+        ctx.broker.pipeline_reports.remove(name)
+    else:
+        ctx.broker.pipeline_reports.add(name, text, ctx.broker.runtime.now_ms())
 
 
 def _key(resource: NamedResource) -> tuple[int, str]:

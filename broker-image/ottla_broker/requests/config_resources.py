@@ -15,12 +15,13 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE
 
 
 class ConfigResource(IntEnum):
     """The codes of Kafka's `org.apache.kafka.common.config.ConfigResource.Type`, which are powers
     of two, and Ottla's: a mirror; a mirrored topic, of which brokers report the status to each
-    other; and a user's SCRAM credentials, which mirrors copy."""
+    other; a user's SCRAM credentials, which mirrors copy; and the report of a pipeline."""
 
     TOPIC = 2
     BROKER = 4
@@ -30,6 +31,7 @@ class ConfigResource(IntEnum):
     MIRROR = MIRROR_RESOURCE
     MIRRORED_TOPIC = MIRRORED_TOPIC_RESOURCE
     CREDENTIALS = CREDENTIALS_RESOURCE
+    PIPELINE = PIPELINE_RESOURCE
 
 
 def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name: str) -> None:
@@ -50,7 +52,11 @@ def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name:
         case ConfigResource.GROUP:
             ctx.check_authorized(operation, Resource.group(name))
         case (
-            ConfigResource.BROKER | ConfigResource.BROKER_LOGGER | ConfigResource.CLIENT_METRICS | ConfigResource.MIRROR
+            ConfigResource.BROKER
+            | ConfigResource.BROKER_LOGGER
+            | ConfigResource.CLIENT_METRICS
+            | ConfigResource.MIRROR
+            | ConfigResource.PIPELINE
         ):
             ctx.check_authorized(operation, CLUSTER)
         case _:

@@ -16,6 +16,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 from kio.static.primitive import i8
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE
 from ottla_operator.kafka.client import BROKER_TIMEOUT_S, KafkaClient, Unreachable, raise_for_error
 
 INVALID_VALUE_ERRORS: Final = (ErrorCode.invalid_config, ErrorCode.invalid_request)
@@ -39,12 +40,13 @@ _SOURCES: Final = {
 
 
 class ConfigResourceType(IntEnum):
-    """Kafka's types, and Ottla's for mirrors (docs/mirroring.md)."""
+    """Kafka's types, and Ottla's for mirrors (docs/mirroring.md) and pipelines."""
 
     topic = 2
     broker = 4
     mirror = 101
     mirrored_topic = 102
+    pipeline = PIPELINE_RESOURCE
 
 
 class Operation(IntEnum):

@@ -231,6 +231,7 @@ class PipelineProcess:
             input_rows_per_second=rate,
             lag_records=lag.get("records"),
             lag_seconds=lag.get("seconds"),
+            spark_ui=str(event.get("sparkUi") or previous.spark_ui),
         )
         if "batch" in event:
             row = self.row

@@ -6,16 +6,20 @@ any time, and the next one continues.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
+from ottla_broker.wire.pipeline_report import PipelineReport
 from ottla_operator.kafka import groups, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.pipelines import report_pipeline
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.pipeline.report import build_report
 from ottla_operator.plan.pipeline.status import PipelineRun, debounce_run, status_fields
 from ottla_operator.plan.pipeline.topic_readiness import (
     UnreadyTopic,
@@ -36,6 +40,8 @@ from ottla_operator.resources.pipeline import Pipeline
 RESYNC_S: Final = 10.0
 WAIT_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 5.0
+PUBLISH_S: Final = 9.0
+"""Below RESYNC_S: every resync of a healthy pipeline reports it."""
 
 
 @dataclass(slots=True)
@@ -43,6 +49,10 @@ class ReconcileCache:
     """Cached observations of a Pipeline."""
 
     message: str = ""
+    pipeline: Pipeline | None = None
+    cluster: Cluster | None = None
+    published: PipelineReport | None = None
+    published_s: float = 0.0
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
 
 
@@ -59,7 +69,7 @@ class PipelineReconciler:
     async def reconcile(self, key: Key) -> float | None:
         resource = self.cache.pipelines.get(key)
         if resource is None or is_terminating(resource):
-            self._caches.pop(key, None)
+            await self._withdraw(key.name, self._caches.pop(key, None))
             self._validation.forget(key)
             await self.platform.forget_pipeline(key)
             return None
@@ -88,6 +98,7 @@ class PipelineReconciler:
             message = f"Cluster {name} does not exist in this namespace"
             raise Blocked(Reconciling("ClusterNotFound", message))
         cluster = Cluster.parse_stored(found)
+        cached.pipeline, cached.cluster = pipeline, cluster
         launch = await self.platform.plan_launch(resource, pipeline, cluster)
         unready = await self._find_unready_topics(key, pipeline, cluster)
         extra = (topics_ready_condition(unready),)
@@ -132,7 +143,9 @@ class PipelineReconciler:
     ) -> float:
         """Returns the requeue delay in seconds."""
         conditions = Conditions(run.readiness, resource["metadata"]["generation"], extra)
-        await self.platform.write_status(resource, conditions, status_fields(resource, run, application, lag_records))
+        fields = status_fields(resource, run, application, lag_records)
+        await self.platform.write_status(resource, conditions, fields)
+        await self._publish(cached, run, fields)
         message = run.readiness.message
         if cached.message != message and (isinstance(run.readiness, Stalled) or cached.message):
             warning = isinstance(run.readiness, Stalled) or run.state in ("Failing", "Failed")
@@ -140,6 +153,31 @@ class PipelineReconciler:
                 await self.platform.record_event(resource, run.readiness.reason, message, warning=warning)
         cached.message = message
         return self._delay_s(cached, run.readiness)
+
+    async def _publish(self, cached: ReconcileCache, run: PipelineRun, fields: Mapping[str, Json]) -> None:
+        """Reports to the active controller, for the brokers' console, what has changed, or what was
+        reported PUBLISH_S ago. Without a broker the next reconcile does.
+        """
+        if cached.pipeline is None or cached.cluster is None:
+            return
+        spark_ui = run.runner.spark_ui if run.runner else ""
+        report = build_report(cached.pipeline, fields, run.readiness.message, spark_ui)
+        now_s = asyncio.get_running_loop().time()
+        if report == cached.published and now_s - cached.published_s < PUBLISH_S:
+            return
+        try:
+            async with connect_to_cluster(self.platform, cached.cluster, CONNECT_TIMEOUT_S) as client:
+                await report_pipeline(client, cached.pipeline.name, report)
+        except (Blocked, KafkaError):
+            return
+        cached.published, cached.published_s = report, now_s
+
+    async def _withdraw(self, name: str, cached: ReconcileCache | None) -> None:
+        if cached is None or cached.cluster is None or cached.published is None:
+            return
+        with suppress(Blocked, KafkaError, PlatformError):
+            async with connect_to_cluster(self.platform, cached.cluster, CONNECT_TIMEOUT_S) as client:
+                await report_pipeline(client, name, None)
 
     def _delay_s(self, cached: ReconcileCache, readiness: Readiness) -> float:
         shortest_s = WAIT_S if isinstance(readiness, Reconciling) else RESYNC_S

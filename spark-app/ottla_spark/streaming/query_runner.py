@@ -96,6 +96,8 @@ def _run_in_session(
         log=environment.log or scratch / "spark.log",
     )
     spark = session.start_session(pipeline.name, conf)
+    if (url := spark.sparkContext.uiWebUrl) is not None:
+        progress.write_state("starting", sparkUi=url)
     try:
         with KafkaAdmin(spark, environment.client_properties) as admin:
             files = Checkpoint(spark, environment.checkpoint)

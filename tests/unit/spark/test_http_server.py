@@ -58,8 +58,12 @@ def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
         "inputRowsPerSecond": 1501.0,
         "lagRecords": 50,
         "lagSeconds": 2.5,
+        "sparkUi": None,
     }
     assert ProgressSnapshot().to_json()["lagRecords"] is None, "nothing is known yet"
+    with_ui = ProgressSnapshot()
+    with_ui.update({"pipeline": "hourly", "state": "starting", "sparkUi": "http://driver:4040"})
+    assert with_ui.to_json()["sparkUi"] == "http://driver:4040"
 
 
 def test_metrics_are_in_prometheus_format() -> None:

@@ -34,6 +34,7 @@ class RunnerStatus:
     lag_records: int | None = None
     lag_seconds: float | None = None
     rejected: Sequence[Json] = ()
+    spark_ui: str = ""
 
     @classmethod
     def parse(cls, answer: Mapping[str, Json]) -> "RunnerStatus":
@@ -46,6 +47,7 @@ class RunnerStatus:
             answer.get("lagRecords"),
             answer.get("lagSeconds"),
             answer.get("rejected", ()),
+            str(answer.get("sparkUi") or ""),
         )
 
 

@@ -1,0 +1,112 @@
+"""The graph of a pipeline's sources, steps and sinks, as boxes and lines of an SVG. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_broker.wire.pipeline_report import PipelineView
+
+WIDTH: Final = 190
+HEIGHT: Final = 44
+GAP_X: Final = 60
+GAP_Y: Final = 18
+MARGIN: Final = 2
+MAX_TEXT: Final = 26
+"""Characters of a box's lines."""
+
+
+ViewKey = tuple[bool, str]
+"""Whether it is a sink, which may have the name of what it reads, and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """`x`, `y`: of its upper left corner. `note`: its second line."""
+
+    x: int
+    y: int
+    name: str
+    note: str
+    kind: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """`lines`: paths of SVG, from the right side of a box to the left side of another."""
+
+    boxes: Sequence[Box]
+    lines: Sequence[str]
+    width: int
+    height: int
+
+
+def lay_out(views: Sequence[PipelineView]) -> Graph:
+    """Every view to the right of those that it reads, and sinks at the right end. A line that
+    passes a column has a lane below the column's boxes, which the lines from one view share.
+    """
+    column_of = assign_columns(views)
+    columns = max(column_of.values(), default=-1) + 1
+    bottoms = [MARGIN] * columns
+    boxes: dict[ViewKey, Box] = {}
+    for view in views:
+        column = column_of[key_of(view)]
+        boxes[key_of(view)] = Box(
+            left_of(column), bottoms[column], shorten(view.name), note(view), view.kind, view.topic
+        )
+        bottoms[column] += HEIGHT + GAP_Y
+    lanes: dict[tuple[str, int], int] = {}
+    lines = []
+    for view in views:
+        for name in dict.fromkeys(view.reads):
+            start, end = column_of.get((False, name), columns), column_of[key_of(view)]
+            if start >= end:
+                continue  # of a view that is not reported
+            for column in range(start + 1, end):
+                if (name, column) not in lanes:
+                    lanes[name, column] = bottoms[column]
+                    bottoms[column] += GAP_Y
+            passed = [(left_of(column), lanes[name, column]) for column in range(start + 1, end)]
+            lines.append(connect(boxes[False, name], passed, boxes[key_of(view)]))
+    width = 2 * MARGIN + columns * (WIDTH + GAP_X) - GAP_X if columns else 0
+    return Graph(list(boxes.values()), lines, width, max(bottoms, default=0))
+
+
+def assign_columns(views: Sequence[PipelineView]) -> dict[ViewKey, int]:
+    columns: dict[ViewKey, int] = {}
+    for view in views:
+        if view.kind != "sink":
+            read = [columns[False, name] for name in view.reads if (False, name) in columns]
+            columns[key_of(view)] = 1 + max(read, default=-1)
+    last = 1 + max(columns.values(), default=-1)
+    return columns | {key_of(view): last for view in views if view.kind == "sink"}
+
+
+def key_of(view: PipelineView) -> ViewKey:
+    return view.kind == "sink", view.name
+
+
+def left_of(column: int) -> int:
+    return MARGIN + column * (WIDTH + GAP_X)
+
+
+def note(view: PipelineView) -> str:
+    return shorten(f"topic {view.topic}" if view.topic else view.target)
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def connect(left: Box, lanes: Sequence[tuple[int, int]], right: Box) -> str:
+    """`lanes`: left ends of the lanes on the way."""
+    x, y = left.x + WIDTH, left.y + HEIGHT // 2
+    path = [f"M{x} {y}"]
+    for next_x, next_y in [*lanes, (right.x, right.y + HEIGHT // 2)]:
+        middle = (x + next_x) // 2
+        path.append(f"C{middle} {y} {middle} {next_y} {next_x} {next_y}")
+        x, y = next_x, next_y
+        if (next_x, next_y) in lanes:
+            x += WIDTH
+            path.append(f"H{x}")
+    return " ".join(path)

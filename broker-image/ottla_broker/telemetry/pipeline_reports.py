@@ -1,0 +1,56 @@
+"""The last report of each pipeline, in the memory of the active controller."""
+
+from typing import Final
+
+import msgspec
+
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.pipeline_report import MAX_REPORT_BYTES, PipelineReport, StoredReport
+
+MAX_PIPELINES: Final = 1000
+KEPT_MS: Final = 3600 * 1000
+"""A pipeline that nobody has reported for so long is forgotten."""
+MAX_NAME: Final = 253
+
+
+class PipelineReports:
+    """One per broker; those of a broker that is no controller are empty or old."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[int, PipelineReport]] = {}
+
+    def add(self, name: str, text: str, now_ms: int) -> None:
+        """Replaces the pipeline's report. Raises INVALID_REQUEST, also for a new pipeline above
+        MAX_PIPELINES.
+        """
+        report = parse_report(name, text)
+        self._remove_old(now_ms)
+        if name not in self._by_name and len(self._by_name) >= MAX_PIPELINES:
+            raise KafkaError(ErrorCode.invalid_request, f"{MAX_PIPELINES} pipelines are reported already")
+        self._by_name[name] = now_ms, report
+
+    def remove(self, name: str) -> None:
+        self._by_name.pop(name, None)
+
+    def current(self, now_ms: int) -> dict[str, StoredReport]:
+        self._remove_old(now_ms)
+        return {
+            name: StoredReport(round(max(0, now_ms - at_ms) / 1000, 3), report)
+            for name, (at_ms, report) in sorted(self._by_name.items())
+        }
+
+    def _remove_old(self, now_ms: int) -> None:
+        for name in [name for name, (at_ms, _) in self._by_name.items() if now_ms - at_ms > KEPT_MS]:
+            del self._by_name[name]
+
+
+def parse_report(name: str, text: str) -> PipelineReport:
+    """Raises INVALID_REQUEST."""
+    if not 0 < len(name) <= MAX_NAME:
+        raise KafkaError(ErrorCode.invalid_request, f"a pipeline's name has 1 to {MAX_NAME} characters")
+    if len(text) > MAX_REPORT_BYTES:
+        raise KafkaError(ErrorCode.invalid_request, f"a report has at most {MAX_REPORT_BYTES} bytes")
+    try:
+        return msgspec.json.decode(text, type=PipelineReport)
+    except msgspec.MsgspecError as reason:
+        raise KafkaError(ErrorCode.invalid_request, f"not a report of a pipeline: {reason}") from None

@@ -1,0 +1,116 @@
+"""Reports of pipelines: sent to the controller as configs of type 104, and kept in its memory."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.static.primitive import i8
+
+from ottla_broker.api.describe_configs import describe_configs
+from ottla_broker.api.incremental_alter_configs import incremental_alter_configs
+from ottla_broker.broker import Broker
+from ottla_broker.requests.audited_changes import AUDITED
+from ottla_broker.requests.context import RequestContext
+from ottla_broker.telemetry.pipeline_reports import KEPT_MS, MAX_PIPELINES, PipelineReports
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.pipeline_report import (
+    MAX_REPORT_BYTES,
+    PIPELINE_RESOURCE,
+    PipelineReport,
+    PipelineView,
+    StoredReport,
+)
+from tests.unit.authorizers import DenyAll
+from tests.unit.config.api_broker import broker_with_topic, context
+
+REPORT = PipelineReport("Running", lag_records=3, views=(PipelineView("a", "source", "t"),))
+TEXT = msgspec.json.encode(REPORT).decode()
+
+
+def test_last_report_of_a_pipeline_counts_until_it_is_old() -> None:
+    reports = PipelineReports()
+    reports.add("hourly", '{"state": "Starting"}', 1000)
+    reports.add("hourly", TEXT, 2000)
+    assert reports.current(3500) == {"hourly": StoredReport(1.5, REPORT)}
+    assert reports.current(2000 + KEPT_MS) != {}
+    assert reports.current(2001 + KEPT_MS) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("", TEXT, "a pipeline's name has 1 to 253 characters"),
+        ("a", "{}", "not a report of a pipeline: Object missing required field `state`"),
+        ("a", "[]", "not a report of a pipeline: Expected `object`, got `array`"),
+        ("a", " " * (MAX_REPORT_BYTES + 1), "a report has at most 65536 bytes"),
+    ],
+)
+def test_what_is_no_report_is_refused(name: str, text: str, problem: str) -> None:
+    reports = PipelineReports()
+    with pytest.raises(KafkaError) as refused:
+        reports.add(name, text, 0)
+    assert refused.value.code is ErrorCode.invalid_request and problem in str(refused.value)
+    assert reports.current(0) == {}
+
+
+def test_number_of_pipelines_is_bounded() -> None:
+    reports = PipelineReports()
+    for number in range(MAX_PIPELINES):
+        reports.add(f"p{number}", TEXT, 0)
+    with pytest.raises(KafkaError, match="are reported already"):
+        reports.add("one-more", TEXT, 0)
+    reports.add("p0", TEXT, 1)
+    reports.remove("p1")
+    reports.add("one-more", TEXT, 1)
+
+
+async def alter(ctx: RequestContext, name: str, text: str | None, key: str = "report") -> tuple[ErrorCode, Any]:
+    config = AlterableConfig(name=key, config_operation=i8(1 if text is None else 0), value=text)
+    resource = AlterConfigsResource(resource_type=i8(PIPELINE_RESOURCE), resource_name=name, configs=(config,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
+    response = await incremental_alter_configs(ctx, request)
+    assert list(AUDITED[ApiKey.INCREMENTAL_ALTER_CONFIGS](request, response)) == [], "reports are no changes"
+    return response.responses[0].error_code, response.responses[0].error_message
+
+
+async def described(broker: Broker, name: str = "") -> dict[str, str]:
+    resource = DescribeConfigsResource(resource_type=i8(PIPELINE_RESOURCE), resource_name=name, configuration_keys=None)
+    (result,) = (await describe_configs(context(broker, 4), DescribeConfigsRequest(resources=(resource,)))).results
+    assert result.error_code is ErrorCode.none
+    return {one.name: one.value or "" for one in result.configs}
+
+
+def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker_with_topic(tmp_path) as broker:
+            end = broker.image.configs.copy()
+            assert await alter(context(broker, 1), "hourly", TEXT) == (ErrorCode.none, None)
+            found = await described(broker)
+            assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
+            assert (await described(broker, "hourly")).keys() == {"hourly"}
+            assert await described(broker, "daily") == {}
+            assert broker.image.configs == end
+            assert await alter(context(broker, 1), "hourly", None) == (ErrorCode.none, None)
+            assert await described(broker) == {}
+
+    asyncio.run(scenario())
+
+
+def test_reports_need_the_rights_of_the_cluster_s_configs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker_with_topic(tmp_path) as broker:
+            code, _ = await alter(context(broker, 1, DenyAll()), "hourly", TEXT)
+            assert code is ErrorCode.cluster_authorization_failed
+            code, message = await alter(context(broker, 1), "hourly", TEXT, key="retention.ms")
+            assert (code, message) == (ErrorCode.invalid_request, "a pipeline has one config, report, not retention.ms")
+
+    asyncio.run(scenario())
