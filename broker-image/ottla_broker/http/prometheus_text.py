@@ -20,7 +20,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _PAGE_START = """\
 # Metrics
 
-<!-- Made from the declarations in broker-image/ottla_broker/metrics.py by `python -m
+<!-- Made from the declarations in broker-image/ottla_broker/metrics/ by `python -m
 ottla_broker.http.prometheus_text`. Edit those instead. -->
 
 A broker with `http.listener=host:port` serves these metrics at `/metrics` for Prometheus. A

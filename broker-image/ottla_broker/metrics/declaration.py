@@ -1,0 +1,44 @@
+"""How a metric is declared, and the list of all, in the order of docs/metrics.md."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram", "summary"]
+
+
+class Metric(NamedTuple):
+    """One family of samples. `labels`: the names of the labels that distinguish them."""
+
+    name: str
+    kind: Kind
+    doc: str
+    labels: tuple[str, ...] = ()
+
+
+class Sample(NamedTuple):
+    """`labels`: the values of the metric's labels, in their order. `suffix`: follows the metric's
+    name. `bound`: a last label, `le` of a histogram or `quantile` of a summary.
+    """
+
+    labels: Sequence[str]
+    value: float
+    suffix: str = ""
+    bound: str = ""
+
+
+METRICS: list[Metric] = []
+
+
+def metric(kind: Kind, name: str, doc: str, *labels: str) -> Metric:
+    """Declares a metric, once."""
+    declared = Metric(name, kind, doc, labels)
+    METRICS.append(declared)
+    return declared
+
+
+def counter(name: str, doc: str, *labels: str) -> Metric:
+    return metric("counter", name, doc, *labels)
+
+
+def gauge(name: str, doc: str, *labels: str) -> Metric:
+    return metric("gauge", name, doc, *labels)
