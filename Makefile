@@ -16,7 +16,7 @@ VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 COMPILED := build/compiled
 COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
 
-.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane kube-programs clean
+.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -73,7 +73,7 @@ WAITING := tests/clients tests/spark tests/e2e
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
 STREAMS ?= 2
 
-test: check docs kcat chromium postgresql prometheus control-plane ## run the checks and every suite but the one of `make kube`
+test: check docs kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
 	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; exit $$((waited | computed))
@@ -91,7 +91,7 @@ sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluste
 clients: $(VENV)/.installed-test kcat chromium ## test with real clients; AGAINST=kafka runs the same tests against Apache Kafka
 	$(BIN)/pytest tests/clients --against $(AGAINST)
 
-spark: $(VENV)/.installed-test postgresql ## test pipelines on a real Spark
+spark: $(VENV)/.installed-test postgresql s3-server ## test pipelines on a real Spark
 	$(BIN)/pytest tests/spark
 
 e2e: $(VENV)/.installed-test prometheus control-plane ## test whole clusters, `ottla up` and mirrors as processes
@@ -154,6 +154,9 @@ load-programs: ## install what the load programs of the benchmarks are compiled 
 
 control-plane: $(VENV)/.installed-test ## build Kubernetes' control plane from its Go modules, once
 	$(BIN)/python -m tests.kube.programs control-plane
+
+s3-server: $(VENV)/.installed-test ## build an S3 server for the tests from its Go module, once
+	$(BIN)/python -m tests.s3_server
 
 kube-programs: $(VENV)/.installed-test ## build helm and all programs of a Kubernetes from their Go modules, once: takes minutes
 	@{ command -v debootstrap && command -v openssl && command -v ip; } >/dev/null || .ci/debian debootstrap openssl iproute2

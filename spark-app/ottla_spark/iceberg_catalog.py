@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +15,15 @@ from ottla_spark.secret_files import read_secret
 
 _CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 _SQLITE: Final = "jdbc:sqlite:"
+NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 
-def iceberg_conf(sinks: Iterable[Sink], folder: Path, secrets: Path | None) -> dict[str, str]:
-    """Properties of all catalogs that sinks declare. `folder`: base of relative paths. Raises
-    PipelineError if two sinks declare one catalog differently, or a Secret cannot be read.
+def iceberg_conf(
+    sinks: Iterable[Sink], folder: Path, secrets: Path | None, rest_properties: Mapping[str, str] = NO_PROPERTIES
+) -> dict[str, str]:
+    """Properties of all catalogs that sinks declare. `folder`: base of relative paths.
+    `rest_properties`: defaults of REST catalogs. Raises PipelineError if two sinks declare one
+    catalog differently, or a Secret cannot be read.
     """
     found: dict[str, IcebergCatalog] = {}
     for sink in sinks:
@@ -31,7 +35,10 @@ def iceberg_conf(sinks: Iterable[Sink], folder: Path, secrets: Path | None) -> d
                 f"sink {sink.query_name}: another sink declares the catalog {name} with other properties; "
                 "use the same, or another name in table"
             )
-    return {key: value for name, it in found.items() for key, value in catalog_conf(name, it, folder, secrets).items()}
+    conf: dict[str, str] = {}
+    for name, it in found.items():
+        conf |= catalog_conf(name, it, folder, secrets, rest_properties if it.type == "rest" else NO_PROPERTIES)
+    return conf
 
 
 def catalog_name(table: str) -> str:
@@ -39,9 +46,17 @@ def catalog_name(table: str) -> str:
     return table.partition(".")[0]
 
 
-def catalog_conf(name: str, catalog: IcebergCatalog, folder: Path, secrets: Path | None) -> dict[str, str]:
-    """Raises PipelineError if the Secret cannot be read."""
-    properties = {"type": catalog.type, **catalog.properties}
+def catalog_conf(
+    name: str,
+    catalog: IcebergCatalog,
+    folder: Path,
+    secrets: Path | None,
+    defaults: Mapping[str, str] = NO_PROPERTIES,
+) -> dict[str, str]:
+    """`defaults`: properties that the catalog's own replace. Raises PipelineError if the Secret
+    cannot be read.
+    """
+    properties = {"type": catalog.type, **defaults, **catalog.properties}
     if catalog.warehouse is not None:
         is_url = "://" in catalog.warehouse or catalog.type == "rest"
         properties["warehouse"] = catalog.warehouse if is_url else str(folder / catalog.warehouse)

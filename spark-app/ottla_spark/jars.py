@@ -104,8 +104,38 @@ SINKS: Final[Mapping[str, tuple[Jar, ...]]] = {
             "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
         ),
     ),
+    # Iceberg's bundle is the part of AWS's SDK a lake needs. It lacks the transfer manager, whose
+    # version is that of the SDK in the bundle. The others have Spark's versions.
+    "s3": (
+        Jar(
+            "org.apache.hadoop",
+            "hadoop-aws",
+            "3.4.1",
+            "01334a07e179cae2b7e251f24857f11e3759108c9d6a79dcbe362a4295227da2",
+        ),
+        Jar(
+            "org.apache.iceberg",
+            "iceberg-aws-bundle",
+            "1.11.0",
+            "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
+        ),
+        Jar(
+            "software.amazon.awssdk",
+            "s3-transfer-manager",
+            "2.44.4",
+            "dbcad736b19f6eb8471f9edf027d9fffe994228f25f415894efd01fd80cb6c02",
+        ),
+        Jar(
+            "org.apache.spark",
+            "spark-hadoop-cloud_2.13",
+            "4.0.0",
+            "5e333036e1cee2b328699f1f0bce76f33cc4115a06a50ad9b1057b602fee52bf",
+        ),
+    ),
 }
-"""Sink, or database of an Iceberg catalog → the jars that it needs beside the connector."""
+"""Sink, database of an Iceberg catalog, or s3 for object stores → the jars that it needs beside the
+connector.
+"""
 
 _DOWNLOAD_TIMEOUT_S: Final = 600
 

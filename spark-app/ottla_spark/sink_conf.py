@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla_operator.resources.sinks import Sink
-from ottla_spark.iceberg_catalog import iceberg_conf
+from ottla_spark.iceberg_catalog import NO_PROPERTIES, iceberg_conf
 
 EXTENSIONS: Final = "spark.sql.extensions"
 _DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
@@ -18,11 +18,18 @@ _DELTA_DEFAULTS: Final = {
 }
 
 
-def with_sink_conf(own: Mapping[str, str], sinks: Sequence[Sink], folder: Path, secrets: Path | None) -> dict[str, str]:
+def with_sink_conf(
+    own: Mapping[str, str],
+    sinks: Sequence[Sink],
+    folder: Path,
+    secrets: Path | None,
+    rest_properties: Mapping[str, str] = NO_PROPERTIES,
+) -> dict[str, str]:
     """The pipeline's own properties over those of its sinks. Extensions are added to each other.
-    `folder`: base of relative paths. Raises PipelineError; see `iceberg_conf`.
+    `folder`: base of relative paths. `rest_properties`: defaults of Iceberg's REST catalogs. Raises
+    PipelineError; see `iceberg_conf`.
     """
-    conf = {**iceberg_conf(sinks, folder, secrets), **own}
+    conf = {**iceberg_conf(sinks, folder, secrets, rest_properties), **own}
     if any(it.delta is not None for it in sinks):
         extensions = [it for it in own.get(EXTENSIONS, "").split(",") if it not in ("", _DELTA_EXTENSION)]
         conf = {**_DELTA_DEFAULTS, **conf, EXTENSIONS: ",".join([*extensions, _DELTA_EXTENSION])}

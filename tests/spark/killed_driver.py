@@ -37,8 +37,12 @@ def rows(tables):
     (FOLDER / "driver.pid").write_text(str(os.getpid()))
     return tables["events"].select(F.udf(kill_once, "int")("id").alias("id"), "city")
 """
+NO_FIELDS: Final[Mapping[str, Any]] = {}
 Step = tuple[str, str]
 """Function, and whether the driver dies before or after it."""
+
+_WRITE_PARQUET: Final = "ottla_spark.streaming.sink:write_parquet"
+PARQUET_STEPS: Final[Sequence[Step | str]] = (AMID, (_WRITE_PARQUET, "before"), (_WRITE_PARQUET, "after"))
 
 
 def upserted(numbers: range) -> list[dict[str, Any]]:
@@ -53,10 +57,13 @@ def run_and_kill(
     steps: Sequence[Step | str],
     check: Callable[[int], None],
     *arguments: str,
+    fields: Mapping[str, Any] = NO_FIELDS,
+    checkpoint: str = "",
 ) -> None:
     """Kills the driver at one step after the other of one batch, and then lets the batch run again.
 
     check: takes the number of records of the topic, all of which are to be in the table once.
+    fields: further fields of the spec. checkpoint: a URL; by default it is a folder.
     """
     topics, folder = pipeline.topics, pipeline.folder
     (folder / "steps.py").write_text(_STEPS_FILE.format(dies_at=5))
@@ -67,12 +74,21 @@ def run_and_kill(
         "sinks": [{"from": "killed", **sink}],
         "trigger": {"availableNow": True},
         "spark": {"conf": {"spark.sql.shuffle.partitions": "2"}},
+        **fields,
     }
     document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec}
     file = folder / "p.yaml"
     file.write_text(json.dumps(document))
     command = [
-        *("run", "--pipeline", str(file), "--bootstrap", topics.address, "--checkpoint", str(folder / "killed")),
+        *(
+            "run",
+            "--pipeline",
+            str(file),
+            "--bootstrap",
+            topics.address,
+            "--checkpoint",
+            checkpoint or str(folder / "killed"),
+        ),
         *("--progress", str(folder / "killed.jsonl"), "--master", "local[2,2]", *arguments),
     ]
     _write_keyed(pipeline, topic, range(ROWS))

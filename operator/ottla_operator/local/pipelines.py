@@ -174,7 +174,7 @@ class PipelineProcess:
             *("--bootstrap", self.connection.bootstrap),
             *(("--login", str(self.connection.login)) if self.connection.login else ()),
             *(("--registry", self.connection.registry) if self.connection.registry else ()),
-            *(("--secrets", str(self.secrets.resolve())) if self.pipeline.sink_secrets else ()),
+            *(("--secrets", str(self.secrets.resolve())) if self.pipeline.secrets else ()),
             *("--progress", str(self.progress)),
             *("--checkpoint", str(self._checkpoint())),
         ]
@@ -184,6 +184,8 @@ class PipelineProcess:
         if checkpoint and checkpoint.path:
             is_url = "://" in checkpoint.path
             return checkpoint.path if is_url else self.document.file.resolve().parent / checkpoint.path
+        if checkpoint and checkpoint.s3:
+            return checkpoint.s3.url(self.pipeline.name)
         return self.folder / "checkpoint"
 
     def _update_status(self, status: ProcessStatus) -> None:
@@ -310,7 +312,7 @@ class PipelineProcesses:
         folder = self.home.pipeline(pipeline.spec.cluster_ref.name, pipeline.name)
         on_change = self._notifier(pipeline.name)
         process = PipelineProcess(pipeline, document, folder, connection, self.view, on_change)
-        for name in pipeline.sink_secrets:
+        for name in pipeline.secrets:
             if name not in secrets:
                 message = f"a sink needs Secret {name}, which is in none of the files"
                 raise Blocked(Stalled("CredentialsUnusable", message))

@@ -66,6 +66,8 @@ def lake_pipeline(topic: Topic) -> Json | None:
         "trigger": {"interval": lake.interval},
         "checkpoint": lake.checkpoint.to_json() if lake.checkpoint else DEFAULT_CHECKPOINT,
     }
+    if lake.s3 is not None:
+        spec["s3"] = lake.s3.to_json()
     if lake.spark is not None:
         spec["spark"] = lake.spark.to_json()
     metadata = {"name": lake_pipeline_name(topic.name), "namespace": topic.metadata.namespace}

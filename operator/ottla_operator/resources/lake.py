@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 from ottla_operator.resources.common import Column, Duration
 from ottla_operator.resources.formats import Format
 from ottla_operator.resources.model import Model, Rule, Transition, doc
+from ottla_operator.resources.object_store import ObjectStore
 from ottla_operator.resources.pipeline import Checkpoint, Spark
 from ottla_operator.resources.table_sinks import CatalogOfTable, IcebergTable, Maintenance
 
@@ -33,7 +34,8 @@ class Lake(Model, frozen=True):
     checkpoint: Annotated[
         Checkpoint | None, doc("Checkpoint of the Pipeline. Defaults to a PersistentVolumeClaim of 1Gi.")
     ] = None
-    spark: Annotated[Spark | None, doc("Spark's resources and configuration, such as those of an object store.")] = None
+    s3: Annotated[ObjectStore | None, doc("S3-compatible store of the table. Defaults to AWS.")] = None
+    spark: Annotated[Spark | None, doc("Spark's resources and configuration.")] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         Rule(

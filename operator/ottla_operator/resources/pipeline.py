@@ -22,6 +22,7 @@ from ottla_operator.resources.common import (
     TopicName,
 )
 from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
+from ottla_operator.resources.object_store import Bucket, ObjectStore
 from ottla_operator.resources.sinks import Sink
 from ottla_operator.resources.sources import Source
 from ottla_operator.resources.transforms import Transform
@@ -83,22 +84,6 @@ class Volume(Model, frozen=True):
     )
 
 
-class S3(Model, frozen=True):
-    """Folder in an object store."""
-
-    bucket: Annotated[str, Meta(min_length=3, max_length=63, description="Name of the bucket.")]
-    prefix: Annotated[
-        Annotated[str, Meta(max_length=512)] | None, doc("Folder in the bucket. Defaults to the pipeline's name.")
-    ] = None
-    endpoint: Annotated[
-        Annotated[str, Meta(max_length=512)] | None, doc("URL of the object store. Defaults to AWS.")
-    ] = None
-    secret_ref: Annotated[
-        ObjectRef | None,
-        doc("Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Defaults to the pod's identity."),
-    ] = None
-
-
 class Checkpoint(Model, frozen=True):
     """Location of the pipeline's offsets and state. `ottla up` chooses one unless path is set."""
 
@@ -106,7 +91,7 @@ class Checkpoint(Model, frozen=True):
         Annotated[str, Meta(min_length=1, max_length=1024)] | None, doc("Folder or URL that Spark can write to.")
     ] = None
     pvc: Annotated[Volume | None, doc("PersistentVolumeClaim.")] = None
-    s3: Annotated[S3 | None, doc("Object store. Not implemented yet.")] = None
+    s3: Annotated[Bucket | None, doc("Folder in a bucket of an S3-compatible store.")] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         exactly_one("path", "pvc", "s3", message="a checkpoint has exactly one of path, pvc and s3"),
@@ -213,6 +198,10 @@ class PipelineSpec(Model, frozen=True):
     checkpoint: Annotated[
         Checkpoint | None,
         doc("Location of the pipeline's offsets and state. Required on Kubernetes, optional with `ottla up`."),
+    ] = None
+    s3: Annotated[
+        ObjectStore | None,
+        doc("S3-compatible store of sinks and checkpoint, where their URLs begin with s3a://. Defaults to AWS."),
     ] = None
     consumer_group: Annotated[
         Annotated[str, Meta(min_length=1, max_length=249)] | None,
@@ -337,9 +326,12 @@ class Pipeline(Resource, frozen=True):
         return any(it is not None and it.is_framed for it in (*of_sources, *of_sinks))
 
     @property
-    def sink_secrets(self) -> tuple[str, ...]:
-        """Names of the Secrets that the sinks need."""
-        return tuple(sorted({name for sink in self.spec.sinks for name in sink.secrets}))
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the Secrets that sinks and object stores need."""
+        bucket = self.spec.checkpoint.s3 if self.spec.checkpoint is not None else None
+        references = [it.secret_ref for it in (self.spec.s3, bucket) if it is not None]
+        of_stores = {it.name for it in references if it is not None}
+        return tuple(sorted(of_stores | {name for sink in self.spec.sinks for name in sink.secrets}))
 
     @property
     def transaction_prefix(self) -> str:

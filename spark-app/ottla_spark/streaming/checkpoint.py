@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from ottla_operator.resources.object_store import is_s3
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.progress import TopicPartition, minimum_offsets, parse_offsets
@@ -190,9 +191,14 @@ class Checkpoint:
         return None
 
     def write_text(self, name: str, text: str) -> None:
-        """Replaces a file: writes a temporary file and renames it."""
+        """Replaces a file. An object of a store is there as a whole or not at all; elsewhere a
+        temporary file is written and renamed.
+        """
         path, temporary = self._new_path(f"{self.location}/{name}"), self._new_path(f"{self.location}/.{name}.new")
-        self._call(path, partial(self._replace, path, temporary, text))
+        if is_s3(self.location):
+            self._call(path, partial(self._write, path, text))
+        else:
+            self._call(path, partial(self._replace, path, temporary, text))
 
     def make_folder(self, name: str) -> None:
         path = self._new_path(f"{self.location}/{name}")
@@ -216,14 +222,17 @@ class Checkpoint:
         finally:
             stream.close()
 
-    def _replace(self, path: Any, temporary: Any, text: str) -> None:
-        if not self._file_system.exists(path) and self._file_system.exists(temporary):
-            self._file_system.rename(temporary, path)  # the last write was interrupted before its rename
-        stream = self._file_system.create(temporary, True)
+    def _write(self, path: Any, text: str) -> None:
+        stream = self._file_system.create(path, True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+
+    def _replace(self, path: Any, temporary: Any, text: str) -> None:
+        if not self._file_system.exists(path) and self._file_system.exists(temporary):
+            self._file_system.rename(temporary, path)  # the last write was interrupted before its rename
+        self._write(temporary, text)
         self._file_system.delete(path, False)
         if not self._file_system.rename(temporary, path):
             raise PipelineError(f"{path}: cannot be written")

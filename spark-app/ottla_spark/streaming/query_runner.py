@@ -39,6 +39,7 @@ from ottla_spark.librdkafka_properties import to_librdkafka
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
 from ottla_spark.reader_schemas import check_registry, registry_users, resolve_schemas
 from ottla_spark.runtime_environment import RuntimeEnvironment
+from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
 from ottla_spark.schema_registry import registry_of
 from ottla_spark.sink_conf import with_sink_conf
 from ottla_spark.sink_jars import needed_jars
@@ -84,12 +85,14 @@ def _run_in_session(
     registry = registry_of(environment.registry, environment.client_properties)
     check_registry(registry, registry_users(pipeline))
     pipeline = resolve_schemas(pipeline, registry)
+    spec, secrets = pipeline.spec, environment.secrets
+    stores = {"s3"} if uses_s3(spec, environment.checkpoint) else set()
     needed = jars.ensure_jars(
-        needed_jars(pipeline.spec.sinks), notify=lambda message: progress.write_state("starting", doing=message)
+        needed_jars(spec.sinks) | stores, notify=lambda message: progress.write_state("starting", doing=message)
     )
-    own = {**pipeline.spec.spark.conf, **environment.conf}
+    own = {**s3_conf(spec, environment.checkpoint, secrets), **spec.spark.conf, **environment.conf}
     conf = session.spark_conf(
-        with_sink_conf(own, pipeline.spec.sinks, pipeline.folder, environment.secrets),
+        with_sink_conf(own, spec.sinks, pipeline.folder, secrets, iceberg_s3_properties(spec.s3, secrets)),
         master=environment.master,
         jars=needed,
         scratch=scratch,

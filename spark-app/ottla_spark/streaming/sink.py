@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -124,12 +124,17 @@ def _parquet_writer(target: Parquet, *, complete: bool, folder: Path) -> BatchWr
     path = target.path if "://" in target.path else str(folder / target.path)
 
     def write(rows: DataFrame, batch: int) -> None:
-        files = rows.select(*[f"`{name}`" for name in output_columns(rows)]).write.mode("overwrite")
-        if target.partition_by:
-            files = files.partitionBy(*target.partition_by)
-        files.parquet(path if complete else f"{path}/batch={batch}")
+        write_parquet(rows, path if complete else f"{path}/batch={batch}", target.partition_by)
 
     return write
+
+
+def write_parquet(rows: DataFrame, folder: str, partition_by: Sequence[str]) -> None:
+    """Replaces the files of the folder."""
+    files = rows.select(*[f"`{name}`" for name in output_columns(rows)]).write.mode("overwrite")
+    if partition_by:
+        files = files.partitionBy(*partition_by)
+    files.parquet(folder)
 
 
 def _print_rows(name: str, max_rows: int, rows: DataFrame, batch: int) -> None:

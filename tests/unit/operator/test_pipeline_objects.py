@@ -203,12 +203,29 @@ def test_resources_are_the_same_with_both_launchers() -> None:
     )
 
 
+def test_driver_mounts_the_secrets_of_object_stores_and_finds_its_checkpoint_there() -> None:
+    bucket = {"bucket": "state", "secretRef": {"name": "other"}}
+    it = plain(s3={"endpoint": "http://store:9000", "secretRef": {"name": "main"}}, checkpoint={"s3": bucket})
+    found = desired_objects(it, IMAGE, ON_DRIVER)
+    assert not find_unsupported(it)
+    assert not [one for one in found.prerequisites if one["kind"] == "PersistentVolumeClaim"]
+    pod = found.application["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    arguments = container["args"]
+    assert arguments[arguments.index("--checkpoint") + 1] == f"s3a://state/{it.name}"
+    assert arguments[arguments.index("--secrets") + 1] == "/etc/ottla-secrets"
+    mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    volumes = {one["name"]: one.get("secret", {}).get("secretName") for one in pod["volumes"]}
+    assert [volumes[mounted[f"/etc/ottla-secrets/{name}"]] for name in ("main", "other")] == ["main", "other"]
+    spec = driver_definition(found)["spec"]
+    assert (spec["s3"], spec["checkpoint"]) == (it.spec.to_json()["s3"], {"s3": bucket})
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         ({"checkpoint": None}, "spec.checkpoint is missing"),
         ({"checkpoint": {"path": "here"}}, "spec.checkpoint.path: 'here' is lost with the pod"),
-        ({"checkpoint": {"s3": {"bucket": "abc"}}}, "spec.checkpoint.s3 is not supported yet"),
         ({"transforms": [{"name": "late", "python": "late.py:late"}]}, r"spec.transforms\[0\].python: 'late.py:late'"),
         (
             {"sinks": [{"from": "late", "parquet": {"path": "out"}}]},

@@ -110,11 +110,6 @@ def _unsupported_checkpoint(pipeline: Pipeline) -> str:
     checkpoint = pipeline.spec.checkpoint
     if checkpoint is None:
         return "spec.checkpoint is missing: pods keep nothing; set for example checkpoint: {pvc: {size: 1Gi}}"
-    if checkpoint.s3 is not None:
-        return (
-            "spec.checkpoint.s3 is not supported yet: use pvc, or a path such as s3a://bucket/folder with an image and "
-            "spark.conf that support the store"
-        )
     if checkpoint.path is not None and "://" not in checkpoint.path:
         return f"spec.checkpoint.path: {checkpoint.path!r} is lost with the pod: use a URL, or pvc: {{size: 1Gi}}"
     return ""

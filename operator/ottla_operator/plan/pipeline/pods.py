@@ -72,7 +72,7 @@ def runner_arguments(pipeline: Pipeline, connection: BrokerConnection, master: s
         *("--bootstrap", connection.bootstrap),
         *(("--login", LOGIN_PATH) if connection.secret else ()),
         *(("--registry", connection.registry) if connection.registry else ()),
-        *(("--secrets", SECRETS_PATH) if pipeline.sink_secrets else ()),
+        *(("--secrets", SECRETS_PATH) if pipeline.secrets else ()),
         *("--checkpoint", checkpoint_path(pipeline)),
         *("--master", master),
         *("--log", "/dev/stderr"),
@@ -99,7 +99,7 @@ def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
             *([{"name": "login", "mountPath": LOGIN_PATH, "readOnly": True}] if connection.secret else []),
             *(
                 {"name": volume, "mountPath": f"{SECRETS_PATH}/{secret}", "readOnly": True}
-                for volume, secret in _sink_secrets(pipeline)
+                for volume, secret in _secrets(pipeline)
             ),
             *_mounts(pipeline),
         ],
@@ -115,14 +115,14 @@ def driver_volumes(pipeline: Pipeline, config_map: str, connection: BrokerConnec
     logins = [login] if connection.secret else []
     secrets = [
         {"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}}
-        for volume, secret in _sink_secrets(pipeline)
+        for volume, secret in _secrets(pipeline)
     ]
     return [{"name": "pipeline", "configMap": {"name": config_map}}, *logins, *secrets, *_volumes(pipeline)]
 
 
-def _sink_secrets(pipeline: Pipeline) -> list[tuple[str, str]]:
+def _secrets(pipeline: Pipeline) -> list[tuple[str, str]]:
     """Names of volume and Secret. A Secret's name can be longer than a volume's."""
-    return [(f"sink-secret-{index}", name) for index, name in enumerate(pipeline.sink_secrets)]
+    return [(f"secret-{index}", name) for index, name in enumerate(pipeline.secrets)]
 
 
 def executor_template(pipeline: Pipeline, defaults: PodDefaults, *, beside_driver: bool) -> Json:
@@ -163,6 +163,8 @@ def with_pod_template(pipeline: Pipeline, pod: Json, container: str) -> Json:
 def checkpoint_path(pipeline: Pipeline) -> str:
     checkpoint = pipeline.spec.checkpoint
     assert checkpoint is not None
+    if checkpoint.s3 is not None:
+        return checkpoint.s3.url(pipeline.name)
     return checkpoint.path or CHECKPOINT_PATH
 
 
@@ -206,6 +208,8 @@ def _driver_resource(pipeline: Pipeline) -> Json:
     changes nothing.
     """
     kept = {key: value for key, value in pipeline.spec.to_json().items() if key not in _NOT_FOR_DRIVERS}
+    if (checkpoint := pipeline.spec.checkpoint) is not None and checkpoint.s3 is not None:
+        kept["checkpoint"] = checkpoint.to_json()
     return {
         "apiVersion": API_VERSION,
         "kind": "Pipeline",
