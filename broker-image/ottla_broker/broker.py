@@ -21,13 +21,14 @@ from ottla_broker.config import (
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.config.listener_security import inter_broker_security
 from ottla_broker.controller_role import ControllerRole
-from ottla_broker.coordination.audit_topic import RemoteAppender, TopicAudit
+from ottla_broker.coordination.audit_topic import TopicAudit
 from ottla_broker.coordination.auto_topic_creation import AutoTopicCreator
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator, request_producer_id_block
 from ottla_broker.coordination.records import OFFSETS_TOPIC
+from ottla_broker.coordination.remote_appender import RemoteAppender
 from ottla_broker.coordination.share_group_services import ShareGroupServices
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.future_log import find_duplicates
@@ -472,6 +473,8 @@ class Broker:
                 self.channels,
                 self._is_in_session,
                 self.auto_create_topic,
+                self._auto_topic_creator.create_dead_letter_topic,
+                self._remote_appender("dead-letters"),
             )
         return self._share_groups
 
@@ -484,8 +487,11 @@ class Broker:
         await self._auto_topic_creator.create_topic(name, allowed=allowed)
 
     def _build_topic_audit(self, topic: str) -> TopicAudit:
-        create, remote = self._auto_topic_creator.create_audit_topic, RemoteAppender(self.image, self.produce_forwarder)
+        create, remote = self._auto_topic_creator.create_audit_topic, self._remote_appender("audit")
         return TopicAudit(topic, self.partitions, create, remote, self.runtime.now_ms)
+
+    def _remote_appender(self, client_id: str) -> RemoteAppender:
+        return RemoteAppender(self.image, self.produce_forwarder, client_id)
 
     async def _request_producer_ids(self) -> range:
         return await request_producer_id_block(self.controller_channel, self.node_id, self.lifecycle.broker_epoch)

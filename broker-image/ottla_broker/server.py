@@ -275,7 +275,8 @@ class Server:
             self._delayed.discard(connection)
             return
         del self.connections[connection]
-        connection.state.on_closed()
+        for end in connection.state.on_closed.values():
+            end()
         if not self.connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._quotas.remove(connection.state.listener, connection.state.host)

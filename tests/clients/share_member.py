@@ -179,6 +179,13 @@ class ShareMember:
         self.session_epochs[node] = epoch + 1
         return {int(one.partition_index): one.error_code for topic in found.responses for one in topic.partitions}
 
+    async def set_config(self, name: str, value: str) -> None:
+        """Sets a config of the group."""
+        change = {"name": name, "config_operation": 0, "value": value}
+        resource = {"resource_type": 32, "resource_name": self.group, "configs": [change]}
+        found = await self.send(-1, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
+        assert found.responses[0].error_code is ErrorCode.none
+
     def close(self) -> None:
         for channel in self.channels.values():
             channel.close()
@@ -198,10 +205,7 @@ def set_offset_reset(broker: BrokerProcess, group: str) -> None:
 async def _set_offset_reset(member: ShareMember) -> None:
     host, _, port = member.bootstrap.partition(":")
     member.addresses[-1] = host, int(port)
-    change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
-    resource = {"resource_type": 32, "resource_name": member.group, "configs": [change]}
-    found = await member.send(-1, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
-    assert found.responses[0].error_code is ErrorCode.none
+    await member.set_config("share.auto.offset.reset", "earliest")
 
 
 def run_in_session(member: ShareMember, test: Callable[[ShareMember], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from ottla_broker.share_groups.dead_letters import DeadLetterReason
 from ottla_broker.wire.errors import ErrorCode
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
@@ -17,6 +18,7 @@ from tests.clients.share_member import (
     REJECT,
     RELEASE,
     RENEW,
+    DeliveredRecord,
     ShareMember,
     run_in_session,
     set_offset_reset,
@@ -186,6 +188,59 @@ def test_a_lost_connection_releases_its_records_without_counting_the_delivery(br
             other.close()
 
     run_with_member(broker, name, test)
+
+
+def test_a_lost_connection_releases_the_records_of_all_its_members(broker: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        second = ShareMember(name, name, broker.bootstrap, channels=member.channels)
+        await second.join()
+        first_records, _ = await member.fetch(1, max_records=4)
+        more_records, _ = await second.fetch(1, max_records=3)
+        assert [one.offset for one in (*first_records, *more_records)] == list(range(7))
+        member.close()
+        other = ShareMember(name, name, broker.bootstrap)
+        try:
+            await other.join()
+            found: list[DeliveredRecord] = []
+            while len(found) < 10:
+                found += (await other.fetch(1, max_wait=10_000))[0]
+            assert sorted((one.offset, one.delivery_count) for one in found) == [(at, 1) for at in range(10)]
+        finally:
+            other.close()
+
+    run_with_member(broker, name, test)
+
+
+def test_rejected_records_become_dead_letters(new_broker: NewBroker, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        upgrade = {"feature": "share.version", "max_version_level": 2, "upgrade_type": 1}
+        changed = await member.send(1, "update_features", 1, timeout=10_000, feature_updates=[upgrade])
+        assert changed.error_code is ErrorCode.none
+        await member.set_config("errors.deadletterqueue.topic.name", "dlq.all")
+        await member.set_config("errors.deadletterqueue.copy.record.enable", "true")
+        await member.fetch(1)
+        assert await member.acknowledge(1, [(0, 0, 1, ACCEPT), (0, 2, 3, REJECT)]) == {0: ErrorCode.none}
+        assert await member.acknowledge(1, [(0, 4, 4, REJECT), (0, 5, 9, RELEASE)]) == {0: ErrorCode.none}
+        for delivery in (2, 3, 4, 5):
+            again, _ = await member.fetch(1, max_wait=10_000)
+            assert [(one.offset, one.delivery_count) for one in again] == [(at, delivery) for at in range(5, 10)]
+            assert await member.acknowledge(1, [(0, 5, 9, RELEASE)]) == {0: ErrorCode.none}
+
+    settings = {"errors_deadletterqueue_auto_create_topics_enable": "true"}
+    with new_broker(**settings) as broker:
+        run_with_member(broker, name, test)
+        found: dict[int, tuple[bytes | None, str, int]] = {}
+        for letter in rd.consume(broker.bootstrap, "dlq.all", count=8):
+            headers = {key: value.decode() for key, value in letter.headers() or []}
+            assert (headers["__dlq.errors.topic"], headers["__dlq.errors.group"]) == (name, name)
+            count = int(headers["__dlq.errors.delivery.count"])
+            found[int(headers["__dlq.errors.offset"])] = letter.value(), headers["__dlq.errors.message"], count
+        rejected, limit = DeadLetterReason.rejected.value, DeadLetterReason.delivery_limit.value
+        assert found == {at: (f"value {at}".encode(), rejected, 1) for at in (2, 3, 4)} | {
+            at: (f"value {at}".encode(), limit, 5) for at in range(5, 10)
+        }
 
 
 def test_locks_are_renewed(quick: BrokerProcess, name: str) -> None:

@@ -64,6 +64,7 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
     check_renewals(acknowledgements, announced=request.is_renew_ack)
     results = await acknowledge_all(ctx, group_id, member_id, acknowledgements)
     if request.share_session_epoch == FINAL_EPOCH:
+        ctx.connection.on_closed.pop((group_id, member_id), None)
         await partitions.close_session(session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
     told = sorted(requested_partitions(request.topics))

@@ -78,6 +78,7 @@ async def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> ShareF
         fetched = await fetch(ctx, request, session)
     acknowledged = await acknowledging
     if request.share_session_epoch == FINAL_EPOCH:
+        ctx.connection.on_closed.pop((group_id, member_id), None)
         await share_groups_of(ctx).partitions.close_session(session)
     return build_response(ctx, group_id, fetched, acknowledged)
 
@@ -90,7 +91,7 @@ async def find_session(ctx: RequestContext, request: ShareFetchRequest, *, has_a
         if has_acknowledgements:
             raise KafkaError(ErrorCode.invalid_request, "nothing can be acknowledged before a share session is open")
         session = await partitions.open_session(group_id, member_id)
-        ctx.connection.on_closed = partial(partitions.on_disconnected, session)
+        ctx.connection.on_closed[group_id, member_id] = partial(partitions.on_disconnected, session)
     else:
         session = partitions.sessions.proceed(group_id, member_id, epoch)
     forgotten = [

@@ -216,6 +216,13 @@ SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = _share.row(
     "How many updates of a share-partition's state are followed by a snapshot of it.")
 SHARE_COORDINATOR_WRITE_TIMEOUT_MS = _share.row("share.coordinator.write.timeout.ms", integer(at_least=1), 5000,
     "Time in milliseconds that a change of a share-partition's state waits for its replicas before it fails.")
+ERRORS_DEADLETTERQUEUE_TOPIC_NAME_PREFIX = _share.row("errors.deadletterqueue.topic.name.prefix", string(), "dlq.",
+    "Prefix of the names of topics that may get dead letters of share groups. Empty: every topic that has "
+    "`errors.deadletterqueue.group.enable` may, except those that begin with two underscores.",
+    UpdateMode.CLUSTER_WIDE)
+ERRORS_DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE = _share.row(
+    "errors.deadletterqueue.auto.create.topics.enable", boolean(), False,
+    "Whether a group's dead-letter topic is created when it has the first dead letter.", UpdateMode.CLUSTER_WIDE)
 
 _streams = Section("Streams groups", BROKER_SETTINGS)
 

@@ -37,7 +37,7 @@ from ottla_broker.config.cluster_settings import (
     GROUP_STREAMS_SESSION_TIMEOUT_MS,
 )
 from ottla_broker.config.setting import GROUP_SETTINGS, BrokerDefault, Section, Setting, UpdateMode
-from ottla_broker.config.value_types import integer, one_of, parsed
+from ottla_broker.config.value_types import boolean, integer, one_of, parsed, string
 
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?", re.IGNORECASE)
@@ -98,6 +98,12 @@ SHARE_AUTO_OFFSET_RESET = _groups.row("share.auto.offset.reset",
 SHARE_ISOLATION_LEVEL = _groups.row("share.isolation.level", one_of("read_committed", "read_uncommitted"),
     "read_uncommitted",
     "Whether the share group's members get records of transactions that are open or were aborted.")
+ERRORS_DEADLETTERQUEUE_TOPIC_NAME = _groups.row("errors.deadletterqueue.topic.name", string(), "",
+    "Dead-letter topic of the share group: it gets the records that a member has rejected, or that were delivered as "
+    "often as allowed (KIP-1191). The topic must have `errors.deadletterqueue.group.enable`. Empty: none. Without "
+    "effect below level 2 of the feature `share.version`.")
+ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE = _groups.row("errors.deadletterqueue.copy.record.enable", boolean(), False,
+    "Whether dead letters have the key, value and headers of their records, and not only headers that name them.")
 STREAMS_SESSION_TIMEOUT_MS = _groups.row("streams.session.timeout.ms", integer(at_least=1), 45000,
     "Time in milliseconds without a heartbeat after which a member of the streams group is removed. Must be between "
     "the brokers' `group.streams.min.session.timeout.ms` and `group.streams.max.session.timeout.ms`.",

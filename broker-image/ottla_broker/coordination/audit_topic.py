@@ -14,25 +14,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
-from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kio.schema.types import TopicName
-from kio.static.primitive import i16, i32, i32Timedelta
 
 from ottla_broker.coordination.journal import PartitionJournal
-from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.records import NO_LEADER
-from ottla_broker.replication.partition import ALL_REPLICAS
+from ottla_broker.coordination.remote_appender import RemoteAppender
 from ottla_broker.replication.partitions import Partitions
-from ottla_broker.replication.produce_forwarder import ProduceForwarder
 from ottla_broker.security.audit import AuditEvent, DroppedLines
-from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_response, write_request
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
 logger = logging.getLogger(__name__)
@@ -44,39 +34,6 @@ WRITE_TIMEOUT_S: Final = 10.0
 RETRY_BACKOFF_S: Final = 0.1
 RETRY_BACKOFF_MAX_S: Final = 2.0
 CLOSE_TIMEOUT_S: Final = 5.0
-PRODUCE_VERSION: Final = 9
-SIZE_BYTES: Final = 4
-
-
-@dataclass(frozen=True)
-class RemoteAppender:
-    """Appends to a topic of which this broker leads no partition."""
-
-    _image: MetadataImage
-    _forwarder: ProduceForwarder
-
-    async def append(self, topic: str, batch: bytes) -> None:
-        """Returns when all in-sync replicas have the batch. Raises KafkaError and OSError."""
-        found = self._image.topics.get(topic)
-        led = [] if found is None else [one for one in found.partitions.values() if one.leader != NO_LEADER]
-        if not led:
-            raise KafkaError(ErrorCode.leader_not_available, "no partition of it has a leader")
-        target = led[0]
-        data = PartitionProduceData(index=i32(target.partition), records=cast(Any, batch))
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=i16(ALL_REPLICAS),
-            timeout=i32Timedelta.parse(timedelta(seconds=WRITE_TIMEOUT_S)),
-            topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
-        )
-        frame = bytes(write_request(ApiKey.PRODUCE, PRODUCE_VERSION, 0, "audit", request))[SIZE_BYTES:]
-        answer = await self._forwarder.forward(target.leader, frame, int(WRITE_TIMEOUT_S * 1000))
-        if answer is None:
-            raise KafkaError(ErrorCode.leader_not_available, f"broker {target.leader} cannot be reached")
-        response = read_response(answer[SIZE_BYTES:], ApiKey.PRODUCE, PRODUCE_VERSION)
-        result = response.responses[0].partition_responses[0]
-        if result.error_code is not ErrorCode.none:
-            raise KafkaError(result.error_code, result.error_message)
 
 
 class TopicAudit:

@@ -17,6 +17,7 @@ from kio.static.primitive import i16, i32
 from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
     DEFAULT_REPLICATION_FACTOR,
+    ERRORS_DEADLETTERQUEUE_GROUP_ENABLE,
     NUM_PARTITIONS,
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
@@ -78,6 +79,14 @@ class AutoTopicCreator:
         validate_topic_name(name)
         factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
         await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
+
+    async def create_dead_letter_topic(self, name: str) -> None:
+        """Returns when a dead-letter topic of share groups is in the image. Raises what
+        `create_topic` raises."""
+        validate_topic_name(name)
+        factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
+        configs = {ERRORS_DEADLETTERQUEUE_GROUP_ENABLE.name: "true"}
+        await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, configs))
 
     async def _create_if_missing(self, topic: CreatableTopic) -> None:
         if topic.name in self._image.topics:

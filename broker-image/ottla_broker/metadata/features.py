@@ -33,8 +33,8 @@ raises it (KIP-890).
 """
 GROUP_VERSION: Final = Feature("group.version", 0, 1, 1)
 """1: the consumer protocol is served (KIP-848)."""
-SHARE_VERSION: Final = Feature("share.version", 0, 1, 1)
-"""1: share groups are served (KIP-932)."""
+SHARE_VERSION: Final = Feature("share.version", 0, 2, 1)
+"""1: share groups are served (KIP-932); 2: they may have dead-letter topics (KIP-1191)."""
 STREAMS_VERSION: Final = Feature("streams.version", 0, 1, 1)
 """1: the streams protocol is served (KIP-1071)."""
 FEATURES: Final = {

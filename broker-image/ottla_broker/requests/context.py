@@ -1,7 +1,7 @@
 """A request's context, which handlers get besides the request."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from typing import Final, Protocol
@@ -35,10 +35,6 @@ def _do_nothing_for(_: float) -> None:
     pass
 
 
-def _ignore_close() -> None:
-    pass
-
-
 DENIED: Final = "denied"
 DONE: Final = "done"
 API_KEYS: Final = frozenset(int(key) for key in ApiKey)
@@ -59,7 +55,8 @@ class ConnectionState:
     response that told the client that a leader has just stepped down. `sasl`: None on a listener
     without SASL. `last_fetch`: what `api.fetch` remembers of it. `last_heartbeat`: what
     `repeated_heartbeat` remembers. `mute`: read nothing more from the
-    connection for some seconds. `on_closed`: called when the connection is closed.
+    connection for some seconds. `on_closed`: called when the connection is closed, each by the key
+    of what ends then.
     """
 
     host: str
@@ -74,7 +71,7 @@ class ConnectionState:
     last_fetch: object | None = None
     last_heartbeat: object | None = None
     mute: Callable[[float], None] = _do_nothing_for
-    on_closed: Callable[[], None] = _ignore_close
+    on_closed: dict[object, Callable[[], None]] = field(default_factory=dict)
 
 
 class ChargedRequest(Protocol):

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from ottla_broker.config import Config
 from ottla_broker.coordination.broker_connections import BrokerConnections
 from ottla_broker.coordination.records import SHARE_STATE_TOPIC
+from ottla_broker.coordination.remote_appender import RemoteAppender
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.runtime import Runtime
+from ottla_broker.share_groups.dead_letter_writer import DeadLetterWriter
 from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
 from ottla_broker.share_groups.share_partitions import SharePartitions
@@ -39,6 +41,8 @@ def build_share_groups(
     channels: ChannelBuilder,
     is_in_session: Callable[[], bool],
     create_topic: Callable[[str], Awaitable[None]],
+    create_dead_letter_topic: Callable[[str], Awaitable[None]],
+    remote: RemoteAppender,
 ) -> ShareGroups:
     node_id = config.node_id
 
@@ -49,5 +53,6 @@ def build_share_groups(
     coordinator = ShareCoordinator(runtime, ShareCoordinatorConfig.from_config(config), partition_count, is_in_session)
     connections = BrokerConnections(image, config.inter_broker_listener, f"broker-{node_id}", channels)
     states = ShareStateClient(node_id, image, coordinator, connections.send, create_topic)
-    share_partitions = SharePartitions(config, image, partitions, states, is_in_session, runtime.now_ms)
+    dead_letters = DeadLetterWriter(config, image, partitions, remote, create_dead_letter_topic, runtime.now_ms)
+    share_partitions = SharePartitions(config, image, partitions, states, is_in_session, runtime.now_ms, dead_letters)
     return ShareGroups(coordinator, states, share_partitions, connections)

@@ -10,6 +10,8 @@ Every offset between the two lies in exactly one range. The states and their cha
     acquired  → acknowledged                accepted
     acquired  → archived                    rejected, a gap, or delivered as often as allowed
     acquired  → available                   released, or its lock has expired
+    acquired  → archiving → archived        rejected, or delivered as often as allowed, in a group
+                                            with a dead-letter topic
 
 A change from `acquired` to another state is a *write*: it takes effect once it is stored
 (`commit`), and is undone if it cannot be stored (`abort`). Until then no member can acquire or
@@ -23,6 +25,7 @@ from enum import IntEnum
 from itertools import count, groupby, pairwise
 from typing import Final, NamedTuple
 
+from ottla_broker.share_groups.dead_letters import DeadLetterReason, DeadLetters
 from ottla_broker.share_groups.share_state import DeliveryState, StateBatch, combine_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -44,6 +47,7 @@ STATE_AFTER: Final = {
     AcknowledgeType.reject: DeliveryState.archived,
 }
 FINAL_STATES: Final = frozenset({DeliveryState.acknowledged, DeliveryState.archived})
+UNSETTLED_STATES: Final = frozenset({DeliveryState.acquired, DeliveryState.archiving})
 KNOWN_TYPES: Final = frozenset(AcknowledgeType)
 NOT_WRITTEN: Final = 0
 
@@ -86,7 +90,8 @@ class InFlightRange:
     """A range of offsets in one state. `member_id`, `deadline_ms`: of acquired offsets, the member
     that has the lock, and when the lock ends.
     `write`: the id of the write in flight that changes the range, or NOT_WRITTEN. `next_state`,
-    `next_count`: the state and delivery count after that write.
+    `next_count`: the state and delivery count after that write. `reason`, `is_dead_letter_taken`:
+    of offsets in the state archiving.
     """
 
     first: int
@@ -98,6 +103,8 @@ class InFlightRange:
     write: int = NOT_WRITTEN
     next_state: DeliveryState = DeliveryState.available
     next_count: int = 0
+    reason: DeadLetterReason = DeadLetterReason.unknown
+    is_dead_letter_taken: bool = False
 
     @property
     def is_available(self) -> bool:
@@ -110,12 +117,14 @@ class InFlightRange:
 @dataclass(eq=False, repr=False)
 class SharePartition:
     """`max_deliveries`: number of deliveries after which a record is archived. `max_in_flight`:
-    largest distance of the next offset from the start offset."""
+    largest distance of the next offset from the start offset. `has_dead_letters`: whether records
+    become dead letters before they are archived; it may change at any time."""
 
     start_offset: int
     max_deliveries: int
     max_in_flight: int
     next_offset: int = -1
+    has_dead_letters: bool = False
     _ranges: list[InFlightRange] = field(default_factory=list)
     _writes: "count[int]" = field(default_factory=lambda: count(NOT_WRITTEN + 1))
 
@@ -162,8 +171,8 @@ class SharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """True if no record is acquired. Then no write is in flight either."""
-        return not any(one.state is DeliveryState.acquired for one in self._ranges)
+        """True if no record is acquired or a dead letter. Then no write is in flight either."""
+        return not any(one.state in UNSETTLED_STATES for one in self._ranges)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -257,7 +266,8 @@ class SharePartition:
                 if kind is AcknowledgeType.renew:
                     one.deadline_ms = renewed_until_ms
                 else:
-                    targets.append((one, STATE_AFTER[kind]))
+                    is_dead_letter = kind is AcknowledgeType.reject and self.has_dead_letters
+                    targets.append((one, DeliveryState.archiving if is_dead_letter else STATE_AFTER[kind]))
         return self._begin_write([(one, state, one.delivery_count) for one, state in targets])
 
     def _typed_spans(self, given: Acknowledgement) -> list[tuple[AcknowledgeType, Span]]:
@@ -306,6 +316,26 @@ class SharePartition:
         ]
         return self._begin_write([(one, DeliveryState.available, one.delivery_count) for one in expired])
 
+    # -- dead letters ------------------------------------------------------------------------------
+
+    def take_dead_letters(self) -> list[DeadLetters]:
+        """The records in the state archiving that were not taken before."""
+        taken = []
+        for one in self._ranges:
+            if one.state is DeliveryState.archiving and not one.is_dead_letter_taken:
+                one.is_dead_letter_taken = True
+                taken.append(DeadLetters(one.first, one.last, one.delivery_count, one.reason))
+        return taken
+
+    def archive_dead_letters(self, letters: DeadLetters) -> StateWrite | None:
+        """Begins a write that archives records whose dead letters are written."""
+        found = [
+            one
+            for one in self._split_ranges(letters.first, letters.last)
+            if one.state is DeliveryState.archiving and one.write == NOT_WRITTEN
+        ]
+        return self._begin_write([(one, DeliveryState.archived, one.delivery_count) for one in found])
+
     # -- writes ------------------------------------------------------------------------------------
 
     def _begin_write(self, changes: Sequence[tuple[InFlightRange, DeliveryState, int]]) -> StateWrite | None:
@@ -314,8 +344,11 @@ class SharePartition:
         write = next(self._writes)
         for one, state, delivery_count in changes:
             is_over = state is DeliveryState.available and delivery_count >= self.max_deliveries
-            one.write, one.next_count = write, delivery_count
-            one.next_state = DeliveryState.archived if is_over else state
+            one.write, one.next_count, one.next_state = write, delivery_count, state
+            if is_over:
+                one.next_state = DeliveryState.archiving if self.has_dead_letters else DeliveryState.archived
+            if one.next_state is DeliveryState.archiving:
+                one.reason = DeadLetterReason.delivery_limit if is_over else DeadLetterReason.rejected
         batches = tuple(StateBatch(one.first, one.last, one.next_state, one.next_count) for one, _, _ in changes)
         done = [one.last - one.first + 1 for one in self._ranges if _state_after(one, write) in FINAL_STATES]
         start_offset = self._start_after(write)

@@ -11,13 +11,14 @@ import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
-from typing import Final
+from typing import Final, Protocol
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config.group_settings import BY_DURATION, duration_ms
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.replication.partition import READ_COMMITTED, Partition
 from ottla_broker.replication.waiters import Waiters
+from ottla_broker.share_groups.dead_letters import DeadLetterConfig, DeadLetters
 from ottla_broker.share_groups.share_group_config import ShareDeliveryConfig
 from ottla_broker.share_groups.share_partition import (
     Acknowledgement,
@@ -61,6 +62,14 @@ class DeliveredRecords:
     acquired: list[AcquiredSpan]
 
 
+class DeadLetterQueue(Protocol):
+    def config_of(self, group_id: str) -> DeadLetterConfig: ...
+
+    async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
+        """Returns when the dead letters are written or given up."""
+        ...
+
+
 class SharePartitionLeader:
     """`waiters`: called when records may be available, and when this is closed. `is_closed`: the
     partition's leader or the group's offsets have changed, and only a new SharePartitionLeader can
@@ -75,6 +84,7 @@ class SharePartitionLeader:
         config: Callable[[], ShareDeliveryConfig],
         is_in_session: Callable[[], bool],
         now_ms: Callable[[], int],
+        dead_letters: DeadLetterQueue,
     ) -> None:
         self.key = key
         self.partition = partition
@@ -84,6 +94,7 @@ class SharePartitionLeader:
         self._config = config
         self._is_in_session = is_in_session
         self._now_ms = now_ms
+        self._dead_letters = dead_letters
         self._epoch = partition.leader_epoch
         self._state_epoch = 0
         self._records: SharePartition | None = None
@@ -117,6 +128,7 @@ class SharePartitionLeader:
         records.restore(state.batches)
         self._check_leading()
         self._records = records
+        self._start_dead_letters(records)
 
     async def _choose_start_offset(self, config: ShareDeliveryConfig) -> int:
         """The offset at which the group begins, by `share.auto.offset.reset`. Stores it first, so
@@ -163,6 +175,7 @@ class SharePartitionLeader:
         self._check_leading()
         if self._records is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"share-partition {self.key} is not loaded")
+        self._records.has_dead_letters = bool(self._dead_letters.config_of(self.key.group_id).topic)
         return self._records
 
     # -- delivering --------------------------------------------------------------------------------
@@ -266,8 +279,25 @@ class SharePartitionLeader:
         else:
             records.commit(write.id)
             done.set_result(None)
+            self._start_dead_letters(records)
         self._schedule_expiry()
         self.waiters.notify_all()
+
+    # -- dead letters ------------------------------------------------------------------------------
+
+    def _start_dead_letters(self, records: SharePartition) -> None:
+        for letters in records.take_dead_letters():
+            self._tasks.start(self._write_dead_letters(records, letters))
+
+    async def _write_dead_letters(self, records: SharePartition, letters: DeadLetters) -> None:
+        """Archives the records once their dead letters are written or given up."""
+        await self._dead_letters.write(self.key.group_id, self.partition, letters)
+        while not self.is_closed:
+            try:
+                await self._store(records, records.archive_dead_letters(letters))
+                return
+            except KafkaError:  # logged
+                await asyncio.sleep(RETRY_MS / 1000)
 
     # -- locks -------------------------------------------------------------------------------------
 
@@ -285,13 +315,15 @@ class SharePartitionLeader:
 
     def _expire_locks(self) -> None:
         self._timer = None
-        if self.is_closed or self._records is None:
+        try:
+            records = self._loaded()
+        except KafkaError:  # another leader restores the states without the locks
             return
         # The timer may be a fraction of a millisecond early.
-        if (write := self._records.expire_locks(self._now_loop_ms() + 1)) is not None:
+        if (write := records.expire_locks(self._now_loop_ms() + 1)) is not None:
             logger.debug("share-partition %s: locks have expired", self.key)
             done: asyncio.Future[KafkaError | None] = self._loop.create_future()
-            self._tasks.start(self._store_write(self._records, write, done))
+            self._tasks.start(self._store_write(records, write, done))
         self._schedule_expiry()
 
 

@@ -14,6 +14,7 @@ from ottla_broker.replication.partitions import Partitions
 from ottla_broker.share_groups.share_group_config import ShareDeliveryConfig
 from ottla_broker.share_groups.share_partition import Acknowledgement
 from ottla_broker.share_groups.share_partition_leader import (
+    DeadLetterQueue,
     DeliveredRecords,
     ShareFetchLimits,
     SharePartitionLeader,
@@ -37,6 +38,7 @@ class SharePartitions:
     _states: ShareStateClient
     _is_in_session: Callable[[], bool]
     _now_ms: Callable[[], int]
+    _dead_letters: DeadLetterQueue
     sessions: ShareSessions = field(default_factory=ShareSessions)
     _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     _leaders: dict[SharePartitionKey, SharePartitionLeader] = field(default_factory=dict)
@@ -167,7 +169,13 @@ class SharePartitions:
             if leader is not None:
                 leader.close()
             leader = self._leaders[key] = SharePartitionLeader(
-                key, partition, self._states, lambda: self.config_of(group_id), self._is_in_session, self._now_ms
+                key,
+                partition,
+                self._states,
+                lambda: self.config_of(group_id),
+                self._is_in_session,
+                self._now_ms,
+                self._dead_letters,
             )
         await leader.load()
         return leader

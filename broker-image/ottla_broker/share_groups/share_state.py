@@ -22,12 +22,13 @@ UNKNOWN_COUNT: Final = -1
 
 class DeliveryState(IntEnum):
     """The numbers that requests and records use. `acquired` is never stored: a new leader delivers
-    such records again.
+    such records again. `archiving`: until its dead letter is written.
     """
 
     available = 0
     acquired = 1
     acknowledged = 2
+    archiving = 3
     archived = 4
 
 
@@ -108,7 +109,7 @@ def check_batches(batches: Iterable[StateBatch]) -> None:
             raise KafkaError(
                 ErrorCode.invalid_request,
                 f"offsets {one.first_offset} to {one.last_offset} in state {one.delivery_state}; "
-                "the states 0, 2 and 4 of ascending offsets are stored",
+                "the states 0, 2, 3 and 4 of ascending offsets are stored",
             )
 
 

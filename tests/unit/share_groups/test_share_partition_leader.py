@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla_broker.share_groups.dead_letters import DeadLetterConfig, DeadLetters
 from ottla_broker.share_groups.share_group_config import READ_UNCOMMITTED, ShareDeliveryConfig
 from ottla_broker.share_groups.share_partition import AcquiredSpan, SharePartition
 from ottla_broker.share_groups.share_partition_leader import ShareFetchLimits, SharePartitionLeader
@@ -36,6 +37,14 @@ class RecordedLog:
         return data
 
 
+class NoDeadLetters:
+    def config_of(self, group_id: str) -> DeadLetterConfig:
+        return DeadLetterConfig()
+
+    async def write(self, group_id: str, source: Any, letters: DeadLetters) -> None:
+        raise AssertionError("the group has no dead-letter topic")
+
+
 class LedPartition:
     leader_epoch = 0
     is_leader = True
@@ -55,7 +64,7 @@ async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read()
     partition: Any = LedPartition(log)
     states: Any = None
     leader = SharePartitionLeader(
-        SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int
+        SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
     )
     leader._records = SharePartition(0, 5, BATCHES)
     one = leader.deliver("m", ShareFetchLimits(max_bytes=50 << 20, enough=1, at_most=1))
@@ -72,7 +81,7 @@ async def test_nothing_is_delivered_after_the_session_with_the_controller_has_en
     partition: Any = LedPartition(RecordedLog())
     states: Any = None
     key, config = SharePartitionKey("g", UUID(int=1), 0), ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
-    leader = SharePartitionLeader(key, partition, states, lambda: config, lambda: in_session[0], int)
+    leader = SharePartitionLeader(key, partition, states, lambda: config, lambda: in_session[0], int, NoDeadLetters())
     leader._records = SharePartition(0, 5, BATCHES)
     limits = ShareFetchLimits(max_bytes=50 << 20, enough=1, at_most=1)
     assert leader.deliver("m", limits) is not None

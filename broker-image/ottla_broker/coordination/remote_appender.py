@@ -1,0 +1,59 @@
+"""Appends records of this broker to topics that other brokers lead."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, cast
+
+from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kio.schema.types import TopicName
+from kio.static.primitive import i16, i32, i32Timedelta
+
+from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.records import NO_LEADER
+from ottla_broker.replication.partition import ALL_REPLICAS
+from ottla_broker.replication.produce_forwarder import ProduceForwarder
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import read_response, write_request
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+WRITE_TIMEOUT_S: Final = 10.0
+PRODUCE_VERSION: Final = 9
+SIZE_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class RemoteAppender:
+    """`client_id`: of the requests."""
+
+    _image: MetadataImage
+    _forwarder: ProduceForwarder
+    client_id: str
+
+    async def append(self, topic: str, batch: bytes, partition: int | None = None) -> None:
+        """Returns when all in-sync replicas have the batch. `partition` None: any. Raises
+        KafkaError and OSError.
+        """
+        found = self._image.topics.get(topic)
+        led = [
+            one
+            for one in (() if found is None else found.partitions.values())
+            if one.leader != NO_LEADER and partition in (None, one.partition)
+        ]
+        if not led:
+            raise KafkaError(ErrorCode.leader_not_available, f"topic {topic!r} has no leader")
+        target = led[0]
+        data = PartitionProduceData(index=i32(target.partition), records=cast(Any, batch))
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=i16(ALL_REPLICAS),
+            timeout=i32Timedelta.parse(timedelta(seconds=WRITE_TIMEOUT_S)),
+            topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
+        )
+        frame = bytes(write_request(ApiKey.PRODUCE, PRODUCE_VERSION, 0, self.client_id, request))[SIZE_BYTES:]
+        answer = await self._forwarder.forward(target.leader, frame, int(WRITE_TIMEOUT_S * 1000))
+        if answer is None:
+            raise KafkaError(ErrorCode.leader_not_available, f"broker {target.leader} cannot be reached")
+        response = read_response(answer[SIZE_BYTES:], ApiKey.PRODUCE, PRODUCE_VERSION)
+        result = response.responses[0].partition_responses[0]
+        if result.error_code is not ErrorCode.none:
+            raise KafkaError(result.error_code, result.error_message)
