@@ -58,10 +58,12 @@ class ConfigEntry(NamedTuple):
 
 
 def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """The settings of a topic, by name: Kafka's, and of Ottla's own those that are set."""
+    """The settings of a topic, by name: Kafka's, and those that are set of Ottla's own and of newer
+    versions of Kafka.
+    """
     entries = []
     for name, setting in sorted(TOPIC_SETTINGS.items()):
-        if setting.is_ottla_only and name not in overrides:
+        if (setting.is_ottla_only or setting.since_kafka) and name not in overrides:
             continue
         own = [ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG)] if name in overrides else []
         entries.append(_entry(setting, own + _broker_synonyms(config, setting, is_overridden=bool(own))))

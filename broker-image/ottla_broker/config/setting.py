@@ -58,7 +58,9 @@ class BrokerDefault(NamedTuple):
 class Setting(Generic[T_co]):
     """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's. `no_effect`: why
     the value is accepted and changes nothing. `broker_defaults`: for a topic setting, the broker
-    settings that are its default; the first that is set applies."""
+    settings that are its default; the first that is set applies. `since_kafka`: for a topic
+    setting, the version that has it if that is newer than 4.3; DescribeConfigs has it where it is
+    set."""
 
     name: str
     type: ValueType[T_co]
@@ -70,6 +72,7 @@ class Setting(Generic[T_co]):
     no_effect: str = ""
     is_sensitive: bool = False
     is_ottla_only: bool = False
+    since_kafka: str = ""
     broker_defaults: tuple[BrokerDefault, ...] = ()
 
     @property
@@ -108,6 +111,7 @@ class OptionalColumns(TypedDict, total=False):
     no_effect: str
     is_sensitive: bool
     is_ottla_only: bool
+    since_kafka: str
     broker_defaults: tuple[BrokerDefault, ...]
 
 

@@ -169,11 +169,11 @@ TOPIC_LEADER_REPLICATION_THROTTLED_REPLICAS = _replicas.row("leader.replication.
 TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS = _replicas.row("follower.replication.throttled.replicas", _THROTTLED, "",
     "Replicas that fetch no faster than `follower.replication.throttled.rate`.")
 
-_dead_letters = TopicSection(Section("Topics: dead letters", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
+_dead_letters = Section("Topics: dead letters", TOPIC_SETTINGS, UpdateMode.PER_TOPIC)
 
 ERRORS_DEADLETTERQUEUE_GROUP_ENABLE = _dead_letters.row("errors.deadletterqueue.group.enable", boolean(), False,
     "Whether the topic may be the dead-letter topic of share groups (`errors.deadletterqueue.topic.name`). Who may "
-    "write to the topics that a group reads can then cause records in this one.")
+    "write to the topics that a group reads can then cause records in this one.", since_kafka="4.4")
 
 _tiers = TopicSection(Section("Topics: tiered storage (not implemented)", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
 _NO_TIERS = "records are kept on the broker's own disks only"

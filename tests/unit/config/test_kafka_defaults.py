@@ -48,7 +48,7 @@ def test_every_broker_setting_of_kafka_is_known() -> None:
 
 
 def test_topics_have_exactly_the_settings_of_kafka() -> None:
-    ours = {name for name, setting in TOPIC_SETTINGS.items() if setting.is_ottla_only}
+    ours = {name for name, setting in TOPIC_SETTINGS.items() if setting.is_ottla_only or setting.since_kafka}
     assert sorted(TOPIC_SETTINGS.keys() - ours) == sorted(KAFKA["topic"]) and not ours & KAFKA["topic"].keys()
 
 
@@ -69,6 +69,10 @@ def test_settings_that_kafka_lacks_are_marked() -> None:
         f"group.{protocol}.{bound}assignment.interval.ms"
         for protocol in ("consumer", "share", "streams")
         for bound in ("", "min.", "max.")
+    }
+    newer |= {  # since Kafka 4.4
+        "errors.deadletterqueue.topic.name.prefix",
+        "errors.deadletterqueue.auto.create.topics.enable",
     }
     ours = {name for name, setting in BROKER_SETTINGS.items() if setting.is_ottla_only}
     assert ours == BROKER_SETTINGS.keys() - KAFKA["broker"].keys() - throttles - of_the_authorizer - internal - newer
