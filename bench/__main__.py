@@ -2,8 +2,9 @@
 
 import sys
 
-from bench import one_broker
+from bench import floor, large_logs, many_consumers, one_broker, secured, under_load, wide
 from bench.lines import LINES
+from bench.load_size import QUICK, LoadSize
 from bench.runner import Benchmark, Session, run_benchmark
 from tests.brokers import BROKERS
 
@@ -11,9 +12,18 @@ ONE_BROKER = Benchmark(
     name="bench",
     lines=LINES,
     sides=BROKERS,
-    sessions=(Session(("",), 5, one_broker.measure_one_broker),),
-    load_size=one_broker.LoadSize(),
-    quick=one_broker.QUICK,
+    sessions=(
+        Session(one_broker.LINES, 5, one_broker.measure_one_broker),
+        Session(("many-consumers",), 3, many_consumers.measure_many_consumers),
+        Session(("latency-under-load",), 1, under_load.measure_under_load),
+        Session(("wide",), 1, wide.measure_wide),
+        Session(("tls", "sasl"), 3, secured.measure_secured),
+        Session(("cold-read", "recover"), 1, large_logs.measure_large_log),
+        Session(("compaction",), 1, large_logs.measure_compaction),
+        Session(("floor",), 3, floor.measure_floor),
+    ),
+    load_size=LoadSize(),
+    quick=QUICK,
     about={},
 )
 

@@ -1,10 +1,12 @@
-/* Time from a record's acknowledgement at one cluster until it is readable at another.
+/* Time until a record that one cluster receives is readable at the same or another one.
  *
  *   lag SOURCE TOPIC TARGET TARGET_TOPIC PARTITIONS SIZE PER_S WARM_UP_S SECONDS
  *
  * One thread produces a steady stream to the partitions in turn (librdkafka's defaults, but linger.ms=0 and acks=all), one handles
  * delivery reports, one reads the target from its current end. A record starts with its number. Prints one line of JSON, times in
- * seconds. The first WARM_UP_S are not counted; a record that is readable before its delivery report counts as 0.
+ * seconds. The first WARM_UP_S are not counted. p50, p99 and max run from a record's acknowledgement; a record that is readable
+ * before its delivery report counts as 0. e2e_* run from the time at which the record was due, which is fixed in advance: a record
+ * that had to wait before it was sent counts with its wait (no coordinated omission). `seconds` run until the last record was read.
  */
 #define PROGRAM "lag"
 #include "common.h"
@@ -12,6 +14,7 @@
 #include <pthread.h>
 
 #define DRAIN_TIMEOUT_S 60
+#define LEADERS_WITHIN_S 30
 
 static rd_kafka_t *producer, *consumer;
 static double *acked, *seen;
@@ -68,6 +71,12 @@ static rd_kafka_t *create_client(rd_kafka_type_t type, const char *bootstrap) {
     return client;
 }
 
+static void print_percentiles(const char *prefix, double *values, long count) {
+    qsort(values, count, sizeof *values, ascending);
+    printf(", \"%sp50\": %.6f, \"%sp99\": %.6f, \"%sp999\": %.6f, \"%smax\": %.6f", prefix, values[count / 2], prefix,
+           values[(long)(count * .99)], prefix, values[(long)(count * .999)], prefix, values[count - 1]);
+}
+
 int main(int count, char **arguments) {
     if (count != 10) die("usage", "lag SOURCE TOPIC TARGET TARGET_TOPIC PARTITIONS SIZE PER_S WARM_UP_S SECONDS");
     long partitions = atol(arguments[5]), size = atol(arguments[6]);
@@ -82,12 +91,20 @@ int main(int count, char **arguments) {
     rd_kafka_topic_partition_list_t *from = rd_kafka_topic_partition_list_new(partitions);
     for (long i = 0; i < partitions; i++) {
         int64_t low, high;
-        rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(consumer, arguments[4], i, &low, &high, 30000);
+        rd_kafka_resp_err_t error;
+        double deadline = now() + LEADERS_WITHIN_S;
+        while ((error = rd_kafka_query_watermark_offsets(consumer, arguments[4], i, &low, &high, 30000)) ==
+                   RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION && now() < deadline) /* the topic is new */
+            pause_ms(10);
         if (error) die(arguments[4], rd_kafka_err2str(error));
         rd_kafka_topic_partition_list_add(from, arguments[4], i)->offset = high;
     }
     rd_kafka_poll_set_consumer(consumer);
     rd_kafka_assign(consumer, from);
+    const struct rd_kafka_metadata *metadata; /* connects and finds the leaders before the first record is due */
+    rd_kafka_resp_err_t known = rd_kafka_metadata(producer, 0, topic, &metadata, 30000);
+    if (known) die("metadata", rd_kafka_err2str(known));
+    rd_kafka_metadata_destroy(metadata);
     pthread_t acknowledging, reading;
     pthread_create(&acknowledging, NULL, poll_delivery_reports, NULL);
     pthread_create(&reading, NULL, read_target, NULL);
@@ -95,7 +112,7 @@ int main(int count, char **arguments) {
     for (long i = 0; i < records; i++) {
         double due = began + i / per_s;
         struct timespec at = {(time_t)due, (long)((due - (time_t)due) * 1e9)};
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+        if (due > now()) clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
         memcpy(payload, &i, sizeof i);
         while (rd_kafka_produce(topic, i % partitions, RD_KAFKA_MSG_F_COPY, payload, size, NULL, 0, &acked[i]) == -1) {
             if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
@@ -104,16 +121,23 @@ int main(int count, char **arguments) {
     }
     double deadline = now() + DRAIN_TIMEOUT_S;
     while ((acks + failed < records || reads < acks) && now() < deadline) pause_ms(1);
+    double took = now() - began;
     done = 1;
     pthread_join(acknowledging, NULL);
     pthread_join(reading, NULL);
     long first = (long)(per_s * warm_up_s), counted = 0;
-    double *lags = calloc(records, sizeof *lags);
+    double *lags = calloc(records, sizeof *lags), *ends = calloc(records, sizeof *ends);
     for (long i = first; i < records; i++)
-        if (acked[i] && seen[i]) lags[counted++] = seen[i] > acked[i] ? seen[i] - acked[i] : 0;
-    qsort(lags, counted, sizeof *lags, ascending);
-    printf("{\"records\": %ld, \"acked\": %ld, \"read\": %ld, \"twice\": %ld, \"failed\": %ld", records, acks, reads, duplicates, failed);
-    if (counted) printf(", \"p50\": %.6f, \"p99\": %.6f, \"max\": %.6f", lags[counted / 2], lags[(long)(counted * .99)], lags[counted - 1]);
+        if (acked[i] && seen[i]) {
+            ends[counted] = seen[i] - (began + i / per_s);
+            lags[counted++] = seen[i] > acked[i] ? seen[i] - acked[i] : 0;
+        }
+    printf("{\"records\": %ld, \"acked\": %ld, \"read\": %ld, \"twice\": %ld, \"failed\": %ld, \"seconds\": %.6f", records, acks, reads,
+           duplicates, failed, took);
+    if (counted) {
+        print_percentiles("", lags, counted);
+        print_percentiles("e2e_", ends, counted);
+    }
     puts("}");
     return failed || reads < acks;
 }

@@ -30,6 +30,14 @@ def _many_producers(connections: int) -> tuple[Line, ...]:
     )
 
 
+def _under_load(share: int) -> tuple[Line, ...]:
+    what = f"1 KiB at {share} % of the rate that Kafka sustains, from when a record is due until it is read"
+    return tuple(
+        Line(f"latency-under-load-{share}-{name}", f"{what}: {it}", "ms", "lower", 0.5 if name == "p99" else None)
+        for name, it in (("p50", "median"), ("p99", "99th percentile"), ("p99.9", "99.9th percentile"))
+    )
+
+
 LINES = (
     Line("produce-1k", "produce 1 KiB, librdkafka, acks=all, one partition", "MB/s", "higher", 1.5),
     Line("produce-100", "produce 100 B, librdkafka, acks=all, one partition", "MB/s", "higher", 1.1),
@@ -52,4 +60,34 @@ LINES = (
     *_many_producers(2000),
     Line("connections-memory", "10,000 idle connections: resident memory of each", "KiB", "lower", 1.0),
     Line("connections-cpu", "10,000 idle connections: share of a core over 10 s", "%", "lower", None, 2.0),
+    Line("many-consumers-rate", "500 consumers of 1,000 records/s: deliveries", "records/s", "higher", 1.0),
+    Line("many-consumers-p50", "500 consumers of 1,000 records/s: from due until received, median", "ms", "lower", 1.0),
+    Line("many-consumers-p99", "500 consumers of 1,000 records/s: the same, 99th percentile", "ms", "lower", 1.0),
+    Line("many-consumers-cpu", "500 consumers: the broker's processor time for each delivery", "µs", "lower", 1.0),
+    *_under_load(10),
+    *_under_load(50),
+    *_under_load(80),
+    Line("wide-produce", "produce 100 B to 2,000 partitions in turn, librdkafka", "MB/s", "higher", 1.0),
+    Line("wide-consume", "consume 2,000 partitions, librdkafka: without fetch sessions", "MB/s", "higher", 1.0),
+    Line("wide-consume-sessions", "consume 2,000 partitions, Java: with fetch sessions", "MB/s", "higher", 1.0),
+    Line("tls-produce", "produce 1 KiB over TLS, librdkafka", "MB/s", "higher", 1.0),
+    Line("tls-consume", "consume 1 KiB over TLS, librdkafka", "MB/s", "higher", 1.0),
+    Line("tls-cpu", "consume 1 KiB over TLS: the broker's processor time", "CPU s/GB", "lower", 1.0),
+    Line("sasl-produce", "produce 1 KiB after a login (PLAIN), librdkafka", "MB/s", "higher", 1.0),
+    Line("sasl-consume", "consume 1 KiB after a login (PLAIN), librdkafka", "MB/s", "higher", 1.0),
+    Line(
+        "cold-read-rate",
+        "consume 8 GB that are not in the page cache, while one producer writes",
+        "MB/s",
+        "higher",
+        1.0,
+    ),
+    Line("cold-read-p99", "the same: ack of that producer, 99th percentile", "ms", "lower", 1.0),
+    Line("recover", "start after SIGKILL with a log of 20 GB to the first acknowledged record", "s", "lower", 1.0),
+    Line("compaction-rate", "compact a log of 2 GB with 100,000 keys", "MB/s", "higher", 1.0),
+    Line("compaction-p99", "the same: ack of a producer meanwhile, 99th percentile", "ms", "lower", 1.0),
+    Line("floor-small-rate", "50 connections, 100 B: share of the rate of a loop in C", "%", "higher", 1.0),
+    Line("floor-small-cpu", "50 connections, 100 B: processor time, multiple of a loop in C", "×", "lower", 1.0),
+    Line("floor-large-rate", "4 connections, 1 MB: share of the rate of a loop in C", "%", "higher", 1.0),
+    Line("floor-large-cpu", "4 connections, 1 MB: processor time, multiple of a loop in C", "×", "lower", 1.0),
 )

@@ -1,9 +1,10 @@
 /* Produces or consumes through librdkafka, with no interpreter in between.
  *
- *   load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]   BYTES_PER_S 0: as fast as possible
+ *   load produce BOOTSTRAP TOPIC PARTITIONS RECORDS SIZE BYTES_PER_S KEYS [setting=value…]   to the partitions in turn
  *   load version
- *   load consume BOOTSTRAP TOPIC RECORDS CONSUMERS [setting=value…]          each consumer reads partition 0 from the start
+ *   load consume BOOTSTRAP TOPIC PARTITIONS RECORDS CONSUMERS [setting=value…]               from the start of all partitions
  *
+ * BYTES_PER_S 0: as fast as possible. KEYS 0: without keys, else that many different ones in turn. Each consumer reads RECORDS.
  * Prints one line of JSON: seconds, records, bytes of payload moved in these seconds, records that failed, and the processor
  * seconds of this program. A consumer's clock starts with its first batch, and its bytes are those after it.
  */
@@ -19,7 +20,7 @@
 static const char *bootstrap, *topic;
 static char **settings;
 static int setting_count;
-static long records;
+static long records, partitions;
 static volatile long failed;
 
 static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
@@ -51,7 +52,7 @@ static void report(double seconds, long count, double bytes) {
            bytes, failed, cpu);
 }
 
-static void produce(long size, double bytes_per_s) {
+static void produce(long size, double bytes_per_s, long keys) {
     rd_kafka_t *client = start(RD_KAFKA_PRODUCER);
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(client, topic, NULL);
     const struct rd_kafka_metadata *metadata; /* connects and finds the leader before the clock starts */
@@ -66,7 +67,8 @@ static void produce(long size, double bytes_per_s) {
         if (bytes_per_s > 0)
             while (i * size / bytes_per_s > now() - began) rd_kafka_poll(client, 1);
         /* No flag: librdkafka neither copies nor frees the payload. */
-        while (rd_kafka_produce(rkt, 0, 0, payload, size, NULL, 0, NULL) == -1) {
+        long key = keys ? i % keys : 0; /* the key is copied, unlike the payload */
+        while (rd_kafka_produce(rkt, i % partitions, 0, payload, size, keys ? &key : NULL, keys ? sizeof key : 0, NULL) == -1) {
             if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
             rd_kafka_poll(client, 10);
         }
@@ -87,8 +89,8 @@ struct reader {
 static void *consume(void *argument) {
     struct reader *self = argument;
     rd_kafka_t *client = start(RD_KAFKA_CONSUMER);
-    rd_kafka_topic_partition_list_t *from = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(from, topic, 0)->offset = 0;
+    rd_kafka_topic_partition_list_t *from = rd_kafka_topic_partition_list_new(partitions);
+    for (long i = 0; i < partitions; i++) rd_kafka_topic_partition_list_add(from, topic, i)->offset = 0;
     rd_kafka_assign(client, from);
     rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(client);
     rd_kafka_message_t **batch = malloc(BATCH * sizeof *batch);
@@ -111,16 +113,16 @@ static void *consume(void *argument) {
 
 int main(int count, char **arguments) {
     if (count == 2 && !strcmp(arguments[1], "version")) return puts(rd_kafka_version_str()) < 0;
-    if (count < 6) die("usage", "load produce|consume BOOTSTRAP TOPIC RECORDS …, see the comment at the start of load.c");
-    bootstrap = arguments[2], topic = arguments[3], records = atol(arguments[4]);
+    if (count < 7) die("usage", "load produce|consume BOOTSTRAP TOPIC PARTITIONS RECORDS …, see the comment at the start of load.c");
+    bootstrap = arguments[2], topic = arguments[3], partitions = atol(arguments[4]), records = atol(arguments[5]);
     if (!strcmp(arguments[1], "produce")) {
-        if (count < 7) die("usage", "load produce BOOTSTRAP TOPIC RECORDS SIZE BYTES_PER_S [setting=value…]");
-        settings = arguments + 7, setting_count = count - 7;
-        produce(atol(arguments[5]), atof(arguments[6]));
+        if (count < 9) die("usage", "load produce BOOTSTRAP TOPIC PARTITIONS RECORDS SIZE BYTES_PER_S KEYS [setting=value…]");
+        settings = arguments + 9, setting_count = count - 9;
+        produce(atol(arguments[6]), atof(arguments[7]), atol(arguments[8]));
         return failed != 0;
     }
-    int readers = atoi(arguments[5]);
-    settings = arguments + 6, setting_count = count - 6;
+    int readers = atoi(arguments[6]);
+    settings = arguments + 7, setting_count = count - 7;
     struct reader *all = calloc(readers, sizeof *all);
     double began = 0, bytes = 0;
     long seen = 0;

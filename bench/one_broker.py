@@ -6,9 +6,9 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 
 from bench import plain_requests, programs
+from bench.load_size import LoadSize
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 
@@ -25,42 +25,23 @@ PRODUCER_SETTINGS = {
     "produce-zstd": ("compression.codec=zstd",),
 }
 STARTS_WITHIN_S = 120.0
+LINES = ("produce", "consume", "latency-p", "fan-out", "start", "memory", "partitions", "many-producers", "connections")
 STOPS_WITHIN_S = 180.0  # Kafka with many partitions may take more than half a minute
-
-
-@dataclass(frozen=True)
-class LoadSize:
-    """The size of the load: records, or seconds (`*_s`), or bytes per second (`*_per_s`)."""
-
-    large: int = 1_500_000
-    small: int = 8_000_000
-    java: int = 2_000_000
-    settings: int = 600_000
-    latency: int = 5_000
-    warm_latency: int = 5_000
-    fan_out: int = 80_000
-    fan_out_per_s: float = 10e6
-    idle_s: float = 10.0
-    many_warm_s: float = 5.0
-    many_s: float = 4.0
-
-
-QUICK = LoadSize(60_000, 400_000, 300_000, 60_000, 1_000, 500, 20_000, 10e6, 3.0, 1.0, 1.0)
 
 
 def measure_one_broker(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """The selected lines of one side by name, in the units of `bench.lines`."""
     found: dict[str, float] = {}
-    if _is_any_selected(selected, "produce", "consume", "latency", "fan-out", "start", "memory"):
+    if is_any_selected(selected, "produce", "consume", "latency-p", "fan-out", "start", "memory"):
         with side(test_settings=False, start=False) as broker:
             found |= _measure_load(broker, selected, load_size)
-    if _is_any_selected(selected, "partitions"):
+    if is_any_selected(selected, "partitions"):
         with side(test_settings=False) as broker:
             found |= _measure_many_partitions(broker, load_size)
-    if _is_any_selected(selected, "many-producers"):
+    if is_any_selected(selected, "many-producers"):
         with side(test_settings=False) as broker:
             found |= _measure_many_producers(broker, selected, load_size)
-    if _is_any_selected(selected, "connections"):
+    if is_any_selected(selected, "connections"):
         with side(test_settings=False) as broker:
             found |= _measure_idle_connections(broker, load_size)
     return {name: value for name, value in found.items() if name in selected}
@@ -68,18 +49,18 @@ def measure_one_broker(side: RunBroker, selected: Sequence[str], load_size: Load
 
 def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     broker.command(broker)  # formats Kafka's folder before the clock starts
-    found = {"start": _measure_start_s(broker, "first")}
+    found = {"start": measure_start_s(broker, "first")}
     time.sleep(2)  # lets background work of the start finish
     found["memory-idle"] = broker.resident_memory_kib() / 1024
     for topic in ("large", "small", "java", "latency", "busy"):
         rd.create_topic(broker.bootstrap, topic)
     where = broker.bootstrap
-    if _is_any_selected(selected, "produce-1k", "consume-1k", "memory-load"):
+    if is_any_selected(selected, "produce-1k", "consume-1k", "memory-load"):
         programs.produce(where, "large", load_size.large // 4, KIB)
         with _log_broker_cpu(broker):
             found["produce-1k"] = programs.produce(where, "large", load_size.large, KIB).mb_per_s
         found["consume-1k"] = _measure_consuming(broker, "large", load_size.large)
-    if _is_any_selected(selected, "produce-100", "consume-100", "memory-load"):
+    if is_any_selected(selected, "produce-100", "consume-100", "memory-load"):
         programs.produce(where, "small", load_size.small // 4, HUNDRED)
         with _log_broker_cpu(broker):
             found["produce-100"] = programs.produce(where, "small", load_size.small, HUNDRED).mb_per_s
@@ -90,16 +71,16 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: Loa
             programs.produce(where, line, load_size.settings // 4, KIB, settings=settings)
             with _log_broker_cpu(broker):
                 found[line] = programs.produce(where, line, load_size.settings, KIB, settings=settings).mb_per_s
-    if _is_any_selected(selected, "produce-java", "memory-load"):
+    if is_any_selected(selected, "produce-java", "memory-load"):
         programs.produce_with_java(where, "java", load_size.java // 4, HUNDRED)
         with _log_broker_cpu(broker):
             found["produce-java"] = programs.produce_with_java(where, "java", load_size.java, HUNDRED)
-    if _is_any_selected(selected, "latency"):
+    if is_any_selected(selected, "latency-p"):
         os.sync()  # else writeback of earlier lines takes processor time from this one
         programs.measure_latency(broker.port, "latency", load_size.warm_latency, KIB)
         took = programs.measure_latency(broker.port, "latency", load_size.latency, KIB)
         found |= {"latency-p50": took.p50, "latency-p99": took.p99}
-    if _is_any_selected(selected, "fan-out", "memory-load"):
+    if is_any_selected(selected, "fan-out", "memory-load"):
         found["fan-out"] = _measure_fan_out(broker, load_size)
     found["memory-load"] = broker.resident_memory_kib() / 1024
     return found
@@ -148,7 +129,7 @@ def _measure_many_partitions(broker: BrokerProcess, load_size: LoadSize) -> dict
         for partition in range(0, PARTITIONS // TOPICS, 25):
             rd.produce(broker.bootstrap, name, records, partition=partition)
     broker.stop(within_s=STOPS_WITHIN_S)
-    took = _measure_start_s(broker, names[-1])
+    took = measure_start_s(broker, names[-1])
     return {"partitions-start": took, "partitions-cpu": _measure_idle_share(broker, load_size) * 100}
 
 
@@ -157,7 +138,7 @@ def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], load
     found: dict[str, float] = {}
     for connections in MANY_CONNECTIONS:
         name = f"many-producers-{connections}-"
-        if _is_any_selected(selected, name):
+        if is_any_selected(selected, name):
             os.sync()
             took = programs.measure_many_producers(
                 broker.port, broker.pid, "many", MANY_PARTITIONS, connections, load_size.many_warm_s, load_size.many_s
@@ -197,7 +178,7 @@ def _measure_idle_share(broker: BrokerProcess, load_size: LoadSize) -> float:
     return (broker.cpu_s() - before) / (time.monotonic() - began)
 
 
-def _measure_start_s(broker: BrokerProcess, topic: str) -> float:
+def measure_start_s(broker: BrokerProcess, topic: str) -> float:
     """Seconds from the process's creation to the first acknowledgement, in a topic created if
     missing.
     """
@@ -208,5 +189,5 @@ def _measure_start_s(broker: BrokerProcess, topic: str) -> float:
     return took
 
 
-def _is_any_selected(selected: Sequence[str], *prefixes: str) -> bool:
+def is_any_selected(selected: Sequence[str], *prefixes: str) -> bool:
     return any(name.startswith(prefixes) for name in selected)

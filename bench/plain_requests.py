@@ -1,16 +1,28 @@
-"""Produce and Metadata requests as plain bytes, and a blocking connection, without any client
-library.
+"""Produce, Fetch and Metadata requests as plain bytes, and a blocking connection, without any
+client library.
 """
 
 import socket
 import struct
 import time
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from ottla_broker.wire.api_keys import ApiKey
 
-ACKS_ALL = -1
+ACKS_ALL, CORRELATION_ID = -1, 7
+FETCH_WAIT_MS, FETCH_PARTITION_BYTES = 500, 60_000
+
+
+class FetchRequest(NamedTuple):
+    """A Fetch request including its size; the place of the fetch offset in it, and of the records'
+    size in its response, which includes its own size.
+    """
+
+    request: bytes
+    offset_at: int
+    batches_at: int
 
 
 def encode_batch(value: bytes) -> bytes:
@@ -29,6 +41,27 @@ def produce_request(topic: str, records: bytes, partition: int = 0) -> bytes:
     return frame_request(ApiKey.PRODUCE, 7, content)
 
 
+def fetch_request(topic: str) -> FetchRequest:
+    """A Fetch request, version 11, for partition 0 from offset 0, outside of a session, as
+    librdkafka sends it.
+    """
+    name = topic.encode()
+    head = struct.pack(">iiiibii", -1, FETCH_WAIT_MS, 1, 50 << 20, 0, 0, -1)
+    head += struct.pack(f">ih{len(name)}s", 1, len(name), name) + struct.pack(">iii", 1, 0, -1)
+    content = head + struct.pack(">qqi", 0, -1, FETCH_PARTITION_BYTES) + struct.pack(">ih", 0, 0)
+    request = frame_request(ApiKey.FETCH, 11, content)
+    batches_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
+    return FetchRequest(request, len(request) - len(content) + len(head), batches_at)
+
+
+def produce_response(topic: str) -> bytes:
+    """The response to `produce_request` without an error, including its size."""
+    name = topic.encode()
+    content = struct.pack(f">iih{len(name)}s", CORRELATION_ID, 1, len(name), name)
+    content += struct.pack(">iihqqqi", 1, 0, 0, 0, -1, 0, 0)
+    return struct.pack(">i", len(content)) + content
+
+
 def metadata_request(topic: str) -> bytes:
     """A Metadata request, version 4, for one topic, which it creates if missing."""
     name = topic.encode()
@@ -36,7 +69,7 @@ def metadata_request(topic: str) -> bytes:
 
 
 def frame_request(api: ApiKey, version: int, content: bytes) -> bytes:
-    header = struct.pack(">hhih5s", api, version, 7, 5, b"bench")
+    header = struct.pack(">hhih5s", api, version, CORRELATION_ID, 5, b"bench")
     return struct.pack(">i", len(header) + len(content)) + header + content
 
 

@@ -44,9 +44,10 @@ class LatencyResult:
 
 
 @dataclass(frozen=True)
-class ManyProducersResult:
-    """The output of `many.c`. Latencies in ms; `broker_cpu_us` for each request. If `client_cpu_s`
-    is close to `seconds`, the client was the bottleneck.
+class ManyClientsResult:
+    """The output of `many.c` and `consumers.c`. Latencies in ms; `per_s` and `broker_cpu_us` of
+    requests, or of deliveries of one record to one consumer. If `client_cpu_s` is close to
+    `seconds`, the client was the bottleneck.
     """
 
     seconds: float
@@ -75,22 +76,36 @@ def run_program(command: list[str], stdin: bytes = b"") -> str:
 
 
 def produce(
-    bootstrap: str, topic: str, records: int, size: int, bytes_per_s: float = 0, settings: Sequence[str] = ()
+    bootstrap: str,
+    topic: str,
+    records: int,
+    size: int,
+    bytes_per_s: float = 0,
+    *,
+    partitions: int = 1,
+    keys: int = 0,
+    settings: Sequence[str] = (),
 ) -> LoadResult:
-    """`settings`: librdkafka's, each `name=value`."""
-    words = ["produce", bootstrap, topic, str(records), str(size), str(bytes_per_s), "acks=all", *settings]
+    """Produce to the partitions in turn; `keys`: the number of different keys, 0 for none.
+
+    `settings`: librdkafka's, each `name=value`.
+    """
+    numbers = (partitions, records, size, bytes_per_s, keys)
+    words = ["produce", bootstrap, topic, *map(str, numbers), "acks=all", *settings]
     return LoadResult(**json.loads(run_program([compile_load_program(), *words])))
 
 
-def consume(bootstrap: str, topic: str, records: int) -> LoadResult:
-    return LoadResult(
-        **json.loads(run_program([compile_load_program(), "consume", bootstrap, topic, str(records), "1"]))
-    )
+def consume(
+    bootstrap: str, topic: str, records: int, *, partitions: int = 1, settings: Sequence[str] = ()
+) -> LoadResult:
+    words = ["consume", bootstrap, topic, str(partitions), str(records), "1", *settings]
+    return LoadResult(**json.loads(run_program([compile_load_program(), *words])))
 
 
 def start_consumers(bootstrap: str, topic: str, records: int, count: int) -> "subprocess.Popen[str]":
     """Start `count` consumers that each read `records`; `wait_for_load` returns their result."""
-    command = [compile_load_program(), "consume", bootstrap, topic, str(records), str(count), "fetch.wait.max.ms=500"]
+    words = [bootstrap, topic, "1", str(records), str(count), "fetch.wait.max.ms=500"]
+    command = [compile_load_program(), "consume", *words]
     command_log.append(shlex.join(command) + " &")
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -128,17 +143,50 @@ def measure_latency(port: int, topic: str, count: int, size: int) -> LatencyResu
 
 
 def measure_many_producers(
-    port: int, pid: int, topic: str, partitions: int, connections: int, warm_s: float, seconds: float
-) -> ManyProducersResult:
-    """Connections that each send one record of 100 B after the other, spread over the partitions.
-    `pid`: the broker's process.
+    port: int, pid: int, topic: str, partitions: int, connections: int, warm_s: float, seconds: float, size: int = 100
+) -> ManyClientsResult:
+    """Connections that each send one record of `size` bytes after the other, spread over the
+    partitions. `pid`: the broker's process.
     """
     requests = b"".join(
-        plain_requests.produce_request(topic, plain_requests.encode_batch(os.urandom(100)), partition)
+        plain_requests.produce_request(topic, plain_requests.encode_batch(os.urandom(size)), partition)
         for partition in range(partitions)
     )
     numbers = (port, pid, connections, warm_s, seconds, plain_requests.error_code_offset(topic))
-    return ManyProducersResult(**json.loads(run_program([compile_program("many"), *map(str, numbers)], requests)))
+    return ManyClientsResult(**json.loads(run_program([compile_program("many"), *map(str, numbers)], requests)))
+
+
+def measure_many_consumers(
+    port: int, pid: int, topic: str, consumers: int, per_s: int, warm_s: float, seconds: float
+) -> ManyClientsResult:
+    """Connections that each read partition 0 of an empty topic, while one connection writes `per_s`
+    records of 100 B. `pid`: the broker's process.
+    """
+    produce_request = plain_requests.produce_request(topic, plain_requests.encode_batch(os.urandom(100)))
+    fetch = plain_requests.fetch_request(topic)
+    offsets = (plain_requests.error_code_offset(topic), len(fetch.request), fetch.offset_at, fetch.batches_at)
+    numbers = (port, pid, consumers, per_s, warm_s, seconds, *offsets)
+    printed = run_program([compile_program("consumers"), *map(str, numbers)], produce_request + fetch.request)
+    return ManyClientsResult(**json.loads(printed))
+
+
+def measure_lag(
+    source: str,
+    topic: str,
+    target: str,
+    target_topic: str,
+    partitions: int,
+    size: int,
+    per_s: float,
+    warm_s: float,
+    seconds: float,
+) -> dict[str, float]:
+    """The output of `lag.c`, in seconds: for records that are produced at one cluster and read at
+    the same or another one.
+    """
+    words = [source, topic, target, target_topic, *map(str, (partitions, size, per_s, warm_s, seconds))]
+    found: dict[str, float] = json.loads(run_program([compile_program("lag"), *words]))
+    return found
 
 
 def compile_load_program() -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from confluent_kafka.admin import NewTopic
 
 from bench import machine, plain_requests, programs
-from bench.programs import ManyProducersResult
+from bench.programs import ManyClientsResult
 from tests.brokers import BrokerProcess, ottla_command
 from tests.clients import librdkafka as rd
 from tests.ports import free_ports
@@ -40,7 +40,7 @@ class LineResult:
     connections: int
     one: list[float]
     two: list[float]
-    results: dict[int, list[ManyProducersResult]]
+    results: dict[int, list[ManyClientsResult]]
 
     @property
     def ratio(self) -> float:
@@ -102,7 +102,7 @@ def pin(pid: int, core: int) -> None:
         os.sched_setaffinity(int(thread.name), {core})
 
 
-def measure(workers: int, connections: int, warm_s: float, seconds: float) -> list[ManyProducersResult]:
+def measure(workers: int, connections: int, warm_s: float, seconds: float) -> list[ManyClientsResult]:
     """One load program for each worker, on the worker's core."""
     program = programs.compile_program("many")
     with run_workers(workers) as command:
@@ -121,12 +121,12 @@ def measure(workers: int, connections: int, warm_s: float, seconds: float) -> li
             process.stdin = None
             running.append(process)
         outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in running]
-    return [ManyProducersResult(**json.loads(output)) for output in outputs]
+    return [ManyClientsResult(**json.loads(output)) for output in outputs]
 
 
 def measure_line(connections: int, turns: int, warm_s: float, seconds: float) -> LineResult:
     rates: dict[int, list[float]] = {1: [], 2: []}
-    results: dict[int, list[ManyProducersResult]] = {1: [], 2: []}
+    results: dict[int, list[ManyClientsResult]] = {1: [], 2: []}
     for _ in range(turns):
         for workers in (1, 2):
             found = measure(workers, connections, warm_s, seconds)

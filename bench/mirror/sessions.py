@@ -3,7 +3,6 @@ MirrorMaker 2.
 """
 
 import asyncio
-import json
 import shlex
 import signal
 import subprocess
@@ -116,10 +115,9 @@ def _produce_meanwhile(bootstrap: str, topic: str, per_s: int) -> Iterator[None]
 
 
 def _measure_lag_s(copier: Copier, load_size: LoadSize) -> dict[str, float]:
-    words = [copier.source.bootstrap, "bench-lag", copier.target.bootstrap, copier.target_topic("bench-lag")]
-    words += [str(part) for part in (PARTITIONS, KIB, load_size.lag_per_s, load_size.warm_s, load_size.lag_s)]
-    found: dict[str, float] = json.loads(programs.run_program([programs.compile_program("lag"), *words]))
-    return found
+    source, target = copier.source.bootstrap, copier.target.bootstrap
+    size = (PARTITIONS, KIB, load_size.lag_per_s, load_size.warm_s, load_size.lag_s)
+    return programs.measure_lag(source, "bench-lag", target, copier.target_topic("bench-lag"), *size)
 
 
 def measure_idle(side: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:

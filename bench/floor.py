@@ -1,0 +1,61 @@
+"""The distance of a broker from the floor: the same produce requests, received, checked and written
+by a loop in C (`floor.c`).
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import plain_requests, programs
+from bench.load_size import LoadSize
+from bench.one_broker import RunBroker
+from tests.clients import librdkafka as rd
+
+TOPIC, PARTITIONS = "floor", 12
+SMALL = (50, 100)  # connections, bytes of a record
+LARGE = (4, 1_000_000)
+
+
+@dataclass(frozen=True)
+class _FloorProcess:
+    port: int
+    pid: int
+
+
+@contextmanager
+def run_floor() -> Iterator[_FloorProcess]:
+    """`floor.c` as a process."""
+    batch = plain_requests.encode_batch(b"")
+    batch_offset = len(plain_requests.produce_request(TOPIC, batch)) - len(batch)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [programs.compile_program("floor"), str(Path(folder) / "floor.log"), str(batch_offset)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(plain_requests.produce_response(TOPIC))
+            process.stdin.close()
+            yield _FloorProcess(int(process.stdout.readline()), process.pid)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def measure_floor(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+    """Values of the broker divided by those of the loop, measured one after the other."""
+    with side(test_settings=False) as broker, run_floor() as floor:
+        rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+        found: dict[str, float] = {}
+        for name, (connections, size) in (("small", SMALL), ("large", LARGE)):
+            took, least = (
+                programs.measure_many_producers(
+                    port, pid, TOPIC, PARTITIONS, connections, load_size.many_warm_s, load_size.many_s, size
+                )
+                for port, pid in ((broker.port, broker.pid), (floor.port, floor.pid))
+            )
+            found[f"floor-{name}-rate"] = 100 * took.per_s / least.per_s
+            found[f"floor-{name}-cpu"] = took.broker_cpu_us / least.broker_cpu_us
+    return {name: value for name, value in found.items() if name in selected}

@@ -1,0 +1,55 @@
+"""Latency under load: records at times that are fixed in advance, at shares of the rate that Apache
+Kafka sustains on this machine.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+from bench import programs
+from bench.load_size import LoadSize
+from bench.one_broker import RunBroker
+from tests.brokers import run_apache_kafka
+from tests.clients import librdkafka as rd
+
+TOPIC, PARTITIONS, KIB = "under-load", 6, 1024
+SHARES = (10, 50, 80)  # percent of the sustained rate
+PERCENTILES = {"p50": "e2e_p50", "p99": "e2e_p99", "p99.9": "e2e_p999"}
+
+
+def measure_under_load(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+    per_s = sustained_per_s(load_size)
+    with side(test_settings=False) as broker:
+        rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
+        measure_sustained(broker.bootstrap, load_size.sustained)  # warms up
+        return measure_shares(broker.bootstrap, per_s, selected, load_size.under_load_warm_s, load_size.under_load_s)
+
+
+def measure_shares(
+    bootstrap: str, sustained: float, selected: Sequence[str], warm_s: float, seconds: float
+) -> dict[str, float]:
+    """The selected lines of one side, in ms: from when a record was due until it was read."""
+    found: dict[str, float] = {}
+    for share in SHARES:
+        names = {name: f"latency-under-load-{share}-{name}" for name in PERCENTILES}
+        if set(names.values()) & set(selected):
+            rate = sustained * share / 100
+            took = programs.measure_lag(bootstrap, TOPIC, bootstrap, TOPIC, PARTITIONS, KIB, rate, warm_s, seconds)
+            found |= {line: took[PERCENTILES[name]] * 1000 for name, line in names.items()}
+    return found
+
+
+@cache
+def sustained_per_s(load_size: LoadSize) -> float:
+    """Records per second that one Apache Kafka broker takes and delivers when they come as fast as
+    possible, after it is warm.
+    """
+    with run_apache_kafka(test_settings=False) as kafka:
+        rd.create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
+        return measure_sustained(kafka.bootstrap, load_size.sustained)
+
+
+def measure_sustained(bootstrap: str, records: int) -> float:
+    """Records per second: `records` that are all due at the start, until the last one is read."""
+    for _ in range(2):  # the first one warms up
+        took = programs.measure_lag(bootstrap, TOPIC, bootstrap, TOPIC, PARTITIONS, KIB, records * 1e3, 0, 1e-3)
+    return took["read"] / took["seconds"]
