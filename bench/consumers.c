@@ -53,9 +53,12 @@ static void fetch(struct connection *self) {
     if (send(self->fd, fetch_request, fetch_size, 0) != fetch_size) die("send", strerror(errno));
 }
 
-static void produce(struct connection *self) {
-    if (send(self->fd, produce_request, produce_size, 0) != produce_size) die("send", strerror(errno));
-    produced++;
+static void produce(struct connection *self) { /* does not wait for a broker that does not read on: its consumers would wait too */
+    static long sent;
+    ssize_t more = send(self->fd, produce_request + sent, produce_size - sent, MSG_DONTWAIT);
+    if (more < 0 && errno != EAGAIN) die("send", strerror(errno));
+    if (more > 0) sent += more;
+    if (sent == produce_size) sent = 0, produced++;
 }
 
 static int receive(struct connection *self) { /* the size of the response when it is whole, else 0 */
@@ -139,7 +142,7 @@ int main(int count, char **arguments) {
         double due = starts + produced / per_s;
         if (at >= due) produce(producer);
         double wait_s = starts + produced / per_s - at;
-        struct timespec wait = {0, wait_s <= 0 ? 0 : wait_s >= 1 ? 999999999 : (long)(wait_s * 1e9)};
+        struct timespec wait = {0, wait_s <= 0 ? 10000 : wait_s >= 1 ? 999999999 : (long)(wait_s * 1e9)};
         int ready = epoll_pwait2(epoll, events, MAX_EVENTS, &wait, NULL);
         for (int i = 0; i < ready; i++) {
             struct connection *self = events[i].data.ptr;
