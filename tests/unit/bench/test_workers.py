@@ -2,12 +2,12 @@
 
 import pytest
 
-from bench.programs import ManyProducersResult
+from bench.programs import ManyClientsResult
 from bench.workers import LineResult, print_line
 
 
-def result(per_s: float, broker_cpu_us: float, client_cpu_s: float) -> ManyProducersResult:
-    return ManyProducersResult(2.0, per_s, 1.0, 2.0, broker_cpu_us, client_cpu_s)
+def result(per_s: float, broker_cpu_us: float, client_cpu_s: float) -> ManyClientsResult:
+    return ManyClientsResult(2.0, per_s, 1.0, 2.0, broker_cpu_us, client_cpu_s)
 
 
 def test_a_line_has_the_ratio_of_medians_and_processor_time_per_request(capsys: pytest.CaptureFixture[str]) -> None:
