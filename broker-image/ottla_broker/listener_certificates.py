@@ -1,13 +1,16 @@
-"""The certificates of listeners with TLS, read again when their files change (KIP-226 for files).
+"""The certificates of listeners with TLS, read again when their files or the settings that name
+them change (KIP-226).
 
-Every CHECK_INTERVAL_S the files that settings name are compared with their last content. New
-connections, also those to other brokers, use changed certificates; open connections remain. If the
-new files cannot be used, the last certificates stay in use.
+Every CHECK_INTERVAL_S the files that settings name are compared with their last content, and at
+once when dynamic configs change. New connections, also those to other brokers, use changed
+certificates; open connections remain. If the new files cannot be used, the last certificates stay
+in use.
 """
 
 import asyncio
 import logging
 import ssl
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -39,6 +42,8 @@ class ListenerCertificates:
         self._broker = broker
         self._fingerprints: dict[str, bytes] = {}
         self._failures: dict[str, str] = {}  # what was logged last, by listener
+        self._has_changed = asyncio.Event()
+        broker.config.subscribe_to_certificates(self._has_changed.set)
         self._tasks = BackgroundTasks()
 
     def load(self, listener: Listener) -> None:
@@ -78,7 +83,9 @@ class ListenerCertificates:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_INTERVAL_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._has_changed.wait(), CHECK_INTERVAL_S)
+            self._has_changed.clear()
             await self.reload_changed()
 
     async def reload_changed(self) -> None:

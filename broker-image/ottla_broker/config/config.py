@@ -4,6 +4,7 @@ Precedence, highest first: this broker's dynamic value, the cluster-wide dynamic
 value (file or --set), the table's default. A topic's own value is above all of them for that topic.
 """
 
+import copy
 import logging
 import os
 import socket
@@ -20,6 +21,7 @@ from ottla_broker.config.server_properties import (
     LISTENER_PREFIX,
     GivenSetting,
     StaticSettings,
+    find_dynamic_listener_setting,
     parse_settings,
     read_file,
     read_mapping,
@@ -57,6 +59,8 @@ class Config:
         self.broker_dynamic: Mapping[str, str] = {}
         self._values: dict[Setting[object], object] = {s: s.default for s in BROKER_SETTINGS.values()} | static.values
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        self._dynamic_of_listeners: dict[tuple[str, Setting[object]], object] = {}
+        self._certificate_subscribers: list[Callable[[], None]] = []
         self._subscribers: dict[Setting[object], list[Callable[[object], None]]] = {}
         self.notes: tuple[str, ...] = tuple(static.notes)
         self.listeners: tuple[Listener, ...] = tuple(
@@ -126,6 +130,8 @@ class Config:
         """The value for a listener and one of its SASL mechanisms: its own, or that of all
         listeners.
         """
+        if (listener, setting) in self._dynamic_of_listeners:
+            return cast(T, self._dynamic_of_listeners[listener, setting])
         own = self.static.of_listeners
         value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
         return cast(T, value)
@@ -199,8 +205,14 @@ class Config:
         }
         self.cluster_dynamic, self.broker_dynamic = dict(cluster), dict(broker)
         updated = []
+        if any(find_dynamic_listener_setting(name) for name in changed):
+            self._dynamic_of_listeners = _parse_listener_settings(self.broker_dynamic)
+            for notify in tuple(self._certificate_subscribers):
+                notify()
         for name in sorted(changed):
             setting = BROKER_SETTINGS.get(name)
+            if setting is None and find_dynamic_listener_setting(name) is not None:
+                continue
             if setting is None:
                 reason = why_ignored(name) or unknown_name(name, BROKER_SETTINGS, "setting of a broker")
                 logger.warning("dynamic config %s has no effect: %s", name, reason)
@@ -226,6 +238,19 @@ class Config:
         untyped = cast(Callable[[object], None], callback)
         callbacks.append(untyped)
         return lambda: callbacks.remove(untyped)
+
+    def subscribe_to_certificates(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` whenever dynamic configs change certificates of listeners."""
+        self._certificate_subscribers.append(callback)
+
+    def with_broker_changes(self, changes: Mapping[str, str | None]) -> "Config":
+        """A copy in which this broker's dynamic settings of listeners are as after the changes.
+        None removes a setting. Raises SettingError.
+        """
+        after = {name: text for name, text in {**self.broker_dynamic, **changes}.items() if text is not None}
+        changed = copy.copy(self)
+        changed._dynamic_of_listeners = _parse_listener_settings(after)
+        return changed
 
     def _current(self, setting: Setting[T]) -> T:
         for layer in (self.broker_dynamic, self.cluster_dynamic):
@@ -263,6 +288,18 @@ class Config:
             cleanup = {"cleanup_delete": "delete" in policy, "cleanup_compact": "compact" in policy}
             made = self._log_configs[key] = LogConfig(**cleanup, **values)  # type: ignore[arg-type]  # by field name
         return made
+
+
+def _parse_listener_settings(dynamic: Mapping[str, str]) -> dict[tuple[str, Setting[object]], object]:
+    """Certificates of listeners among a broker's dynamic configs, by listener and setting."""
+    parsed: dict[tuple[str, Setting[object]], object] = {}
+    for name, text in dynamic.items():
+        if (found := find_dynamic_listener_setting(name)) is not None:
+            try:
+                parsed[found] = found[1].parse(text)
+            except SettingError as problem:
+                logger.warning("ignoring dynamic config %s: %s", name, problem)
+    return parsed
 
 
 # Validation of the settings that a broker is started with

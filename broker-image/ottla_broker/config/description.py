@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla_broker.config.config import Config
+from ottla_broker.config.server_properties import find_dynamic_listener_setting
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
@@ -101,7 +102,19 @@ def describe_mirror(settings: Mapping[str, str]) -> list[ConfigEntry]:
 def describe_broker(config: Config) -> list[ConfigEntry]:
     """All settings of this broker, by name."""
     names = BROKER_SETTINGS.keys() | config.broker_dynamic.keys() | config.cluster_dynamic.keys()
-    return [_entry_of_name(name, _synonyms(config, name)) for name in sorted(names)]
+    return [_broker_entry(config, name) for name in sorted(names)]
+
+
+def _broker_entry(config: Config, name: str) -> ConfigEntry:
+    """The synonyms of a listener's setting are those of all listeners too, as in Kafka."""
+    synonyms = _synonyms(config, name)
+    if (found := find_dynamic_listener_setting(name)) is None:
+        return _entry_of_name(name, synonyms)
+    listener, setting = found
+    if (own := config.static.of_listeners.get((listener, "", setting))) is not None:
+        synonyms.append(ConfigSynonym(name, setting.type.text(own), ConfigSource.STATIC_BROKER_CONFIG))
+    entry = _entry(setting, synonyms + _synonyms(config, setting.name))
+    return entry._replace(name=name, is_read_only=False)
 
 
 def describe_cluster_defaults(config: Config) -> list[ConfigEntry]:

@@ -43,7 +43,6 @@ IGNORED_STATIC: dict[str, str] = {
     "early.start.listeners": "all listeners open together",
     "socket.connection.setup.timeout.max.ms": "the timeout does not grow",
     "sasl.": _NOT_THIS_SASL,
-    "ssl.allow.": "a new certificate may have any names",
     "security.providers": _NO_JAVA,
     "transaction.state.log.load.buffer.size": "transactions are read segment by segment",
     "group.coordinator.threads": _ONE_THREAD,

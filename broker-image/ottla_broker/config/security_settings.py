@@ -37,6 +37,12 @@ SSL_TRUSTSTORE_LOCATION = _tls.row("ssl.truststore.location", string("a file"), 
     "`ssl.truststore.certificates`.")
 SSL_TRUSTSTORE_CERTIFICATES = _tls.row("ssl.truststore.certificates", secret("certificates in PEM"), None,
     "Certificate authorities that sign clients' certificates.", is_sensitive=True)
+SSL_ALLOW_DN_CHANGES = _tls.row("ssl.allow.dn.changes", boolean(), False,
+    "Whether a certificate that `listener.name.NAME.ssl.…` sets while the broker runs may have another subject than "
+    "the present one. The subject is the broker's principal, if brokers log in by certificates. A file that is "
+    "replaced in its place is not compared.")
+SSL_ALLOW_SAN_CHANGES = _tls.row("ssl.allow.san.changes", boolean(), False,
+    "Whether such a certificate may lack names that the present one has, by which clients connect.")
 SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
     one_of(CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, any_case=True), CLIENT_AUTH_NONE,
     "Whether clients present certificates. `required`: connections without one are rejected. `requested`: they are "

@@ -13,6 +13,17 @@ from ottla_broker.wire.client_security import SERVER_MECHANISMS
 ALIASES: Final = {"broker.id": "node.id"}
 LISTENER_PREFIX: Final = "listener.name."
 LIMITS_OF_LISTENERS: Final = ("max.connections", "max.connection.creation.rate")
+DYNAMIC_OF_LISTENERS: Final = (
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.key.password",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+)
+"""Settings that can be changed while a broker runs, for one broker and one of its listeners."""
 
 
 class GivenSetting(NamedTuple):
@@ -153,6 +164,14 @@ def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
                 return listener, mechanism, setting
             return (f"{listener}.{mechanism}" if dot else mechanism), "", setting
     return None
+
+
+def find_dynamic_listener_setting(name: str) -> tuple[str, Setting[object]] | None:
+    """Listener and setting of a `listener.name.NAME.ssl.…` that can be changed while a broker
+    runs.
+    """
+    found = find_listener_setting(name)
+    return (found[0], found[2]) if found is not None and found[2].name in DYNAMIC_OF_LISTENERS else None
 
 
 def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:

@@ -13,7 +13,12 @@ from ottla_broker.config.config import Config
 from ottla_broker.config.group_settings import BOUNDS
 from ottla_broker.config.ignored_settings import REFUSED, is_ignored_static
 from ottla_broker.config.mirror_settings import MIRROR_BOOTSTRAP_SERVERS, source_security
-from ottla_broker.config.server_properties import ALIASES, find_listener_setting
+from ottla_broker.config.server_properties import (
+    ALIASES,
+    DYNAMIC_OF_LISTENERS,
+    find_dynamic_listener_setting,
+    find_listener_setting,
+)
 from ottla_broker.config.setting import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
@@ -102,11 +107,18 @@ def _find_broker_problems(name: str, text: str | None, cluster_wide: bool) -> It
     them.
     """
     setting = BROKER_SETTINGS.get(ALIASES.get(name, name))
-    if setting is None:
+    if (of_listener := find_dynamic_listener_setting(name)) is not None:
+        if cluster_wide:
+            yield f"{name} can only be set for one broker: name it"
+        else:
+            yield from _find_value_problems(of_listener[1], text)
+    elif setting is None:
         if text is not None and name in REFUSED and text.strip() != REFUSED[name][0]:
             yield f"{name} is refused: {REFUSED[name][1]}"
         elif is_ignored_static(name) or find_listener_setting(name) is not None:
             yield f"{name} is read-only: it is read when a broker starts"
+    elif setting.name in DYNAMIC_OF_LISTENERS:
+        yield f"{name} can be changed for one listener alone: set listener.name.NAME.{name}"
     elif setting.update_mode is UpdateMode.READ_ONLY:
         yield f"{name} is read-only: it is read when a broker starts"
     elif setting.update_mode is UpdateMode.PER_BROKER and cluster_wide:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from ottla_broker.config.certificate_changes import find_certificate_problems
 from ottla_broker.config.loggers import find_level_problems, set_levels
 from ottla_broker.config.validation import (
     check_broker_changes,
@@ -62,14 +63,17 @@ async def change_configs(
             check_topic_changes(changes, current_configs(ctx, kind, name))  # before the name, as in Kafka
             check_topic_exists(ctx, name)
         case ConfigResource.BROKER:
+            is_checked = _is_forwarded(ctx)  # by the broker that it names
             if name:
-                if not _is_forwarded(ctx):  # otherwise the broker that it names has checked it
+                if not is_checked:
                     check_is_this_broker(ctx, name)
                 name = str(parse_broker_id(name))
             try:
                 check_broker_changes(changes, cluster_wide=name == "")
             except KafkaError as error:  # Kafka returns INVALID_CONFIG for topics only
                 raise KafkaError(ErrorCode.invalid_request, error.message) from error
+            if name and not is_checked:
+                await _check_certificates(ctx, changes)
         case ConfigResource.BROKER_LOGGER:
             check_is_this_broker(ctx, name)
             if problems := find_level_problems(changes):
@@ -184,6 +188,16 @@ def _report_pipeline(ctx: RequestContext, name: str, changes: Mapping[str, str |
         ctx.broker.pipeline_reports.remove(name)
     else:
         ctx.broker.pipeline_reports.add(name, text, ctx.broker.runtime.now_ms())
+
+
+async def _check_certificates(ctx: RequestContext, changes: Mapping[str, str | None]) -> None:
+    """Raises INVALID_REQUEST if this broker's listeners could not use changed certificates."""
+    runtime, config = ctx.broker.runtime, ctx.broker.config
+    found = await runtime.run_in_thread(
+        lambda: list(find_certificate_problems(config, changes, runtime.now_ms() / 1000))
+    )
+    if found:
+        raise KafkaError(ErrorCode.invalid_request, "; ".join(found))
 
 
 def _key(resource: NamedResource) -> tuple[int, str]:

@@ -36,11 +36,14 @@ class InvalidCertificate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
-    """The properties of a certificate that clients see. Times are seconds since 1970."""
+    """The properties of a certificate that clients see. `subject`: as text, such as O=example,
+    CN=alice. Times are seconds since 1970.
+    """
 
     names: tuple[str, ...]
     not_before: float
     not_after: float
+    subject: str = ""
 
     def validity_problem(self, now: float) -> str:
         """The reason why clients reject the certificate at this time; empty if they do not."""
@@ -137,6 +140,22 @@ class ListenerTls:
             raise TlsConfigError(f"{setting} or ssl.truststore.* cannot be used: {reason}") from None
         return secured
 
+    @property
+    def has_truststore(self) -> bool:
+        return bool(self.truststore_location or self.truststore_certificates)
+
+    def check_trusted_by(self, other: "ListenerTls") -> None:
+        """Raises TlsConfigError if the authorities in the truststore of `other` do not verify this
+        certificate. Without a truststore there is nothing to check."""
+        trusted, trusted_setting = other._read_truststore()
+        if not trusted:
+            return
+        chain, key, setting = self._read_keystore()
+        try:
+            inspect_certificate(chain, key, self.key_password, trusted=trusted)
+        except InvalidCertificate as reason:
+            raise TlsConfigError(f"{setting} is not trusted by {trusted_setting}: it {reason}") from None
+
     def _read_truststore(self) -> tuple[str, str]:
         """Certificates, empty without any, and the setting they come from."""
         if self.truststore_location:
@@ -222,6 +241,7 @@ def inspect_certificate(chain: str, key: str, password: str = "", *, trusted: st
         tuple(name for _, name in found.get("subjectAltName", ())),
         ssl.cert_time_to_seconds(found["notBefore"]),
         ssl.cert_time_to_seconds(found["notAfter"]),
+        ",".join(f"{key}={value}" for part in found.get("subject", ()) for key, value in part),
     )
 
 

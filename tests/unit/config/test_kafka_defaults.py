@@ -133,7 +133,7 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     config = package / "config"
     named = {
         name.id if isinstance(name, ast.Name) else name.attr
-        for path in [*modules, config / "config.py", config / "listener_security.py"]
+        for path in [*modules, *(config / f"{it}.py" for it in ("config", "listener_security", "certificate_changes"))]
         for name in ast.walk(ast.parse(path.read_text()))
         if isinstance(name, ast.Name | ast.Attribute)
     }

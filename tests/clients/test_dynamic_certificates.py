@@ -1,0 +1,134 @@
+"""Certificates of a listener that `kafka-configs` changes while the broker runs (KIP-226), and
+those that it refuses. The same holds for Apache Kafka (`--against kafka`).
+"""
+
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import BrokerProcess
+from tests.clients.conftest import NewBroker
+from tests.jars import java_command
+from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
+from tests.ports import free_port
+from tests.waiting import eventually
+
+WITHIN_S = 30.0
+NAMES = ["IP:127.0.0.1", "DNS:localhost"]
+PRESENT_SUBJECT = "kube-apiserver"  # of the authority's first server certificate
+LOCATION = "listener.name.tls.ssl.keystore.location"
+
+RunTool = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@dataclass(frozen=True)
+class TlsListener:
+    broker: BrokerProcess
+    made: CertificateAuthority
+    port: int
+
+    def connect(self) -> ssl.SSLSocket:
+        context = ssl.create_default_context(cafile=self.made.certificate)
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=WITHIN_S)
+        return context.wrap_socket(plain, server_hostname="localhost")
+
+    def presented_serial(self) -> str:
+        """Serial number of the certificate that a new connection gets."""
+        with self.connect() as connection:
+            return str((connection.getpeercert() or {})["serialNumber"])
+
+    def make_keystore(self, subject: str, names: list[str]) -> Path:
+        certificate, key = create_server_certificate(self.made, subject, names)
+        file = self.made.folder / f"{subject}-{len(list(self.made.folder.iterdir()))}.pem"
+        file.write_text(key.read_text() + certificate.read_text())
+        return file
+
+
+@pytest.fixture
+def listener(new_broker: NewBroker, tmp_path: Path) -> Iterator[TlsListener]:
+    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    keystore = made.folder / "first.pem"
+    keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
+    with new_broker(start=False) as broker:
+        ports = {"PLAINTEXT": broker.port, "TLS": free_port()}
+        protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL"}
+        if broker.kind == "kafka":
+            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
+            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        broker.settings |= {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+        }
+        broker.start()
+        yield TlsListener(broker, made, ports["TLS"])
+
+
+@pytest.fixture
+def configs(listener: TlsListener, classpath: str) -> RunTool:
+    """Runs kafka-configs for the broker, or with its first argument for other entities."""
+
+    def run(*arguments: str, entity: tuple[str, ...] = ("--entity-name", "1")) -> "subprocess.CompletedProcess[str]":
+        command = [
+            *java_command(classpath, "kafka.admin.ConfigCommand"),
+            *("--bootstrap-server", listener.broker.bootstrap, "--entity-type", "brokers", *entity, *arguments),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+    return run
+
+
+def test_kafka_configs_replaces_a_certificate_of_a_listener_that_serves(
+    listener: TlsListener, configs: RunTool
+) -> None:
+    first = listener.presented_serial()
+    with listener.connect() as open_connection:
+        renewed = listener.make_keystore(PRESENT_SUBJECT, NAMES)
+        done = configs("--alter", "--add-config", f"{LOCATION}={renewed}")
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: listener.presented_serial() != first, within_s=WITHIN_S)
+        open_connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            open_connection.recv(1)  # the broker has not closed it
+    described = configs("--describe").stdout
+    assert f"{LOCATION}={renewed} sensitive=false" in described, described
+    assert f"DYNAMIC_BROKER_CONFIG:{LOCATION}={renewed}" in described
+    assert "STATIC_BROKER_CONFIG:ssl.keystore.location=" in described
+    second = listener.presented_serial()
+    listener.broker.stop()
+    listener.broker.start()
+    eventually(lambda: listener.presented_serial() == second, within_s=WITHIN_S)
+    assert configs("--alter", "--delete-config", LOCATION).returncode == 0
+    eventually(lambda: listener.presented_serial() == first, within_s=WITHIN_S)
+
+
+def test_kafka_configs_is_refused_certificates_that_clients_would_not_accept(
+    listener: TlsListener, configs: RunTool
+) -> None:
+    first = listener.presented_serial()
+    other_subject = listener.make_keystore("another", NAMES)
+    fewer_names = listener.make_keystore(PRESENT_SUBJECT, NAMES[:1])
+    good = listener.make_keystore(PRESENT_SUBJECT, NAMES)
+    one, all_brokers = ("--entity-name", "1"), ("--entity-default",)
+    refused = [
+        (f"{LOCATION}={other_subject}", one),
+        (f"{LOCATION}={fewer_names}", one),
+        (f"{LOCATION}={listener.made.folder / 'missing.pem'}", one),
+        (f"ssl.keystore.location={good}", one),
+        (f"{LOCATION}={good}", all_brokers),
+    ]
+    for change, entity in refused:
+        done = configs("--alter", "--add-config", change, entity=entity)
+        assert done.returncode != 0 and "InvalidRequestException" in done.stderr + done.stdout, (change, done.stderr)
+    assert listener.presented_serial() == first
+    assert LOCATION not in configs("--describe").stdout
+    more_names = listener.make_keystore(PRESENT_SUBJECT, [*NAMES, "DNS:more.example"])
+    assert configs("--alter", "--add-config", f"{LOCATION}={more_names}").returncode == 0
+    back = configs("--alter", "--delete-config", LOCATION)
+    assert back.returncode != 0, "the first certificate lacks a name by which clients may connect now"
