@@ -1,4 +1,5 @@
-"""Apache Kafka's own programs, fetched by Maven coordinates and stored outside the checkout.
+"""Programs of Java, such as Apache Kafka's own, fetched by Maven coordinates and stored outside the
+checkout.
 
 The jars lie in `$XDG_CACHE_HOME/ottla/jars/<version>` (default `~/.cache`). Maven fetches them
 where it is installed, otherwise Ivy, which PySpark includes as one jar. The repository to fetch
@@ -68,7 +69,10 @@ def kafka_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINAT
 
 
 def fetch_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINATES) -> str:
-    """A value for `java -cp`; missing jars are fetched. Raises JarsUnavailable."""
+    """A value for `java -cp`; missing jars are fetched. Raises JarsUnavailable.
+
+    Coordinates are group:artifact:version, or group:artifact:version:classifier with Maven alone.
+    """
     wanted = [one.format(version=version) for one in coordinates]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "jars"
     home.mkdir(parents=True, exist_ok=True)
@@ -145,8 +149,8 @@ def _ivy_jar() -> Path | None:
 def _fetch_with_maven(wanted: Sequence[str], scratch: Path, jars: Path) -> None:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in (coordinates.split(":") for coordinates in wanted)
+        f"<version>{version}</version>{''.join(f'<classifier>{it}</classifier>' for it in classifier)}</dependency>"
+        for group, artifact, version, *classifier in (coordinates.split(":") for coordinates in wanted)
     )
     pom = scratch / "pom.xml"
     pom.write_text(
@@ -170,6 +174,8 @@ def _fetch_with_maven(wanted: Sequence[str], scratch: Path, jars: Path) -> None:
 
 
 def _fetch_with_ivy(ivy: Path, wanted: Sequence[str], scratch: Path, jars: Path) -> None:
+    if any(coordinates.count(":") > 2 for coordinates in wanted):
+        raise JarsUnavailable("jars with a classifier are fetched with Maven alone, and there is no `mvn` on PATH")
     dependencies = "".join(
         f'<dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default"/>'
         for group, artifact, version in (coordinates.split(":") for coordinates in wanted)
@@ -202,8 +208,8 @@ def _fetch_with_ivy(ivy: Path, wanted: Sequence[str], scratch: Path, jars: Path)
 
 
 def _run(command: list[str], jars: Path) -> None:
-    print("fetching Apache Kafka's jars:", *command, file=sys.stderr)
+    print("fetching jars:", *command, file=sys.stderr)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or not any(jars.glob("kafka-clients-*.jar")):
+    if done.returncode or not any(jars.glob("*.jar")):
         output = done.stdout[-2000:] + done.stderr[-2000:]
-        raise JarsUnavailable(f"fetching Kafka's jars failed ({command[0]}, exit code {done.returncode}):\n{output}")
+        raise JarsUnavailable(f"fetching jars failed ({command[0]}, exit code {done.returncode}):\n{output}")

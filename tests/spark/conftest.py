@@ -24,6 +24,10 @@ from tests.ports import free_port
 from tests.spark.broker import KAFKA_LIBS, broker
 
 Line = dict[str, Any]
+# Spark's own functions for Avro, as a second reader of what sinks write.
+SPARK_AVRO = jars.Jar(
+    "org.apache.spark", "spark-avro_2.13", "4.0.0", "083fb13d7a1091025b135eff216e2009b42c9724bb8bc597d2f28b1207ef4709"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class Topics:
 def jars_of_all_sinks() -> Iterator[None]:
     """All tests of a process share one JVM, whose first pipeline fixes its class path."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jars, "SINKS", {**jars.SINKS, "from_avro": (SPARK_AVRO,)})
         patch.setattr(query_runner, "needed_jars", lambda _: set(jars.SINKS))
         yield
 

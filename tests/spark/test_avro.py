@@ -13,11 +13,14 @@ import yaml
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
 
 from examples.flights import load
 from ottla_spark.errors import PipelineError
 from ottla_spark.schema_registry import frame
-from tests.spark.conftest import Runner, Topics
+from tests.spark.conftest import Runner, Topics, events
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 
@@ -116,6 +119,36 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
     pipeline.registry = ""
     with pytest.raises(PipelineError, match=r"^spec\.sources\.orders\.format needs a schema registry"):
         pipeline(spec)
+
+
+def test_spark_s_own_from_avro_reads_the_records_of_a_sink(
+    pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
+) -> None:
+    pipeline.registry = registry
+    topics.make("from-avro-in", "from-avro-out")
+    topics.write("from-avro-in", {"id": 1, "city": "A", "at": "2013-07-01T09:30:00.25Z"}, {"id": 2})
+    sql = "SELECT id, city, at, array(named_struct('n', id)) AS lines, CAST(1.5 AS DECIMAL(4,2)) AS price FROM events"
+    pipeline(
+        {
+            "sources": {"events": events("from-avro-in")},
+            "transforms": [{"name": "rows", "sql": sql}],
+            "sinks": [{"from": "rows", "topic": "from-avro-out", "format": {"type": "avro"}}],
+        }
+    )
+    schema = client.get_latest_version("from-avro-out-value").schema.schema_str
+    assert schema is not None
+    spark = SparkSession.builder.master("local[1]").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    try:
+        values = spark.createDataFrame([(message.value,) for message in topics.read("from-avro-out")], "value BINARY")
+        # The schema's id is before the record: a zero and four bytes.
+        record = from_avro(F.expr("substring(value, 6)"), schema, {"mode": "FAILFAST"})
+        rows = values.select(record.alias("r")).select("r.*").select("*", F.unix_millis("at").alias("ms")).drop("at")
+        first, second = sorted((row.asDict(recursive=True) for row in rows.collect()), key=lambda it: it["id"])
+    finally:
+        spark.stop()
+    common = {"price": Decimal("1.50")}
+    assert first == {"id": 1, "city": "A", "lines": [{"n": 1}], "ms": int(AT.timestamp() * 1000), **common}
+    assert second == {"id": 2, "city": None, "lines": [{"n": 2}], "ms": None, **common}
 
 
 FLIGHT: dict[str, Any] = {

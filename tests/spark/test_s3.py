@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_KEY
+from tests.iceberg_catalog import iceberg_catalog
 from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
 from tests.spark.conftest import Runner, Topics, events
 from tests.spark.dying_driver import NEVER, run_driver
@@ -30,6 +32,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def catalog(store: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a server of Iceberg's REST API."""
+    with iceberg_catalog(tmp_path_factory.mktemp("catalog"), store) as url:
+        yield url
+
+
 @pytest.fixture
 def secrets(tmp_path: Path) -> Path:
     """A folder with the Secret of the store's credentials."""
@@ -38,6 +47,16 @@ def secrets(tmp_path: Path) -> Path:
     (folder / SECRET / ACCESS_KEY_ID).write_text(ACCESS_KEY)
     (folder / SECRET / SECRET_ACCESS_KEY).write_text(SECRET_KEY)
     return folder
+
+
+def iceberg_client(store: S3Server) -> dict[str, str]:
+    """Properties of PyIceberg's clients."""
+    return {
+        "s3.endpoint": store.endpoint,
+        "s3.access-key-id": ACCESS_KEY,
+        "s3.secret-access-key": SECRET_KEY,
+        "s3.region": "us-east-1",
+    }
 
 
 def read_parquet(store: S3Server, prefix: str, *columns: str) -> Counter[tuple[Any, ...]]:
@@ -127,13 +146,7 @@ def test_iceberg_and_delta_tables_are_on_s3(pipeline: Runner, topics: Topics, st
         }
     )
     expected = Counter((row["id"], row["city"]) for row in upserted(range(ROWS)))
-    client = {
-        "s3.endpoint": store.endpoint,
-        "s3.access-key-id": ACCESS_KEY,
-        "s3.secret-access-key": SECRET_KEY,
-        "s3.region": "us-east-1",
-    }
-    lake = SqlCatalog("s3lake", uri=f"sqlite:///{database}", warehouse=catalog["warehouse"], **client)
+    lake = SqlCatalog("s3lake", uri=f"sqlite:///{database}", warehouse=catalog["warehouse"], **iceberg_client(store))
     rows = lake.load_table("db.rows").scan().to_arrow().to_pylist()
     assert Counter((row["id"], row["city"]) for row in rows) == expected
     options = {
@@ -145,3 +158,45 @@ def test_iceberg_and_delta_tables_are_on_s3(pipeline: Runner, topics: Topics, st
     }
     delta = DeltaTable(f"s3a://{BUCKET}/delta/rows", storage_options=options).to_pyarrow_table().to_pylist()
     assert Counter((row["id"], row["city"]) for row in delta) == expected
+
+
+def test_iceberg_tables_of_a_rest_catalog_are_on_s3(
+    pipeline: Runner, topics: Topics, store: S3Server, catalog: str, secrets: Path
+) -> None:
+    """Read by PyIceberg, and by DuckDB from its rows."""
+    (secrets / "catalog").mkdir()
+    (secrets / "catalog" / "credential").write_text("tester:secret")
+    topics.make("s3-rest-in", partitions=2)
+    pipeline.secrets = secrets
+    target = {"type": "rest", "uri": catalog, "secretRef": {"name": "catalog"}}
+    spec = {
+        "sources": {"events": events("s3-rest-in")},
+        "transforms": [
+            {"name": "rows", "sql": "SELECT id, city FROM events"},
+            {"name": "sums", "sql": "SELECT city, count(*) AS n FROM events GROUP BY city"},
+        ],
+        "sinks": [
+            {"from": "rows", "iceberg": {"table": "rest.db.rows", "catalog": target, "partitionBy": ["city"]}},
+            {
+                "from": "sums",
+                "key": ["city"],
+                "outputMode": "update",
+                "iceberg": {"table": "rest.db.sums", "catalog": target},
+            },
+        ],
+        "s3": {"endpoint": store.endpoint, "secretRef": {"name": SECRET}},
+    }
+    topics.write("s3-rest-in", *({"id": number, "city": "AB"[number % 2]} for number in range(10)))
+    pipeline(spec)
+    topics.write("s3-rest-in", {"id": 10, "city": "A"})
+    pipeline(spec)
+    lake = RestCatalog("rest", uri=catalog, credential="tester:secret", **iceberg_client(store))
+    rows = lake.load_table("db.rows")
+    assert [snapshot.summary["ottla.batch"] for snapshot in rows.snapshots()] == ["0", "1"]
+    found = (
+        rows.scan().to_duckdb("rows").execute("SELECT city, list(id ORDER BY id) FROM rows GROUP BY city ORDER BY 1")
+    )
+    assert found.fetchall() == [("A", [0, 2, 4, 6, 8, 10]), ("B", [1, 3, 5, 7, 9])]
+    sums = lake.load_table("db.sums").scan().to_arrow().to_pylist()
+    assert {row["city"]: row["n"] for row in sums} == {"A": 6, "B": 5}
+    assert any(name.startswith("rest/db/rows/data/") for name in store.files("rest"))

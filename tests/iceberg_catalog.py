@@ -1,0 +1,76 @@
+"""A server of Iceberg's REST API for tests: the one that Iceberg tests its own clients with, on
+SQLite and an S3-compatible store.
+"""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ottla_spark import jars
+from tests.daemons import Daemon
+from tests.jars import java_command, kafka_classpath
+from tests.ports import free_port
+from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+from tests.waiting import eventually
+
+VERSION: Final = "1.11.0"
+JETTY: Final = "12.1.5"  # the server needs it, and its jar does not say so
+COORDINATES: Final = (
+    "org.apache.iceberg:iceberg-open-api:{version}:test-fixtures",
+    "org.apache.iceberg:iceberg-core:{version}",
+    "org.apache.iceberg:iceberg-core:{version}:tests",
+    "org.apache.iceberg:iceberg-aws:{version}",
+    f"org.eclipse.jetty.ee10:jetty-ee10-servlet:{JETTY}",
+    f"org.eclipse.jetty.compression:jetty-compression-server:{JETTY}",
+    f"org.eclipse.jetty.compression:jetty-compression-gzip:{JETTY}",
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+    "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+    "org.slf4j:slf4j-simple:2.0.16",
+)
+MAIN: Final = "org.apache.iceberg.rest.RESTCatalogServer"
+
+
+@contextmanager
+def iceberg_catalog(folder: Path, store: S3Server) -> Iterator[str]:
+    """URL of a running server, whose tables are in `BUCKET`. Without its jars, see
+    `skip_or_fail_in_ci`.
+    """
+    port = free_port()
+    properties = {
+        "rest.port": str(port),
+        "uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
+        "warehouse": f"s3://{BUCKET}/rest",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "client.region": "us-east-1",
+        "s3.endpoint": store.endpoint,
+        "s3.path-style-access": "true",
+        "s3.access-key-id": ACCESS_KEY,
+        "s3.secret-access-key": SECRET_KEY,
+    }
+    # The server's own convention for names of environment variables.
+    environment = {
+        f"CATALOG_{key.upper().replace('-', '__').replace('.', '_')}": value for key, value in properties.items()
+    }
+    aws = next(it for it in jars.ensure_jars({"s3"}) if it.name.startswith("iceberg-aws-bundle"))
+    classpath = kafka_classpath(VERSION, COORDINATES)
+    server = Daemon(java_command(f"{classpath}:{aws}", MAIN), folder / "catalog.log", environment)
+    server.start()
+    url = f"http://127.0.0.1:{port}"
+    try:
+        eventually(lambda: _answers(url), within_s=60, message=lambda: server.log.read_text()[-2000:])
+        yield url
+    finally:
+        server.stop()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/v1/config", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
