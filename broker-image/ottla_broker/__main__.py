@@ -41,6 +41,7 @@ from ottla_broker.dispatcher import answer_locally
 from ottla_broker.hot_paths import log_hot_paths_build
 from ottla_broker.listener_certificates import ListenError
 from ottla_broker.log.meta_properties import LogDirError
+from ottla_broker.log_format import LOG_FORMATS, add_process_fields, configure_logging, print_line
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.security.scram import SALT_BYTES, parse_add_scram
@@ -59,9 +60,7 @@ class StartError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     options = parse_arguments(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    configure_logging(options.log_format, options.log_level)
     log_hot_paths_build()
     try:
         config = Config.load(options.config, options.set)
@@ -69,13 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_workers(config, options, started)
             return 0
         for note in config.notes:
-            print(f"ottla broker: {note}", file=sys.stderr)
+            print_line(f"ottla broker: {note}", sys.stderr, level=logging.WARNING)
         first_users = read_first_users(options.add_scram)
         while uvloop.run(run_broker(config, started, first_users)):
             started = time.monotonic()
     except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
         for line in str(reason).splitlines():
-            print(f"ottla broker: {line}", file=sys.stderr)
+            print_line(f"ottla broker: {line}", sys.stderr, level=logging.ERROR)
         return CANNOT_START
     return 0
 
@@ -116,6 +115,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default="info",
         choices=["debug", "info", "warning", "error"],
         help="Log messages of this level and above. Default: info.",
+    )
+    parser.add_argument(
+        "--log-format",
+        default="text",
+        choices=LOG_FORMATS,
+        help="Lines of the log: text, or json: one JSON object each, with the fields of the request. Default: text.",
     )
     return parser.parse_args(arguments)
 
@@ -158,6 +163,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
     file is changed. Other brokers are served while this one starts, clients once it is ready."""
     runtime = Runtime(boot_id=machine_boot_id)
     broker = Broker(config, answer_locally, runtime=runtime, first_users=first_users)
+    add_process_fields(node=broker.node_id)
     server = Server(broker, busy_poll=make_busy_poll(config))
     close_http: Callable[[], Awaitable[None]] | None = None
     registry: StartedRegistry | None = None
@@ -181,7 +187,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         gc.freeze()  # objects that live as long as the broker: no later collection delays a record by examining them
         addresses = ", ".join(map(str, server.bound_listeners))
         took_ms = (time.monotonic() - started) * 1000
-        print(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms", flush=True)
+        print_line(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms")
         await stop.wait()
         if not broker.restart_ordered.is_set():
             await broker.controlled_shutdown()

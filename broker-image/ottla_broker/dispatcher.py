@@ -9,6 +9,7 @@ from ottla_broker.api.api_versions import api_versions_response
 from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
+from ottla_broker.log_format import is_json
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
 from ottla_broker.request_times import RequestTimes
@@ -17,6 +18,7 @@ from ottla_broker.requests.audited_changes import AUDITED, record_changes
 from ottla_broker.requests.context import CloseConnection, ConnectionState, FrameHandler, RequestContext
 from ottla_broker.requests.login import respond_to_token
 from ottla_broker.requests.reply import Buffers, Reply
+from ottla_broker.requests.request_log import with_request_fields
 from ottla_broker.requests.request_quota import RequestQuota
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.requests.timed_coroutine import TimedCoroutine
@@ -119,8 +121,10 @@ class RequestDispatcher:
             request = read_request(bytes(frame), header, handler.request)
             api = find_api(key)
             if api is not None and api.is_forwarded and self._broker.controller is None:
-                return self._run(self._forward(handler, context, header, request, frame, quota), quota)
-            return self._run(_handle(handler, context, header, request, quota), quota)
+                work = self._forward(handler, context, header, request, frame, quota)
+            else:
+                work = _handle(handler, context, header, request, quota)
+            return self._run(with_request_fields(context, work) if is_json() else work, quota)
         if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
             response = api_versions_response(ErrorCode.unsupported_version)
             return [write_response(key, 0, header.correlation_id, response)]

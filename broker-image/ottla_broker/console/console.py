@@ -19,6 +19,7 @@ from ottla_broker.console.page_routes import make_page_routes
 from ottla_broker.console.rendering import Renderer
 from ottla_broker.console.requests import SECURITY_HEADERS, PageError, PageHandler, PageRequest
 from ottla_broker.console.static_files import StaticFiles
+from ottla_broker.log_format import log_fields
 from ottla_broker.registry.lazy_registry import LazyRegistry
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS
 from ottla_broker.security.principal import ANONYMOUS
@@ -74,7 +75,10 @@ class Console:
                 user = self._access.find_user(http)
             except PageError as reason:
                 return with_security_headers(show_error(self._anonymous_page(http), reason.status, reason.message))
-            response = ask_for_login(http) if user is None else await self._answer(handler, http, user)
+            if user is None:
+                return with_security_headers(ask_for_login(http))
+            with log_fields(request=f"{http.method} {http.path}", principal=str(user.principal), host=user.host):
+                response = await self._answer(handler, http, user)
             return with_security_headers(response)
 
         return serve

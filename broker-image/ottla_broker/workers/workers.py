@@ -62,7 +62,8 @@ def broker_command(plan: WorkerPlan, options: argparse.Namespace, *, founds: boo
         "--add-scram": options.add_scram if founds else (),
     }
     arguments = [part for option, texts in repeated.items() for text in texts for part in (option, text)]
-    return [sys.executable, "-m", "ottla_broker", "--log-level", options.log_level, *arguments]
+    log = ("--log-level", options.log_level, "--log-format", options.log_format)
+    return [sys.executable, "-m", "ottla_broker", *log, *arguments]
 
 
 def _list_directory(path: str) -> list[str]:

@@ -4,18 +4,25 @@ import asyncio
 import logging
 import os
 import signal
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from ottla_broker.log_format import configure_logging
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.cli.options import new_app
 
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 app = new_app()
+
+
+class LogFormat(StrEnum):
+    text = "text"
+    json = "json"
 
 
 @app.command()
@@ -88,6 +95,9 @@ def operator(
         typer.Option(metavar="HOST:PORT", help="Address that serves /livez, /readyz and /metrics. Empty: none."),
     ] = ":8080",
     log_level: Annotated[str, typer.Option(help="Log level: debug, info, warning or error.")] = "info",
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Lines of the log: text, or json: one JSON object each, with the resource.")
+    ] = LogFormat.text,
 ) -> None:
     """Run the Kubernetes operator for Clusters, Topics, Users, AccessPolicies, Mirrors and
     Pipelines.
@@ -98,7 +108,7 @@ def operator(
     from ottla_operator.plan.objects.pods import BrokerImages
     from ottla_operator.plan.pipeline.pods import PipelineImage
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging(log_format.value, log_level)
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
     defaults = PodDefaults(tuple(_split(pull_secret)), platform_assigns_uid)
     options = OperatorOptions(

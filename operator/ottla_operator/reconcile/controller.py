@@ -1,10 +1,12 @@
 """Connects the watch cache, the reconcilers and their loops, for both platforms."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
+from ottla_broker.log_format import log_fields
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import Unreachable
 from ottla_operator.plan.conditions import find_condition
@@ -60,6 +62,7 @@ class Controller:
         self.mirrors = MirrorReconciler(platform, self.cache, mirror_resync_s)
         self.pipelines = PipelineReconciler(platform, self.cache)
         self._on_reconciled = on_reconciled
+        self._reconciles = itertools.count(1)
         reconcilers: dict[str, Reconciler] = {
             "Cluster": self.clusters,
             "Topic": self.topics,
@@ -163,7 +166,8 @@ class Controller:
             loop = asyncio.get_running_loop()
             began, succeeded = loop.time(), False
             try:
-                delay_s = await reconcile(key)
+                with log_fields(kind=kind, resource=str(key), reconcile=next(self._reconciles)):
+                    delay_s = await reconcile(key)
                 succeeded = True
                 return delay_s
             finally:

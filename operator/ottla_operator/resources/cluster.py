@@ -237,6 +237,13 @@ class ClusterSpec(Model, frozen=True):
         Resources | None,
         doc("CPU and memory of each broker. Defaults to requests of 100m CPU and 256Mi memory, without limits."),
     ] = None
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        doc(
+            "Lines of the brokers' log: text, or json: one JSON object each, with the fields of the request. Defaults "
+            "to text. Ignored by `ottla up`."
+        ),
+    ] = None
     pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None
     rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains.")] = None
     roll: Annotated[Roll | None, doc("Rolling restarts.")] = None

@@ -106,6 +106,11 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str, *, has_logi
     return apply_pod_template({"metadata": metadata, "spec": spec}, cluster.spec.pod_template)
 
 
+def _log_format(cluster: Cluster) -> tuple[str, ...]:
+    """None for text, so that pods of Clusters without the field stay as they are."""
+    return ("--log-format", cluster.spec.log_format) if cluster.spec.log_format == "json" else ()
+
+
 def _broker(cluster: Cluster, images: BrokerImages, secrets: Sequence[Json]) -> Json:
     """`secrets`: volumes."""
     files = [f"{SETTINGS_PATH}/{it}" for it in (COMMON_FILE, broker_file("$(BROKER_ID)"))]
@@ -115,7 +120,7 @@ def _broker(cluster: Cluster, images: BrokerImages, secrets: Sequence[Json]) -> 
         "name": "broker",
         "image": images.of(cluster),
         **({"imagePullPolicy": images.pull_policy} if images.pull_policy else {}),
-        "args": [part for file in files for part in ("--config", file)],
+        "args": [*(part for file in files for part in ("--config", file)), *_log_format(cluster)],
         "env": _environment(cluster),
         "ports": [
             _port(names.BROKERS_PORT, names.brokers_port(cluster)),
