@@ -42,9 +42,18 @@ class InstalledOperator:
 
     def install(self) -> None:
         """Install the chart and return when all pods are Ready."""
-        options = [part for key, value in VALUES.items() for part in ("--set", f"{key}={value}")]
-        wait_options = ("--create-namespace", "--wait", "--timeout", "240s")
-        done = helm.run("install", "ottla", helm.CHART, *self._helm_target, *wait_options, *options)
+        self._apply("install", "--create-namespace")
+
+    def upgrade(self, *values: str) -> None:
+        """Upgrade the release to the installation's values and `values`, each `name=value`, and
+        return when all pods are Ready.
+        """
+        self._apply("upgrade", *(part for value in values for part in ("--set", value)))
+
+    def _apply(self, verb: str, *options: str) -> None:
+        values = [part for key, value in VALUES.items() for part in ("--set", f"{key}={value}")]
+        wait_options = ("--wait", "--timeout", "240s")
+        done = helm.run(verb, "ottla", helm.CHART, *self._helm_target, *wait_options, *values, *options)
         assert done.returncode == 0, done.stderr + self.describe_pods()
 
     def uninstall(self) -> None:
