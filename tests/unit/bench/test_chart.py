@@ -12,7 +12,20 @@ from bench.mirror.lines import LINES as MIRROR_LINES
 
 MEASUREMENTS = DOCS / "measurements"
 KINDS = {"one-broker": LINES, "three-brokers": CLUSTER_LINES, "mirrors": MIRROR_LINES}
-ADDED_SINCE = ("new-topic", "produce-idempotent", "produce-lz4", "produce-zstd", "many-producers-", "connections-")
+ADDED_SINCE = (
+    *("new-topic", "produce-idempotent", "produce-lz4", "produce-zstd", "many-producers-", "connections-"),
+    *(
+        "many-consumers-",
+        "latency-under-load-",
+        "wide-",
+        "tls-",
+        "sasl-",
+        "cold-read-",
+        "recover",
+        "compaction-",
+        "floor-",
+    ),
+)
 """Prefixes of names of lines that the stored results do not have yet."""
 
 
