@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka as ck
@@ -251,6 +252,10 @@ def hostile_schemas() -> dict[str, tuple[str, str]]:
         "many fields": (f'{{"type":"record","name":"R","fields":[{fields}]}}', "AVRO"),
         "a million fields": (f'{{"type":"record","name":"R","fields":[{fields},{fields},{fields}]}}', "AVRO"),
         "expression": ('{"type":"string","pattern":"((a+)+)+$((("}', "JSON"),
+        "backtracking": (
+            json.dumps({"type": "string", "pattern": "^(a|aa)+\\1$", "default": "a" * 9999 + "!"}),
+            "JSON",
+        ),
         "doubling": (json.dumps({"$ref": "#/definitions/d0", "definitions": doubling, "x": types}), "JSON"),
         "deep messages": ("message A {" * 20_000 + "}" * 20_000, "PROTOBUF"),
         "network": ('{"$ref":"http://127.0.0.1:1/x.json"}', "JSON"),
@@ -264,7 +269,7 @@ def test_a_hostile_schema_costs_nobody_else(
     text, schema_type = hostile_schemas()[kind]
     subject = f"{name}-{kind.replace(' ', '-')}"
     client.set_compatibility(subject, "NONE")
-    if kind == "doubling":
+    if kind in ("doubling", "backtracking"):
         assert client.register_schema(subject, Schema(text, schema_type)), "it is valid"
     else:
         with pytest.raises(SchemaRegistryError) as refused:
@@ -272,6 +277,33 @@ def test_a_hostile_schema_costs_nobody_else(
         assert refused.value.error_code in (42201, 42209)
     assert client.register_schema(name, Schema(USER, "AVRO")), "the registry serves others"
     assert rd.admin_client(registry_broker[0].bootstrap).list_topics(timeout=10).topics, "the broker serves others"
+
+
+def test_a_schema_of_5_mb_costs_nobody_else(
+    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, url: str, name: str
+) -> None:
+    """While one client registers it, others read schemas and produce records, again and again."""
+    known = client.register_schema(name, Schema(USER, "AVRO"))
+    topic, bootstrap = f"{name}-records", registry_broker[0].bootstrap
+    rd.create_topic(bootstrap, topic)
+    fields = ",".join(f'{{"name":"f{number}","type":"int"}}' for number in range(165_000))
+    large = Schema(f'{{"type":"record","name":"Large","fields":[{fields}]}}', "AVRO")
+    assert large.schema_str is not None and len(large.schema_str) > 5_000_000
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    served = 0
+    with ThreadPoolExecutor(1) as other:
+        registered = other.submit(SchemaRegistryClient({"url": url}).register_schema, f"{name}-large", large)
+        while not registered.done():
+            assert SchemaRegistryClient({"url": url}).get_schema(known).schema_str == USER_PRINTED
+            producer.produce(topic, b"x")
+            assert producer.flush(10) == 0
+            served += 1
+    assert served >= 10, f"others were served {served} times"
+    try:
+        assert registered.result()
+    except SchemaRegistryError as refused:
+        assert refused.error_code == 42209, "larger than max.message.bytes of the topic _schemas"
+    assert client.register_schema(f"{name}-after", Schema(USER, "AVRO"))
 
 
 @pytest.mark.parametrize("setting", ["confluent.value.schema.validation", "redpanda.value.schema.id.validation"])

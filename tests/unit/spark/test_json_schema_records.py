@@ -199,3 +199,12 @@ def test_columns_that_json_does_not_have_are_refused() -> None:
     schema, _ = schema_of_columns("json", T.StructType([T.StructField("f", T.DoubleType())]), "row")
     with pytest.raises(PipelineError, match="a row does not fit the schema 7"):
         encode(schema, (float("nan"),), f=T.DoubleType())
+
+
+def test_patterns_are_matched_in_linear_time_and_others_refused() -> None:
+    schema = schema_of(record(name={"type": "string", "pattern": "^(a+)+$"}))
+    with pytest.raises(ValueError, match="name"):
+        decode({"name": "a" * 30_000 + "!"}, schema)
+    for pattern in (r"^(a|aa)+\1$", "^(?=(a+)+$)a*$"):
+        with pytest.raises(PipelineError, match="is not a"):
+            column_type(schema_of(record(name={"type": "string", "pattern": pattern})))
