@@ -49,7 +49,7 @@ class ConsumerGroupMember(Member):
     async def _membership(self, client: Client) -> bool:
         uncommitted, beat_at = 0, 0.0
         try:
-            while not self.stopping:
+            while not self.is_leaving:
                 if self.loop.time() >= beat_at:
                     beat_at = self.loop.time() + HEARTBEAT_S
                     if uncommitted and self._owned and self.random.randrange(3) == 0:

@@ -5,11 +5,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from ottla_broker.coordination import consumer_heartbeat, reconciliation
+from ottla_broker.coordination import consumer_heartbeat, group_migration, reconciliation
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember
 from ottla_broker.coordination.consumer_group import ConsumerMember
+from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 
 
 @contextmanager
@@ -31,6 +34,19 @@ def revocation_not_awaited() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def assignments_lost_on_upgrade() -> Iterator[None]:
+    """The members of a classic group that becomes a consumer group own nothing."""
+    original = group_migration._to_consumer_member
+
+    def to_consumer_member(group: ClassicGroup, member: GroupMember, metadata: CoordinatorMetadata) -> ConsumerMember:
+        return replace(original(group, member, metadata), assigned={})
+
+    with patch.object(group_migration, "_to_consumer_member", to_consumer_member):
+        yield
+
+
 RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    rule.__name__.replace("_", " "): rule for rule in (assignment_before_revocation, revocation_not_awaited)
+    rule.__name__.replace("_", " "): rule
+    for rule in (assignment_before_revocation, revocation_not_awaited, assignments_lost_on_upgrade)
 }

@@ -2,10 +2,14 @@
 
 After a commit with an unknown outcome it leaves the group, so that the commit cannot be applied
 later and undo another one.
+
+It speaks the protocol that Kafka's consumers embed in the classic one, so that its group may become
+a consumer group. It gives up everything before it joins again.
 """
 
 import asyncio
-import json
+import struct
+from math import inf
 from random import Random
 from typing import Any
 
@@ -21,6 +25,7 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
 
+from ottla_broker.coordination.consumer_protocol import read_assignment, write_assignment
 from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import iter_records
@@ -30,12 +35,15 @@ from tests.sim.processes import SimulatedProcess
 
 HEARTBEAT_S = 0.5
 SESSION_S = 6.0
+REBALANCE_S = 3.0
 LATEST_OFFSET_ONE_IN = 20  # fetches
 PARTITION_CHECK_S = 3.0  # how often the group's leader checks for new partitions
 
 
 class Member(SimulatedClient):
-    """`rack` is the rack whose followers it prefers; empty: it fetches from leaders."""
+    """`rack` is the rack whose followers it prefers; empty: it fetches from leaders. `leaves_at_s`:
+    loop time at which it leaves the group.
+    """
 
     def __init__(
         self, workload: Workload, process: SimulatedProcess, random: Random, group: str, topic: str, rack: str
@@ -48,9 +56,15 @@ class Member(SimulatedClient):
         self._id = ""
         self._leads_with: int | None = None  # number of partitions that we assigned as leader; None: not the leader
         self._preferred: dict[TopicPartition, int] = {}
+        self._assigned: list[TopicPartition] = []
+        self.leaves_at_s = inf
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.stopping or self.loop.time() >= self.leaves_at_s
 
     async def run(self) -> None:
-        await self.retry_until_done(f"member of {self._group}", self._membership)
+        await self.retry_until_done(f"member of {self._group}", self._membership, is_wanted=lambda: not self.is_leaving)
 
     async def _membership(self, client: Client) -> bool:
         try:
@@ -58,7 +72,7 @@ class Member(SimulatedClient):
             positions = {tp: max(offset, 0) for tp, offset in (await self._positions(client, mine)).items()}
             uncommitted = 0
             beat_at, check_at = 0.0, self.loop.time() + PARTITION_CHECK_S
-            while not self.stopping:
+            while not self.is_leaving:
                 for tp in positions:
                     uncommitted += await self._read(client, tp, positions)
                 if uncommitted and self.random.randrange(3) == 0:
@@ -73,18 +87,35 @@ class Member(SimulatedClient):
                     if code is ErrorCode.rebalance_in_progress:
                         if uncommitted:
                             await self._commit(client, generation, positions)
+                        self._give_up_all()
                         return False
                     raise KafkaError(code, "Heartbeat")
                 if self._leads_with is not None and self.loop.time() >= check_at:
                     check_at = self.loop.time() + PARTITION_CHECK_S
                     if await self._partitions(client) > self._leads_with:
+                        self._give_up_all()
                         return False  # joining again starts a rebalance
         except FAILURES:
             left, self._id = self._id, ""
+            self._give_up_all()
             await self._leave(client, left)
             self.forget_coordinator(self._group)
             raise
+        self._give_up_all()
+        if not self.stopping:
+            await self._leave(client, self._id)
         return True
+
+    def _give_up_all(self) -> None:
+        for tp in self._assigned:
+            self.workload.history.remove_owner(self._group, tp, self._id)
+        self._assigned = []
+
+    def _record_owned(self, sent_at_s: float) -> None:
+        """What it owns counts as given up when its heartbeats have failed for as long as a
+        rebalance may take."""
+        for tp in self._assigned:
+            self.workload.history.record_owner(self._group, tp, self._id, self.loop.time(), sent_at_s + REBALANCE_S)
 
     async def _positions(self, client: Client, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return await self.committed_offsets(client, self._group, topic_partitions) if topic_partitions else {}
@@ -101,11 +132,11 @@ class Member(SimulatedClient):
             request = JoinGroupRequest(
                 group_id=GroupId(self._group),
                 session_timeout=to_timedelta_field(self._session_s),
-                rebalance_timeout=to_timedelta_field(3),
+                rebalance_timeout=to_timedelta_field(REBALANCE_S),
                 member_id=self._id,
                 group_instance_id=None,
                 protocol_type="consumer",
-                protocols=(JoinGroupRequestProtocol(name="spread", metadata=b""),),
+                protocols=(JoinGroupRequestProtocol(name="range", metadata=_encode_subscription(self._topic)),),
             )
             joined = await self._ask(client, request)
             if joined.error_code is ErrorCode.member_id_required:
@@ -121,10 +152,12 @@ class Member(SimulatedClient):
             members = sorted(member.member_id for member in joined.members)
             assignments = tuple(
                 SyncGroupRequestAssignment(
-                    member_id=member, assignment=json.dumps(list(range(count))[at :: len(members)]).encode()
+                    member_id=member,
+                    assignment=write_assignment({self._topic: frozenset(range(at, count, len(members)))}, 1),
                 )
                 for at, member in enumerate(members)
             )
+        sent_at_s = self.loop.time()
         synced = await self._ask(
             client,
             SyncGroupRequest(
@@ -133,12 +166,15 @@ class Member(SimulatedClient):
                 member_id=self._id,
                 group_instance_id=None,
                 protocol_type="consumer",
-                protocol_name="spread",
+                protocol_name="range",
                 assignments=assignments,
             ),
         )
         raise_for_error(synced.error_code, "SyncGroup")
-        mine = [(self._topic, partition) for partition in json.loads(synced.assignment)]
+        named = read_assignment(synced.assignment).assigned
+        mine = [(one.topic, partition) for one in named for partition in one.partitions]
+        self._assigned = mine
+        self._record_owned(sent_at_s)
         self.workload.trace.add_line(
             f"is in {self._group}, generation {joined.generation_id}, with {[p for _, p in mine]}"
         )
@@ -204,7 +240,10 @@ class Member(SimulatedClient):
         request = HeartbeatRequest(
             group_id=GroupId(self._group), generation_id=i32(generation), member_id=self._id, group_instance_id=None
         )
+        sent_at_s = self.loop.time()
         code: ErrorCode = (await self._ask(client, request)).error_code
+        if code is ErrorCode.none:
+            self._record_owned(sent_at_s)
         return code
 
     async def _leave(self, client: Client, member: str) -> None:
@@ -215,3 +254,9 @@ class Member(SimulatedClient):
                 await self._ask(client, LeaveGroupRequest(group_id=GroupId(self._group), members=(who,)))
         except FAILURES:
             return
+
+
+def _encode_subscription(topic: str) -> bytes:
+    """Version 1 of ConsumerProtocolSubscription: one topic, no user data, nothing owned."""
+    name = topic.encode()
+    return struct.pack(f">hih{len(name)}sii", 1, 1, len(name), name, -1, 0)

@@ -20,6 +20,7 @@ from tests.sim.election_safety import ElectionSafetyMonitor
 from tests.sim.group_member import Member
 from tests.sim.history import History, TopicPartition
 from tests.sim.lag_monitor import HOST_PREFIX, LagMonitor
+from tests.sim.migrating_member import MigratingMember
 from tests.sim.nemesis import DATA_FAULTS, METADATA_FAULTS, Nemesis
 from tests.sim.network import SimulatedNetwork
 from tests.sim.plan import Plan
@@ -38,6 +39,7 @@ from tests.sim.virtual_loop import Deadlock
 
 TOPIC = "events"
 GROUPS = ("readers", "others")
+MIGRATING_ONE_IN = 3  # groups: their members change the protocol
 CONVERGES_WITHIN_S = 120.0
 SETTLES_WITHIN_S = 30.0
 ENDS_WITHIN_S = 60.0  # longer than any transaction's timeout
@@ -224,7 +226,9 @@ class ClusterSimulation:
                 self._client(partial(Producer, topic_partitions=mine, settings=settings), f"producer-{number}")
             )
         for group in GROUPS[: random.randrange(1, 3)]:
-            member = random.choice((Member, ConsumerGroupMember))
+            member: Any = random.choice((Member, ConsumerGroupMember))
+            if Random(f"{plan.seed} {group}").randrange(MIGRATING_ONE_IN) == 0:
+                member = MigratingMember
             clients += [
                 self._client(
                     partial(member, group=group, topic=TOPIC, rack=random.choice(("", f"rack-{number}"))),
