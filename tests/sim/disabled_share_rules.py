@@ -12,7 +12,8 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.share_groups import share_state_shard
-from ottla_broker.share_groups.share_partition import InFlightRange, SharePartition, StateWrite
+from ottla_broker.share_groups.in_flight_ranges import InFlightRange
+from ottla_broker.share_groups.share_partition import SharePartition, StateWrite
 from ottla_broker.share_groups.share_partition_leader import DeliveredRecords, ShareFetchLimits, SharePartitionLeader
 from ottla_broker.share_groups.share_state import (
     DeliveryState,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from ottla_broker.coordination import group_coordinator
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey
@@ -144,7 +145,7 @@ def unstable_offsets_served() -> Iterator[None]:
 @contextmanager
 def generation_of_transactional_commit_not_checked() -> Iterator[None]:
     """A former member of a group commits offsets in its transaction (KIP-447)."""
-    with patch.object(GroupCoordinator, "_check_transactional_commit", lambda *_: None):
+    with patch.object(group_coordinator, "check_transactional_commit", lambda *_: None):
         yield
 
 

@@ -87,35 +87,32 @@ class Member(SimulatedClient):
                     if code is ErrorCode.rebalance_in_progress:
                         if uncommitted:
                             await self._commit(client, generation, positions)
-                        self._give_up_all()
                         return False
                     raise KafkaError(code, "Heartbeat")
                 if self._leads_with is not None and self.loop.time() >= check_at:
                     check_at = self.loop.time() + PARTITION_CHECK_S
                     if await self._partitions(client) > self._leads_with:
-                        self._give_up_all()
                         return False  # joining again starts a rebalance
         except FAILURES:
             left, self._id = self._id, ""
-            self._give_up_all()
             await self._leave(client, left)
             self.forget_coordinator(self._group)
             raise
-        self._give_up_all()
         if not self.stopping:
             await self._leave(client, self._id)
         return True
 
-    def _give_up_all(self) -> None:
+    def _give_up_all(self, member: str) -> None:
         for tp in self._assigned:
-            self.workload.history.remove_owner(self._group, tp, self._id)
+            self.workload.history.remove_owner(self._group, tp, member)
         self._assigned = []
 
     def _record_owned(self, sent_at_s: float) -> None:
-        """What it owns counts as given up when its heartbeats have failed for as long as a
-        rebalance may take."""
+        """What it owns counts as given up when its heartbeats have failed for a session, or for as
+        long as a rebalance may take."""
+        until_s = sent_at_s + min(self._session_s, REBALANCE_S)
         for tp in self._assigned:
-            self.workload.history.record_owner(self._group, tp, self._id, self.loop.time(), sent_at_s + REBALANCE_S)
+            self.workload.history.record_owner(self._group, tp, self._id, self.loop.time(), until_s)
 
     async def _positions(self, client: Client, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return await self.committed_offsets(client, self._group, topic_partitions) if topic_partitions else {}
@@ -128,6 +125,7 @@ class Member(SimulatedClient):
         return len(topic.partitions)
 
     async def _join(self, client: Client) -> tuple[int, list[TopicPartition]]:
+        self._give_up_all(self._id)
         while True:
             request = JoinGroupRequest(
                 group_id=GroupId(self._group),
@@ -248,6 +246,7 @@ class Member(SimulatedClient):
 
     async def _leave(self, client: Client, member: str) -> None:
         """Leave the group if the coordinator can be reached."""
+        self._give_up_all(member)
         try:
             async with asyncio.timeout(0.5):
                 who = MemberIdentity(member_id=member, group_instance_id=None)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ottla_broker.coordination import classic_members, consumer_change, consumer_heartbeat, member_deadlines
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.classic_group_requests import ClassicGroupRequests
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import (
     JOINING_EPOCH,
@@ -68,14 +69,17 @@ class GroupStore(RecordStore, Protocol):
 
     def schedule_timer(self, group: Group) -> None: ...
 
-    def close_group(self, group: ClassicGroup, error: ErrorCode) -> None: ...
-
-    def rebalance_classic_group(self, group: ClassicGroup, reason: str) -> None: ...
-
 
 class ConsumerGroupRequests:
-    def __init__(self, store: GroupStore, metadata: CoordinatorMetadata, config: GroupCoordinatorConfig) -> None:
+    def __init__(
+        self,
+        store: GroupStore,
+        classic_groups: ClassicGroupRequests,
+        metadata: CoordinatorMetadata,
+        config: GroupCoordinatorConfig,
+    ) -> None:
         self._store = store
+        self._classic_groups = classic_groups
         self._metadata = metadata
         self._config = config
         self._writes = GroupWrites(store, encode_consumer_group_key, encode_consumer_group_value)
@@ -153,7 +157,7 @@ class ConsumerGroupRequests:
             self._store.groups[group_id] = change.group
             if isinstance(replaced, ClassicGroup):
                 # Members that wait rejoin, and find a consumer group.
-                self._store.close_group(replaced, ErrorCode.rebalance_in_progress)
+                self._classic_groups.close_group(replaced, ErrorCode.rebalance_in_progress)
         self._store.schedule_timer(change.group)
         return result, write
 
@@ -324,7 +328,7 @@ class ConsumerGroupRequests:
             classic.schedule_session_timeout(member, now)
         self._store.schedule_timer(classic)
         if needs_rebalance:
-            self._store.rebalance_classic_group(classic, "the last member of the consumer protocol left")
+            self._classic_groups.rebalance(classic, "the last member of the consumer protocol left")
         return write
 
 

@@ -1,25 +1,25 @@
 """One partition of `__consumer_offsets` and its groups: loads them, writes their records, completes
 their requests.
 
-Groups decide (`membership`, `rebalance`); the shard carries out the effects: it completes requests,
-writes records, and calls a group at its next deadline. A group has at most one timer, which is
-rescheduled only when it fires. So a heartbeat schedules no timer, and a group without members has
-none.
+Each protocol of groups has its own requests, which use the shard as their store. A group has at
+most one timer, which is rescheduled only when it fires. So a heartbeat schedules no timer, and a
+group without members has none.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any, Protocol
 from uuid import UUID
 
-from ottla_broker.coordination import rebalance
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.classic_group_requests import ClassicGroupRequests
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_requests import ConsumerGroupRequests, Group
 from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
-from ottla_broker.coordination.effects import CompleteRequest, Effect, JoinResult, SyncResult, Timestamps, WritePurpose
+from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
 from ottla_broker.coordination.loading import ShardState, check_shard_serving, run_in_slices
@@ -29,7 +29,6 @@ from ottla_broker.coordination.records import (
     OffsetCommit,
     OffsetCommitKey,
     encode_group_metadata_key,
-    encode_group_metadata_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
@@ -44,6 +43,18 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
 logger = logging.getLogger(__name__)
+
+
+class GroupRequests(Protocol):
+    """The requests of the groups of one protocol."""
+
+    def restart_sessions(self, group: Any) -> None:
+        """Called when the group has been loaded."""
+        ...
+
+    def expire_members(self, group: Any) -> None:
+        """Called at the group's next deadline."""
+        ...
 
 
 class GroupCoordinatorShard:
@@ -62,7 +73,8 @@ class GroupCoordinatorShard:
         self.partition = journal.partition
         self.state = ShardState.loading
         self.groups: dict[str, Group] = {}
-        self.consumer_groups = ConsumerGroupRequests(self, metadata, config)
+        self.classic_groups = ClassicGroupRequests(self, config)
+        self.consumer_groups = ConsumerGroupRequests(self, self.classic_groups, metadata, config)
         self.share_groups = ShareGroupRequests(self, metadata, config, share_states)
         self.streams_groups = StreamsGroupRequests(self, metadata, config)
         self.offsets = CommittedOffsets()
@@ -82,17 +94,17 @@ class GroupCoordinatorShard:
         """Reads the journal and starts serving. On an error the state becomes `failed`, and the
         error is logged.
         """
-        if self._is_closed():
+        if self.is_closed:
             return
         started_s = self._loop.time()
         loader = CoordinatorLoader(self._config)
         try:
-            await run_in_slices(self._load_steps(loader), self._is_closed)
+            await run_in_slices(self._load_steps(loader), lambda: self.is_closed)
         except (KafkaError, OSError) as reason:
             self.state = ShardState.failed
             logger.error("failed to load __consumer_offsets-%d: %s", self.partition, reason)
             return
-        if self._is_closed():
+        if self.is_closed:
             return
         self.state = ShardState.serving
         logger.log(
@@ -105,7 +117,8 @@ class GroupCoordinatorShard:
             (self._loop.time() - started_s) * 1000,
         )
 
-    def _is_closed(self) -> bool:
+    @property
+    def is_closed(self) -> bool:
         return self.state is ShardState.closed
 
     def _load_steps(self, loader: CoordinatorLoader) -> Iterator[None]:
@@ -116,25 +129,8 @@ class GroupCoordinatorShard:
         yield from self._start_sessions()
 
     def _start_sessions(self) -> Iterator[None]:
-        now = self.timestamps()
         for group in list(self.groups.values()):
-            if isinstance(group, ConsumerGroup):
-                self.consumer_groups.restart_sessions(group)
-                yield
-                continue
-            if isinstance(group, ShareGroup):
-                self.share_groups.restart_sessions(group)
-                yield
-                continue
-            if isinstance(group, StreamsGroup):
-                self.streams_groups.restart_sessions(group)
-                yield
-                continue
-            for member in group.members.values():
-                group.schedule_session_timeout(member, now)
-            if len(group.members) > self._config.group_max_size:
-                rebalance.prepare_rebalance(group, now, "the group is larger than group.max.size")
-            self.run_effects(group, group.take_effects())
+            self._requests_of(group).restart_sessions(group)
             yield
 
     def close(self) -> None:
@@ -147,17 +143,7 @@ class GroupCoordinatorShard:
         self._timers.clear()
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
-                self.close_group(group, ErrorCode.not_coordinator)
-
-    def close_group(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answers the group's waiting requests with the error; the group is Dead."""
-        for member in group.members.values():
-            group.complete_join(member, JoinResult(member.id, error))
-            group.complete_sync(member, SyncResult(error))
-        group.transition_to(GroupState.dead, self.timestamps())
-        for effect in group.take_effects():
-            if isinstance(effect, CompleteRequest):
-                _complete(effect)
+                self.classic_groups.close_group(group, ErrorCode.not_coordinator)
 
     def check_serving(self) -> None:
         """Raises KafkaError unless the shard serves requests."""
@@ -180,38 +166,17 @@ class GroupCoordinatorShard:
         assert isinstance(group, ClassicGroup)
         return group
 
+    def write_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
+        """Appends the records at the end of this turn of the event loop. The future has the
+        error.
+        """
+        return self._writes.write_records(records)
+
     def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
         """Appends the records to the log before it returns. The future completes when they are
         replicated. Raises KafkaError if the log does not accept them.
         """
         return self._writes.append_records(records)
-
-    def rebalance_classic_group(self, group: ClassicGroup, reason: str) -> None:
-        rebalance.prepare_rebalance(group, self.timestamps(), reason)
-        self.run_effects(group, group.take_effects())
-
-    def run_effects(self, group: ClassicGroup, effects: Iterable[Effect]) -> list[asyncio.Future[ErrorCode]]:
-        """Executes a group's effects. Returns the writes among them."""
-        writes = []
-        for effect in effects:
-            if isinstance(effect, CompleteRequest):
-                _complete(effect)
-                continue
-            record = Record(
-                self._runtime.now_ms(),
-                encode_group_metadata_key(group.id),
-                encode_group_metadata_value(effect.metadata),
-            )
-            write = self._writes.write_records([record])
-            write.add_done_callback(partial(self._on_group_written, group, effect.purpose))
-            writes.append(write)
-        self.schedule_timer(group)
-        return writes
-
-    def _on_group_written(self, group: ClassicGroup, purpose: WritePurpose, write: asyncio.Future[ErrorCode]) -> None:
-        if self.state is not ShardState.closed:
-            effects = rebalance.on_write_completed(group, purpose, write.result(), self.timestamps())
-            self.run_effects(group, effects)
 
     def schedule_timer(self, group: Group) -> None:
         if group.next_deadline_ms is None:
@@ -226,15 +191,19 @@ class GroupCoordinatorShard:
     def _on_timer(self, group_id: str) -> None:
         """The group may have taken the place of the one for which the timer was set."""
         del self._timers[group_id]
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            self.consumer_groups.expire_members(group)
-        elif isinstance(group, ShareGroup):
-            self.share_groups.expire_members(group)
-        elif isinstance(group, StreamsGroup):
-            self.streams_groups.expire_members(group)
-        elif group is not None:
-            self.run_effects(group, rebalance.expire_deadlines(group, self.timestamps()))
+        if (group := self.groups.get(group_id)) is not None:
+            self._requests_of(group).expire_members(group)
+
+    def _requests_of(self, group: Group) -> "GroupRequests":
+        """The requests of the group's protocol."""
+        match group:
+            case ConsumerGroup():
+                return self.consumer_groups
+            case ShareGroup():
+                return self.share_groups
+            case StreamsGroup():
+                return self.streams_groups
+        return self.classic_groups
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -366,7 +335,7 @@ class GroupCoordinatorShard:
                 return self._completed_write(error.code)
             return self._writes.write_records(self._tombstones(keys), apply=partial(self._remove_offsets, keys))
         del self.groups[group.id]
-        self.close_group(group, ErrorCode.coordinator_not_available)
+        self.classic_groups.close_group(group, ErrorCode.coordinator_not_available)
         keys = [*keys, *self.pending_offsets.group_keys(group.id)]
         records = [*self._tombstones(dict.fromkeys(keys))]
         if group.has_records:
@@ -421,10 +390,3 @@ class GroupCoordinatorShard:
             if isinstance(group, ShareGroup) and topic_id is not None:
                 await self.share_groups.delete_offsets_of_topics(group, [topic_id])
         await self.delete_offsets(list(self.offsets.topic_keys(topic, topic_id)))
-
-
-def _complete(answer: CompleteRequest) -> None:
-    ticket = answer.request
-    assert isinstance(ticket, asyncio.Future)
-    if not ticket.done():  # its connection may be gone
-        ticket.set_result(answer.result)

@@ -15,6 +15,11 @@ from uuid import UUID
 
 from ottla_broker.coordination import membership
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.commit_checks import (
+    check_commit,
+    check_transactional_commit,
+    find_group_with_offsets,
+)
 from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
 from ottla_broker.coordination.consumer_group_requests import Group
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
@@ -143,7 +148,7 @@ class GroupCoordinator:
             shard.streams_groups.delete_empty_group(group)
         group = shard.get_or_create_classic_group(group_id)
         pending: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
-        shard.run_effects(group, membership.join_group(group, request, pending, shard.timestamps()))
+        shard.classic_groups.run_effects(group, membership.join_group(group, request, pending, shard.timestamps()))
         return await pending
 
     async def sync_group(self, group_id: str, request: SyncRequest) -> SyncResult:
@@ -153,7 +158,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             return shard.consumer_groups.sync_classic(group, request)
         pending: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
-        shard.run_effects(group, membership.sync_group(group, request, pending))
+        shard.classic_groups.run_effects(group, membership.sync_group(group, request, pending))
         return await pending
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
@@ -201,7 +206,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             return await shard.consumer_groups.leave_classic(group, members)
         codes, effects = membership.leave_group(group, members, shard.timestamps())
-        for write in shard.run_effects(group, effects):
+        for write in shard.classic_groups.run_effects(group, effects):
             await asyncio.shield(write)  # if it fails, the members have left all the same
         return codes
 
@@ -226,15 +231,14 @@ class GroupCoordinator:
         GROUP_ID_NOT_FOUND when a generation is given and the group does not exist
         (ILLEGAL_GENERATION for clients before version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
-        group = _group_with_offsets(shard, group_id)
-        if isinstance(group, ConsumerGroup | StreamsGroup):
-            group.check_commit(member_id, generation, version)
-        elif group is not None:
-            group.check_commit(member_id, group_instance_id, generation)
-            if group.state in (GroupState.stable, GroupState.preparing) and member_id in group.members:
-                group.schedule_session_timeout(group.members[member_id], shard.timestamps())
-        elif generation >= 0:
-            raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
+        group = find_group_with_offsets(shard.groups, group_id)
+        check_commit(group, group_id, member_id, group_instance_id, generation, version)
+        if (
+            isinstance(group, ClassicGroup)
+            and group.state in (GroupState.stable, GroupState.preparing)
+            and member_id in group.members
+        ):
+            group.schedule_session_timeout(group.members[member_id], shard.timestamps())
         if commits:
             await shard.commit_offsets(
                 group_id, {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
@@ -260,36 +264,13 @@ class GroupCoordinator:
             guard = shard.verifications.begin(producer_id, producer_epoch)
             await verify(shard.partition)
             shard.check_serving()
-        self._check_transactional_commit(shard, group_id, member_id, group_instance_id, generation)
+        group = find_group_with_offsets(shard.groups, group_id)
+        check_transactional_commit(group, group_id, member_id, group_instance_id, generation)
         if guard is not None and not shard.verifications.is_valid(producer_id, guard):
             raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
         if commits:
             keys = {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
             await shard.commit_transactional_offsets(group_id, producer_id, producer_epoch, keys)
-
-    def _check_transactional_commit(
-        self,
-        shard: GroupCoordinatorShard,
-        group_id: str,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-    ) -> None:
-        """Producers that do not know the group's membership send generation −1 and no member
-        (KIP-447).
-        """
-        group = _group_with_offsets(shard, group_id)
-        if group is None:
-            if generation >= 0:
-                raise KafkaError(ErrorCode.illegal_generation, f"no group {group_id!r}")
-        elif isinstance(group, ConsumerGroup | StreamsGroup):
-            if generation >= 0 or member_id or group_instance_id is not None:
-                _check_member_epoch(group, member_id, generation)
-        elif group.state is GroupState.dead:
-            raise KafkaError(ErrorCode.coordinator_not_available)
-        elif generation >= 0 or (group.state is not GroupState.empty and (member_id or group_instance_id is not None)):
-            group.check_member(member_id, group_instance_id)
-            group.check_generation(generation)
 
     def has_open_transaction(self, partition: int, producer_id: int) -> bool:
         """True if the producer's transaction has offsets in a partition of `__consumer_offsets`."""
@@ -314,7 +295,7 @@ class GroupCoordinator:
         change it. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH for a member of a consumer group.
         """
         shard = self._shard_of(group_id)
-        if isinstance(group := _group_with_offsets(shard, group_id), ConsumerGroup | StreamsGroup):
+        if isinstance(group := find_group_with_offsets(shard.groups, group_id), ConsumerGroup | StreamsGroup):
             group.check_fetch(member_id, member_epoch)
         return shard.offsets.group_offsets(group_id)
 
@@ -325,7 +306,7 @@ class GroupCoordinator:
         shard = self._shard_of_named_group(group_id)
         await shard.wait_for_pending_commits(group_id)
         shard.check_serving()
-        if (group := _group_with_offsets(shard, group_id)) is None:
+        if (group := find_group_with_offsets(shard.groups, group_id)) is None:
             raise KafkaError(ErrorCode.group_id_not_found, f"no group {group_id!r}")
         if isinstance(group, ClassicGroup) and not (group.is_empty or group.uses_consumer_protocol):
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
@@ -414,25 +395,3 @@ class GroupCoordinator:
             await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
             if self.is_in_session():
                 await self.expire_offsets()
-
-
-def _group_with_offsets(
-    shard: GroupCoordinatorShard, group_id: str
-) -> ClassicGroup | ConsumerGroup | StreamsGroup | None:
-    """Raises GROUP_ID_NOT_FOUND for a share group, which commits no offsets."""
-    group = shard.groups.get(group_id)
-    if isinstance(group, ShareGroup):
-        raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is a share group, which has no offsets.")
-    return group
-
-
-def _check_member_epoch(group: ConsumerGroup | StreamsGroup, member_id: str, epoch: int) -> None:
-    """Validates the member epoch of a commit inside a transaction. Raises ILLEGAL_GENERATION for a
-    stale epoch.
-    """
-    try:
-        group.check_commit(member_id, epoch, MEMBER_EPOCHS_SINCE)
-    except KafkaError as reason:
-        if reason.code is ErrorCode.stale_member_epoch:
-            raise KafkaError(ErrorCode.illegal_generation, reason.message) from reason
-        raise

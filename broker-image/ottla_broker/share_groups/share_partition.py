@@ -18,14 +18,22 @@ A change from `acquired` to another state is a *write*: it takes effect once it 
 acknowledge its records. So a confirmed acknowledgement survives a failure of the leader.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count, groupby, pairwise
 from typing import Final, NamedTuple
 
 from ottla_broker.share_groups.dead_letters import DeadLetterReason, DeadLetters
+from ottla_broker.share_groups.in_flight_ranges import (
+    FINAL_STATES,
+    NOT_WRITTEN,
+    InFlightRange,
+    join_final_ranges,
+    overlapping_ranges,
+    split_ranges,
+    state_after,
+)
 from ottla_broker.share_groups.share_state import DeliveryState, StateBatch, combine_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -46,10 +54,8 @@ STATE_AFTER: Final = {
     AcknowledgeType.release: DeliveryState.available,
     AcknowledgeType.reject: DeliveryState.archived,
 }
-FINAL_STATES: Final = frozenset({DeliveryState.acknowledged, DeliveryState.archived})
 UNSETTLED_STATES: Final = frozenset({DeliveryState.acquired, DeliveryState.archiving})
 KNOWN_TYPES: Final = frozenset(AcknowledgeType)
-NOT_WRITTEN: Final = 0
 
 
 class Span(NamedTuple):
@@ -83,35 +89,6 @@ class StateWrite(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
-
-
-@dataclass(slots=True)
-class InFlightRange:
-    """A range of offsets in one state. `member_id`, `deadline_ms`: of acquired offsets, the member
-    that has the lock, and when the lock ends.
-    `write`: the id of the write in flight that changes the range, or NOT_WRITTEN. `next_state`,
-    `next_count`: the state and delivery count after that write. `reason`, `is_dead_letter_taken`:
-    of offsets in the state archiving.
-    """
-
-    first: int
-    last: int
-    state: DeliveryState
-    delivery_count: int
-    member_id: str = ""
-    deadline_ms: int = 0
-    write: int = NOT_WRITTEN
-    next_state: DeliveryState = DeliveryState.available
-    next_count: int = 0
-    reason: DeadLetterReason = DeadLetterReason.unknown
-    is_dead_letter_taken: bool = False
-
-    @property
-    def is_available(self) -> bool:
-        return self.state is DeliveryState.available
-
-    def is_acquired_by(self, member_id: str) -> bool:
-        return self.state is DeliveryState.acquired and self.member_id == member_id and self.write == NOT_WRITTEN
 
 
 @dataclass(eq=False, repr=False)
@@ -224,13 +201,13 @@ class SharePartition:
             if room and last >= self.next_offset:
                 self._append(self.next_offset, last, DeliveryState.available, 0)
         acquired = []
-        for one in self._split_ranges(span.first, span.last):
+        for one in split_ranges(self._ranges, span.first, span.last):
             if at_most <= 0:
                 break
             if not one.is_available:
                 continue
             if one.last - one.first + 1 > at_most:
-                one = self._split_ranges(one.first, one.first + at_most - 1)[0]
+                one = split_ranges(self._ranges, one.first, one.first + at_most - 1)[0]
             one.state = DeliveryState.acquired
             one.delivery_count += 1
             one.member_id, one.deadline_ms = member_id, deadline_ms
@@ -241,7 +218,7 @@ class SharePartition:
     def _archive_available(self, first: int, last: int) -> None:
         if last >= self.next_offset >= first:
             self._append(self.next_offset, last, DeliveryState.available, 0)
-        for one in self._split_ranges(first, last):
+        for one in split_ranges(self._ranges, first, last):
             if one.is_available:
                 one.state = DeliveryState.archived
 
@@ -262,7 +239,7 @@ class SharePartition:
             self._check_acquired(member_id, span)
         targets: list[tuple[InFlightRange, DeliveryState]] = []
         for kind, span in spans:
-            for one in self._split_ranges(span.first, span.last):
+            for one in split_ranges(self._ranges, span.first, span.last):
                 if kind is AcknowledgeType.renew:
                     one.deadline_ms = renewed_until_ms
                 else:
@@ -294,7 +271,7 @@ class SharePartition:
     def _check_acquired(self, member_id: str, span: Span) -> None:
         if span.last >= self.next_offset:
             raise KafkaError(ErrorCode.invalid_request, f"offset {span.last} has not been delivered")
-        if not all(one.is_acquired_by(member_id) for one in self._overlapping(span.first, span.last)):
+        if not all(one.is_acquired_by(member_id) for one in overlapping_ranges(self._ranges, span.first, span.last)):
             raise KafkaError(
                 ErrorCode.invalid_record_state,
                 f"offsets {span.first} to {span.last} are not all acquired by member {member_id}",
@@ -331,7 +308,7 @@ class SharePartition:
         """Begins a write that archives records whose dead letters are written."""
         found = [
             one
-            for one in self._split_ranges(letters.first, letters.last)
+            for one in split_ranges(self._ranges, letters.first, letters.last)
             if one.state is DeliveryState.archiving and one.write == NOT_WRITTEN
         ]
         return self._begin_write([(one, DeliveryState.archived, one.delivery_count) for one in found])
@@ -350,7 +327,7 @@ class SharePartition:
             if one.next_state is DeliveryState.archiving:
                 one.reason = DeadLetterReason.delivery_limit if is_over else DeadLetterReason.rejected
         batches = tuple(StateBatch(one.first, one.last, one.next_state, one.next_count) for one, _, _ in changes)
-        done = [one.last - one.first + 1 for one in self._ranges if _state_after(one, write) in FINAL_STATES]
+        done = [one.last - one.first + 1 for one in self._ranges if state_after(one, write) in FINAL_STATES]
         start_offset = self._start_after(write)
         complete = sum(done) - (start_offset - self.start_offset)
         return StateWrite(write, start_offset, complete, combine_batches((), batches, start_offset))
@@ -358,7 +335,7 @@ class SharePartition:
     def _start_after(self, write: int) -> int:
         """The start offset if this write is the next to be committed."""
         for one in self._ranges:
-            if _state_after(one, write) not in FINAL_STATES:
+            if state_after(one, write) not in FINAL_STATES:
                 return one.first
         return self.next_offset
 
@@ -387,7 +364,7 @@ class SharePartition:
         """Removes offsets below the log start offset, whose records were deleted."""
         if log_start <= self.start_offset:
             return
-        self._split_ranges(self.start_offset, log_start - 1)
+        split_ranges(self._ranges, self.start_offset, log_start - 1)
         self._ranges = [one for one in self._ranges if one.first >= log_start]
         self.start_offset = log_start
         self.next_offset = max(self.next_offset, log_start)
@@ -399,51 +376,4 @@ class SharePartition:
             done += 1
         del self._ranges[:done]
         self.start_offset = self._ranges[0].first if self._ranges else self.next_offset
-        self._join_final_ranges()
-
-    def _join_final_ranges(self) -> None:
-        """Merges adjacent ranges in the same final state, so that there are few ranges."""
-        joined: list[InFlightRange] = []
-        for one in self._ranges:
-            last = joined[-1] if joined else None
-            if (
-                last is not None
-                and one.state in FINAL_STATES
-                and last.state is one.state
-                and last.delivery_count == one.delivery_count
-            ):
-                last.last = one.last
-            else:
-                joined.append(one)
-        self._ranges = joined
-
-    # -- ranges ------------------------------------------------------------------------------------
-
-    def _overlapping(self, first: int, last: int) -> list[InFlightRange]:
-        at = max(bisect_right(self._ranges, first, key=lambda one: one.first) - 1, 0)
-        found = []
-        while at < len(self._ranges) and self._ranges[at].first <= last:
-            if self._ranges[at].last >= first:
-                found.append(self._ranges[at])
-            at += 1
-        return found
-
-    def _split_ranges(self, first: int, last: int) -> list[InFlightRange]:
-        """Splits ranges so that none crosses `first` or `last`. Returns those between."""
-        self._split_at(first)
-        self._split_at(last + 1)
-        return self._overlapping(first, last) if first <= last else []
-
-    def _split_at(self, offset: int) -> None:
-        """Splits the range that holds `offset`, so that the second part begins there."""
-        at = bisect_right(self._ranges, offset, key=lambda one: one.first) - 1
-        if at < 0:
-            return
-        one = self._ranges[at]
-        if one.first < offset <= one.last:
-            self._ranges.insert(at + 1, replace(one, first=offset))
-            one.last = offset - 1
-
-
-def _state_after(one: InFlightRange, write: int) -> DeliveryState:
-    return one.next_state if one.write == write else one.state
+        self._ranges = join_final_ranges(self._ranges)
