@@ -58,7 +58,7 @@ def top(
     command_config: CommandConfig = None,
     output: Output = Format.table,
 ) -> None:
-    """Show what brokers, topics and groups are doing, continuously.
+    """Show what brokers, topics, groups and pipelines are doing, continuously.
 
     Without a terminal, and with --once or -o, it prints one table and exits.
     """

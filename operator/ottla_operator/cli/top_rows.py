@@ -17,6 +17,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "brokers": ("broker", "address", "state", "leads", "replicas", "outOfSync", "bytes"),
     "topics": ("topic", "partitions", "replicas", "records", "recordsPerSecond", "bytes", "bytesPerSecond", "problem"),
     "groups": ("group", "kind", "state", "topics", "lag", "consumedPerSecond"),
+    "pipelines": ("pipeline", "state", "rowsPerSecond", "lag", "lagSeconds", "restarts", "reportedAgo", "problem"),
     "topic": ("partition", "leader", "replicas", "isr", "start", "end", "recordsPerSecond", "bytes"),
     "group": ("topic", "partition", "committed", "end", "lag", "consumedPerSecond"),
 }
@@ -148,6 +149,23 @@ def group_rows(rates: Rates) -> list[Row]:
             }
         )
     return rows
+
+
+def pipeline_rows(sample: ClusterSample) -> list[Row]:
+    """`reportedAgo`: seconds since the operator has last reported the pipeline."""
+    return [
+        {
+            "pipeline": name,
+            "state": stored.report.state,
+            "rowsPerSecond": stored.report.input_rows_per_second,
+            "lag": stored.report.lag_records,
+            "lagSeconds": stored.report.lag_seconds,
+            "restarts": stored.report.restarts,
+            "reportedAgo": round(stored.age_seconds),
+            "problem": stored.report.error.partition("\n")[0],
+        }
+        for name, stored in sample.pipelines.items()
+    ]
 
 
 def partition_rows(rates: Rates, name: str) -> list[Row]:

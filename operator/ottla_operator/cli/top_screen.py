@@ -19,18 +19,20 @@ from ottla_operator.cli.top_rows import (
     group_rows,
     health,
     partition_rows,
+    pipeline_rows,
     sort_rows,
     topic_rows,
 )
 from ottla_operator.formatting import format_size
 
-VIEWS: Final = ("brokers", "topics", "groups")
+VIEWS: Final = ("brokers", "topics", "groups", "pipelines")
 DETAILS: Final[Mapping[str, str]] = {"topics": "topic", "groups": "group"}
 """View → the view of one of its rows."""
 SORTED_BY: Final = {
     "brokers": "broker",
     "topics": "recordsPerSecond",
     "groups": "lag",
+    "pipelines": "lag",
     "topic": "partition",
     "group": "lag",
 }
@@ -39,8 +41,13 @@ HEADINGS: Final = {
     "bytesPerSecond": "BYTES/S",
     "consumedPerSecond": "CONSUMED/S",
     "outOfSync": "OUT-OF-SYNC",
+    "rowsPerSecond": "ROWS/S",
+    "lagSeconds": "LAG (S)",
+    "reportedAgo": "REPORTED (S AGO)",
 }
-HELP: Final = "b brokers · t topics · g groups · ↑↓ select · Enter open · Esc back · s sort · / filter · q quit"
+HELP: Final = (
+    "b brokers · t topics · g groups · p pipelines · ↑↓ select · Enter open · Esc back · s sort · / filter · q quit"
+)
 UP, DOWN, ENTER, ESCAPE, BACKSPACE = "up", "down", "enter", "escape", "backspace"
 RESERVED_LINES: Final = 5
 """Health, the keys, and the heading of the table."""
@@ -69,7 +76,7 @@ class Screen:
         match key:
             case "q":
                 return replace(self, is_over=True)
-            case "b" | "t" | "g":
+            case "b" | "t" | "g" | "p":
                 return self.show({it[0]: it for it in VIEWS}[key])
             case "s":
                 columns = COLUMNS[self.view]
@@ -103,6 +110,8 @@ def visible_rows(screen: Screen, rates: Rates) -> list[Row]:
             rows = topic_rows(rates)
         case "groups":
             rows = group_rows(rates)
+        case "pipelines":
+            rows = pipeline_rows(rates.now)
         case "topic":
             rows = partition_rows(rates, screen.opened)
         case _:

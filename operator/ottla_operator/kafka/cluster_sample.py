@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla_operator.kafka import groups, log_dirs, offsets, topics
+from ottla_broker.wire.pipeline_report import StoredReport
+from ottla_operator.kafka import groups, log_dirs, offsets, pipelines, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.cluster import ClusterDescription, describe_cluster
 from ottla_operator.kafka.groups import GroupListing
@@ -18,11 +19,15 @@ from ottla_operator.kafka.topics import TopicDescription
 MAX_OFFSET_REQUESTS: Final = 16
 """Requests for the offsets of groups that are in flight at one time."""
 
+NO_PIPELINES: Final = (ErrorCode.invalid_request, ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version)
+"""Errors of brokers that know no pipelines, or do not tell this user."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSample:
     """`at_s`: event loop time. `starts`, `ends`: log start and log end of the partitions whose
-    leaders respond. `committed`: by group, the offsets that it has committed."""
+    leaders respond. `committed`: by group, the offsets that it has committed. `pipelines`: reports
+    by name; none of a cluster that is not Ottla, and for users who may not describe them."""
 
     at_s: float
     cluster: ClusterDescription
@@ -32,6 +37,7 @@ class ClusterSample:
     sizes: ReplicaSizes
     groups: Sequence[GroupListing]
     committed: Mapping[str, Mapping[TopicPartition, int]]
+    pipelines: Mapping[str, StoredReport] = field(default_factory=dict)
 
 
 async def take_sample(client: KafkaClient) -> ClusterSample:
@@ -41,14 +47,24 @@ async def take_sample(client: KafkaClient) -> ClusterSample:
     running = [it.id for it in cluster.brokers if not it.is_fenced]
     found = await topics.list_topics(client)
     at_s = asyncio.get_running_loop().time()
-    starts, ends, sizes, listed = await asyncio.gather(
+    starts, ends, sizes, listed, reports = await asyncio.gather(
         offsets.list_reachable_offsets(client, found, EARLIEST_TIMESTAMP),
         offsets.list_reachable_offsets(client, found, LATEST_TIMESTAMP),
         log_dirs.describe_replica_sizes(client, running),
         groups.list_groups(client, running),
+        _list_pipelines(client),
     )
     committed = await _list_committed(client, [it.id for it in listed])
-    return ClusterSample(at_s, cluster, found, starts, ends, sizes, listed, committed)
+    return ClusterSample(at_s, cluster, found, starts, ends, sizes, listed, committed, reports)
+
+
+async def _list_pipelines(client: KafkaClient) -> Mapping[str, StoredReport]:
+    try:
+        return await pipelines.list_pipelines(client)
+    except KafkaError as error:
+        if error.code in NO_PIPELINES:
+            return {}
+        raise
 
 
 async def _list_committed(client: KafkaClient, names: Sequence[str]) -> dict[str, Mapping[TopicPartition, int]]:

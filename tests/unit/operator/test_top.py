@@ -2,12 +2,14 @@
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from ottla_broker.wire.pipeline_report import PipelineReport, StoredReport
 from ottla_operator.cli.top import split_keys
 from ottla_operator.cli.top_rows import (
     COLUMNS,
@@ -68,6 +70,22 @@ def sample(
         [GroupListing("g", "Stable", "consumer", "classic")],
         {"g": {A0: committed}},
     )
+
+
+def test_pipelines_are_shown_as_they_were_reported() -> None:
+    failing = StoredReport(12.4, PipelineReport("Failing", error="no such topic\nmore", restarts=3))
+    running = StoredReport(1.2, PipelineReport("Running", input_rows_per_second=5.5, lag_records=7, lag_seconds=1.5))
+    now = replace(sample(), pipelines={"broken": failing, "hourly": running})
+    screen = Screen().press("p", [])
+    rows = visible_rows(screen, Rates(None, now))
+    assert [(row["pipeline"], row["lag"], row["problem"], row["reportedAgo"]) for row in rows] == [
+        ("hourly", 7, "", 1),
+        ("broken", None, "no such topic", 12),
+    ]
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render(screen, Rates(None, now), rows, 20))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "hourly" in text and "Failing" in text and "ROWS/S" in text
 
 
 def test_rates_are_what_was_written_and_consumed_between_two_samples() -> None:
