@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 import yaml
 
-from examples.flights import load
+from examples.flights import load, plot
 from ottla_spark.progress import parse_lines
 from tests.spark.conftest import Line, Topics
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 GROUP = "ottla-pipeline-hourly-delays"
 _PATIENCE_S = 240
 
@@ -147,6 +149,8 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     assert len(wanted) > 100_000
     assert rows.keys() == wanted.keys()
     assert [key for key, row in wanted.items() if rows[key] != row] == []
+    drawn = plot.draw(msgspec.convert(list(rows.values()), list[plot.Delays]))
+    assert drawn == (IMAGES / "flights.svg").read_text(), "the documentation's plot is of these rows"
     assert topics.read("flights-dead-letters") == []
     assert sum(topics.committed(GROUP, "flights", 3).values()) == record_counts["flights"]
 

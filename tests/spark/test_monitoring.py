@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from examples.monitoring import collect, report
+from examples.monitoring import collect, plot, report
 from tests.brokers import run_ottla_broker
 from tests.ports import free_port
 from tests.spark.conftest import Runner, Topics
@@ -49,5 +49,6 @@ def test_metrics_and_log_lines_are_in_tables_and_alerts_in_a_topic(pipeline: Run
     assert tables.execute('SELECT message FROM logs ORDER BY "at" LIMIT 1').fetchall() == [("disk full",)]
     assert tables.execute("SELECT count(*) FROM logs").fetchall() == [(len(lines),)]
     assert "under_replicated" in str(tables.sql(report.REPORT))
+    assert "records in a minute" in plot.draw(tables)
     alerts = {it.key: it.json["details"] for it in topics.read("alerts")}
     assert alerts == {"under-replicated partitions|2": "3", "error in the log|1": "a.b: disk full"}
