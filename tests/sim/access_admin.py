@@ -48,6 +48,15 @@ class AccessAdmin(SimulatedAdmin):
             await asyncio.sleep(self.random.uniform(0.0, 1.0))
             await self._change(kind, name, delete, exists=False)
 
+    async def create_credential(self, name: str) -> None:
+        """Retries until it exists."""
+        await self._change("credential", name, self._create_credential, exists=True)
+
+    async def delete_credential(self, name: str) -> None:
+        """Deletes it after a moment, and retries until it is gone."""
+        await asyncio.sleep(self.random.uniform(1.0, 4.0))
+        await self._change("credential", name, self._delete_credential, exists=False)
+
     async def _change(
         self, kind: str, name: str, send: Callable[[Client, str, int], Awaitable[None]], *, exists: bool
     ) -> int:
@@ -102,7 +111,7 @@ class AccessAdmin(SimulatedAdmin):
             name=name,
             mechanism=i8(ScramMechanism.SHA_256),
             iterations=i32(ITERATIONS),
-            salt=name.encode(),
+            salt=f"{self.name} {name}".encode(),  # of each administrator, so credentials of one user differ
             salted_password=bytes(32),
         )
         await self._alter_credentials(client, (), (credential,))

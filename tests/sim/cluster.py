@@ -88,7 +88,7 @@ class SimulatedBroker:
                     "broker.rack": f"rack-{self.node_id % 3}",
                     "controller.quorum.bootstrap.servers": ",".join(self._cluster.peer_addresses),
                     "cluster.found": str(self.may_found).lower(),
-                    **self.settings,
+                    **{name: text.replace("{host}", self.host) for name, text in self.settings.items()},
                 }
             )
             runtime = Runtime(

@@ -2,15 +2,23 @@
 clusters.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.log.partition_log import PartitionLog
+from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.mirror_plans import MirrorReport
-from ottla_broker.mirroring import failback, group_offsets, mirror_manager
+from ottla_broker.metadata.records import (
+    MetadataRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from ottla_broker.mirroring import credential_sync, failback, group_offsets, mirror_manager, synchronizer
 from ottla_broker.mirroring.appended_offsets import AppendedOffsets
+from ottla_broker.mirroring.credential_sync import CredentialChanges, CredentialKey, Credentials
 from ottla_broker.mirroring.diverged_records import diverged_folder
 from ottla_broker.mirroring.group_offsets import CommittedOffset, TopicPartition
 from ottla_broker.mirroring.identical_offsets import IdenticalOffsets
@@ -77,6 +85,32 @@ def mirrored_topics_writable() -> Iterator[None]:
 
 
 @contextmanager
+def own_credentials_not_kept() -> Iterator[None]:
+    """A mirror takes the credentials of users here for those that it has copied."""
+    plan = credential_sync.plan_credential_sync
+
+    def plan_credential_sync(
+        mirror: str, patterns: Sequence[str], at_source: Credentials, here: Credentials, *others: Any
+    ) -> CredentialChanges:
+        return plan(mirror, patterns, at_source, here, dict.fromkeys(here, mirror), others[1])
+
+    async def sync_credentials(
+        controller: Controller, mirror: str, to_set: Credentials, to_remove: Sequence[CredentialKey]
+    ) -> None:
+        changes: list[MetadataRecord] = [
+            *(UserScramCredentialRecord(*key, credential, mirror) for key, credential in to_set.items()),
+            *(RemoveUserScramCredentialRecord(*key) for key in to_remove),
+        ]
+        await controller._commit(lambda: changes)
+
+    with (
+        patch.object(synchronizer, "plan_credential_sync", plan_credential_sync),
+        patch.object(Controller, "sync_credentials", sync_credentials),
+    ):
+        yield
+
+
+@contextmanager
 def offsets_copied_beyond_records() -> Iterator[None]:
     def offsets_to_commit(
         there: Mapping[TopicPartition, CommittedOffset],
@@ -126,6 +160,7 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         divergence_offset_is_end_of_copy,
         truncated_records_not_saved,
         mirrored_topics_writable,
+        own_credentials_not_kept,
         offsets_copied_beyond_records,
         appending_resumes_from_memory,
     )

@@ -22,6 +22,7 @@ from tests.sim.mirror_checks import (
     without_deleted_records,
 )
 from tests.sim.mirror_setup import FORWARD_MIRROR, REVERSE_MIRROR, MirrorSetup
+from tests.sim.mirrored_credentials import copied_users, unsettled_credentials
 from tests.sim.replica_checks import metadata_are_equal, replicas_are_equal, unsettled_replicas
 from tests.sim.scenario import TOPIC
 from tests.sim.simulation import SimulationDriver
@@ -126,6 +127,9 @@ class MirrorFinalChecks:
                 for copy in self._setup.copies()
                 if copy.status is None or copy.status.state != "FailedOver"
             ]
+        if self._setup.plan.copies_users:
+            at, active = (self._setup.source, self._setup.target, FORWARD_MIRROR), not self._setup.plan.fails_over
+            found += unsettled_credentials(*at, is_active=active)
         if self._setup.plan.fails_back:
             found += unfinished_copies(self._setup.target, self._setup.source, REVERSE_MIRROR, now_s, may_stop=False)
             failed_back = {copy.topic_partition for copy in self._setup.failed_back_copies()}
@@ -139,6 +143,7 @@ class MirrorFinalChecks:
             *("partition copied" for copy in self._setup.copies() if not copy.topic.failed_over),
             *("partition failed over" for copy in self._setup.copies() if copy.topic.failed_over),
             *("partition stopped" for copy in self._setup.copies() if copy.record.stopped),
+            *("credential copied" for _ in copied_users(self._setup.target, FORWARD_MIRROR)),
             *("partition failed back" for _ in self._setup.failed_back_copies()),
             *(["run with saved records"] if saved_records(self._setup.source) else []),
         ]

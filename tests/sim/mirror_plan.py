@@ -5,6 +5,7 @@ other.
 from dataclasses import dataclass, replace
 from random import Random
 
+from tests.sim.mirrored_credentials import SOURCE_SETTINGS
 from tests.sim.plan import Plan
 
 SOURCE_SIZES = (1, 3, 3)
@@ -36,6 +37,7 @@ class MirrorPlan:
     deletes_inside_batches: bool = False
     has_temporary_topics: bool = False
     kills_leaders: bool = False  # kill leaders during the failover, and while a log is truncated
+    copies_users: bool = False  # with users of the source's logins, which come and go
     mirrors_from_start: bool = True  # the mirror is created before the first fault
     fails_over_s: float = 0.0
     fails_back_s: float = 0.0
@@ -59,6 +61,9 @@ class MirrorPlan:
         plan.has_temporary_topics = bool(random.randrange(2)) and not appended
         plan.kills_leaders = bool(random.randrange(2))
         plan.mirrors_from_start = bool(random.randrange(3))
+        plan.copies_users = seed % 3 == 0
+        if plan.copies_users:
+            plan.source = replace(plan.source, settings={**plan.source.settings, **SOURCE_SETTINGS})
         plan.fails_over_s = random.uniform(2, 8)
         plan.fails_back_s = random.uniform(1, 5)
         plan.faults_for_s = {

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from ottla_broker.broker import Broker
 from ottla_broker.replication.partition import Partition
+from tests.sim import mirrored_credentials
+from tests.sim.access_admin import AccessAdmin
 from tests.sim.admin import ReassignmentAdmin, TopicAdmin
 from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
@@ -145,6 +147,10 @@ class MirrorSimulation:
             partial(TopicAdmin, replicas=self._setup.plan.source.replicas), self._setup.at_source, "admin-0"
         )
         await admin.process.run(admin.create(TOPIC, self._setup.plan.source.partitions))
+        if self._setup.plan.copies_users:
+            for workload, name in ((self._setup.at_target, "own-1"), (self._setup.at_source, "own-2")):
+                owner = self._client(AccessAdmin, workload, name)
+                await owner.process.run(owner.create_credential(mirrored_credentials.OWN_USER))
         if self._setup.plan.mirrors_from_start:
             await self._set_forward_mirror()
 
@@ -157,6 +163,8 @@ class MirrorSimulation:
         settings = self._mirror_settings(self._setup.source) | {
             "on.source.truncation": self._setup.plan.on_source_truncation
         }
+        if self._setup.plan.copies_users:
+            settings |= mirrored_credentials.mirror_settings(self._setup.source)
         await self._set_mirror(self._setup.at_target, FORWARD_MIRROR, settings)
 
     def _mirror_settings(self, source: SimulatedCluster) -> dict[str, str]:
@@ -178,6 +186,10 @@ class MirrorSimulation:
             settings = self._producer_settings(plan.loses_records)
             producer = partial(TemporaryTopicProducer, settings=settings, permanent=TOPIC)
             self._start(producer, setup.admins_at_source, "tmp-prod-1")
+        if plan.copies_users:
+            self._start(AccessAdmin, setup.admins_at_source, mirrored_credentials.ADMIN)
+            remover = self._client(AccessAdmin, setup.admins_at_source, "own-3")
+            self._tasks.append(remover.process.run(remover.delete_credential(mirrored_credentials.OWN_USER)))
         if plan.deletes_records:
             self._start(self._record_deleter(GROUP), setup.admins_at_source, "deleter-1")
         if random.randrange(2):

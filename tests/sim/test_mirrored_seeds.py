@@ -32,6 +32,7 @@ def test_fixed_seeds_violate_no_invariant_of_mirroring() -> None:
     counts = {name for outcome in outcomes for name in outcome.counts}
     assert counts >= {
         "partition copied",
+        "credential copied",
         "partition appended to",
         "partition failed over",
         "partition failed back",
@@ -68,6 +69,7 @@ DETECTED_BY = {
     "divergence offset is end of copy": (88,),
     "truncated records not saved": (11, 7, 13, 20),
     "mirrored topics writable": (7, 13, 2, 6),
+    "own credentials not kept": (3, 6, 9, 12),
 }
 
 
