@@ -230,6 +230,7 @@ class PipelineProcess:
         self.runner = RunnerStatus(
             event.get("state") or previous.state,
             event.get("error") or previous.error,
+            event.get("at") if "batch" in event else previous.last_progress,
             input_rows_per_second=rate,
             lag_records=lag.get("records"),
             lag_seconds=lag.get("seconds"),

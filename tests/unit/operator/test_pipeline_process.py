@@ -58,6 +58,15 @@ def test_batches_are_added_up(tmp_path: Path) -> None:
     assert messages[0].startswith("first pipeline row after")
 
 
+def test_time_of_the_last_batch_and_address_of_sparks_ui_stay(tmp_path: Path) -> None:
+    run = create_process(tmp_path, [])
+    record_progress(run, {"at": "1", "state": "starting", "sparkUi": "http://127.0.0.1:4040"})
+    record_progress(run, {"at": "2", "state": "running", "batch": 0}, {"at": "3", "state": "stopping"})
+    run.read_progress()
+    assert run.runner is not None
+    assert (run.runner.last_progress, run.runner.spark_ui) == ("2", "http://127.0.0.1:4040")
+
+
 def test_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
     run = create_process(tmp_path, [])
     run.progress.parent.mkdir()
