@@ -25,7 +25,7 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.client_quotas import QuotaFilter
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 
 API = Api(
     ApiKey.DESCRIBE_CLIENT_QUOTAS,
@@ -40,13 +40,8 @@ async def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     components = ((it.entity_type, it.match_type, it.match) for it in request.components)
-    try:
-        ctx.check_authorized(Operation.describe_configs, CLUSTER)
-        wanted = QuotaFilter.from_components(components, is_strict=request.strict)
-    except KafkaError as error:
-        return DescribeClientQuotasResponse(
-            throttle_time=NO_THROTTLE, error_code=error.code, error_message=error.message or None, entries=None
-        )
+    ctx.check_authorized(Operation.describe_configs, CLUSTER)
+    wanted = QuotaFilter.from_components(components, is_strict=request.strict)
     return DescribeClientQuotasResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

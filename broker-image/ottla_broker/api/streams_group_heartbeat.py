@@ -12,7 +12,6 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, cast
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -47,7 +46,7 @@ from ottla_broker.coordination.streams_tasks import TaskAssignment, Tasks
 from ottla_broker.coordination.streams_topology import StreamsStatus, check_topology, internal_topic_names
 from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.metadata.topic_names import validate_topic_name
-from ottla_broker.requests.api import CHECK_NEXT, Api, Right, error_response
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -74,20 +73,6 @@ LOWEST_EPOCH = -2
 async def streams_group_heartbeat(
     ctx: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse:
-    try:
-        return await heartbeat(ctx, request)
-    except KafkaError as error:
-        return replace(  # empty tasks instead of none would mean that the member has lost all
-            error_response(StreamsGroupHeartbeatResponse, error),
-            status=None,
-            active_tasks=None,
-            standby_tasks=None,
-            warmup_tasks=None,
-            partitions_by_user_endpoint=None,
-        )
-
-
-async def heartbeat(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
     """Raises KafkaError."""
     if ctx.broker.image.feature_level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.unsupported_version, "streams.version is 0: group.protocol=streams is not enabled")

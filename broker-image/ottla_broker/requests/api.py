@@ -140,14 +140,16 @@ async def catch_error(work: Awaitable[object]) -> KafkaError:
 
 
 def error_response(response: type[T], error: KafkaError) -> T:
-    """An empty response with the error at its top level. Raises the error where the response has no
-    place for it.
+    """An empty response with the error at its top level. Lists that may be null are null, as in
+    Kafka: an empty list would tell a member of a streams group that it has lost all tasks. Raises
+    the error where the response has no place for it.
     """
     message: type = response
-    schema = schema_of(message)
-    names = {one.name for one in schema.all_fields}
-    if "error_code" not in names:
+    fields = schema_of(message).all_fields
+    if all(one.name != "error_code" for one in fields):
         raise error
-    empty = schema.default()
-    values = {"error_code": error.code, "error_message": error.message}
-    return response(**{name: values[name] if name in values else getattr(empty, name) for name in names})
+    values = {one.name: None if one.array and one.nullable else one.default for one in fields}
+    for name, value in (("error_code", error.code), ("error_message", error.message)):
+        if name in values:
+            values[name] = value
+    return response(**values)
