@@ -101,6 +101,7 @@ rounds: $(VENV)/.installed-test ## run ROUNDS rounds of faults against real brok
 	$(BIN)/python -m tests.e2e.rounds $(ROUNDS) --seed $(SEED) --first $(FIRST)
 
 kube: kube-programs ## test brokers and the operator in pods, on a real Kubernetes that the tests start
+	@$(BIN)/python -m tests.kube.images.build # not within a test's time limit: the first time takes minutes
 	$(BIN)/pytest $(NODES)
 
 bench: $(VENV)/.installed-test load-programs ## compare one broker with Apache Kafka; LINES="produce-1k latency" for some lines, BENCH=--quick for a short run

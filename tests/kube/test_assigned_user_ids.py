@@ -17,6 +17,8 @@ from tests.kube.managed_cluster import READY_WITHIN_S
 from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.timeout(900)  # images may have to be built
+
 NAMESPACE, CLUSTER, PORT = "assigned", "demo", 9092
 LABEL = "ottla.test/assigns-uid"
 USER = 1000650000
