@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import librdkafka as rd
-from tests.kube.api_client import Json
+from tests.kube.api_client import ApiError, Json
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods, find_process
 from tests.kube.managed_cluster import READY_WITHIN_S
 from tests.kube.namespace_client import NamespaceClient
@@ -86,8 +86,11 @@ def assigned(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]
         api.request("POST", f"{POLICIES}/{bindings}", body)
     for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
         label(resources, namespace, "true")
-    installed_operator.upgrade("platformAssignsUid=true")
     try:
+        eventually(
+            lambda: are_policies_enforced(resources), within_s=60, message="the API server enforces the policies"
+        )
+        installed_operator.upgrade("platformAssignsUid=true")
         yield resources
     finally:
         for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
@@ -97,6 +100,17 @@ def assigned(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]
 
 def label(resources: NamespaceClient, namespace: str, value: str | None) -> None:
     resources.api.request("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {LABEL: value}}})
+
+
+def are_policies_enforced(resources: NamespaceClient) -> bool:
+    """True if a new pod would get the id: a new policy is enforced only a moment later."""
+    body = {"metadata": {"name": "trial"}, "spec": {"containers": [{"name": "trial", "image": "trial"}]}}
+    pods = f"/api/v1/namespaces/{resources.namespace}/pods?dryRun=All"
+    try:
+        pod = resources.api.request("POST", pods, body)
+    except ApiError:  # the namespace has no service account yet
+        return False
+    return (pod["spec"].get("securityContext") or {}).get("runAsUser") == USER
 
 
 def ids_of(operator: InstalledOperator, pod: str) -> tuple[int, int]:
