@@ -30,7 +30,7 @@ def test_parquet_has_each_row_once(pipeline: Runner, topics: Topics) -> None:
     assert sorted(found) == [(number, "AB"[number % 2]) for number in range(50)]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_parquet_has_each_row_once_when_drivers_die(pipeline: Runner, topics: Topics) -> None:
     topics.make("file-killed-in", partitions=2)
     folder = pipeline.folder / "rows"
