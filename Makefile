@@ -113,10 +113,10 @@ bench-cluster: $(VENV)/.installed-test load-programs ## compare three brokers wi
 bench-mirror: $(VENV)/.installed-test load-programs ## compare mirroring with MirrorMaker 2; LINES and BENCH as above
 	$(BIN)/python -m bench.mirror $(BENCH) $(LINES)
 
-bench-access: $(VENV)/.installed-test ## measure logins, access rules, waits while logins fail, and TLS beside Apache Kafka
+bench-access: $(VENV)/.installed-test load-programs ## measure logins, access rules, waits while logins fail, and TLS beside Apache Kafka
 	$(BIN)/python -m bench.access
 	$(BIN)/python -m bench.failed_logins
-	$(BIN)/python -m bench.tls
+	$(BIN)/python -m bench tls
 
 bench-registry: $(VENV)/.installed-test ## measure the schema registry of one broker
 	$(BIN)/python -m bench.schema_registry

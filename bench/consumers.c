@@ -12,14 +12,11 @@
  */
 #define PROGRAM "consumers"
 #include "common.h"
+#include "sockets.h"
 
-#include <arpa/inet.h>
 #include <endian.h>
-#include <errno.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define MAX_EVENTS 1024
@@ -38,14 +35,6 @@ static long produce_size, fetch_size, fetch_offset_at, batches_at, error_code_of
 static double per_s, starts, *latencies;
 static int64_t produced;
 static int measuring;
-
-static int connect_to(int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) die("connect", strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return fd;
-}
 
 static void fetch(struct connection *self) {
     int64_t offset = htobe64(self->next);
@@ -99,12 +88,6 @@ static void take_records(struct connection *self) {
     fetch(self);
 }
 
-static double processor_s(clockid_t clock) {
-    struct timespec t;
-    if (clock_gettime(clock, &t)) die("clock_gettime", strerror(errno));
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
 static void watch(int epoll, struct connection *self) {
     struct epoll_event event = {EPOLLIN, {.ptr = self}};
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event)) die("epoll_ctl", strerror(errno));
@@ -118,8 +101,7 @@ int main(int count, char **arguments) {
     fetch_offset_at = atol(arguments[9]), batches_at = atol(arguments[10]);
     struct rlimit files = {consumers + 64, consumers + 64};
     setrlimit(RLIMIT_NOFILE, &files); /* if this is refused, connect says so */
-    clockid_t broker_clock;
-    if (clock_getcpuclockid(atoi(arguments[2]), &broker_clock)) die("pid", "no such process");
+    clockid_t broker_clock = processor_clock(arguments[2]);
     produce_size = fread(requests, 1, sizeof requests, stdin) - fetch_size;
     produce_request = requests, fetch_request = requests + produce_size;
     latencies = malloc(capacity * sizeof *latencies);

@@ -8,26 +8,13 @@
  */
 #define PROGRAM "latency"
 #include "common.h"
+#include "sockets.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define RECEIVE_TIMEOUT_S 30
 
 static char request[1 << 20], response[1 << 16];
-
-static int connect_to(int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct timeval timeout = {RECEIVE_TIMEOUT_S, 0};
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address)) die("connect", strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-    return fd;
-}
 
 static void exchange(int fd, size_t size) { /* returns when the whole response is received */
     if (send(fd, request, size, 0) != (ssize_t)size) die("send", strerror(errno));
@@ -43,6 +30,8 @@ static void exchange(int fd, size_t size) { /* returns when the whole response i
 int main(int count, char **arguments) {
     if (count != 4) die("usage", "latency PORT COUNT ERROR_CODE_OFFSET <REQUEST, see the comment at the start of latency.c");
     int fd = connect_to(atoi(arguments[1]));
+    struct timeval timeout = {RECEIVE_TIMEOUT_S, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     long requests = atol(arguments[2]), error_code_offset = atol(arguments[3]);
     size_t size = fread(request, 1, sizeof request, stdin);
     double *latencies = malloc(requests * sizeof *latencies);

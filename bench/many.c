@@ -12,13 +12,10 @@
  */
 #define PROGRAM "many"
 #include "common.h"
+#include "sockets.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define MAX_REQUESTS 4096
@@ -44,14 +41,6 @@ static void read_requests(void) {
         at += whole;
     }
     if (!request_count || at != size) die("standard input", "not a number of whole requests");
-}
-
-static int connect_to(int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) die("connect", strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return fd;
 }
 
 static void send_request(struct connection *self) {
@@ -81,12 +70,6 @@ static void open_connection(struct connection *self, int port) {
     }
 }
 
-static double processor_s(clockid_t clock) { /* of a process: user and system, all threads */
-    struct timespec t;
-    if (clock_gettime(clock, &t)) die("clock_gettime", strerror(errno));
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
 int main(int count, char **arguments) {
     if (count != 7) die("usage", "many PORT PID CONNECTIONS WARM_S SECONDS ERROR_CODE_OFFSET <REQUESTS, see the comment in many.c");
     int port = atoi(arguments[1]), connections = atoi(arguments[3]);
@@ -94,8 +77,7 @@ int main(int count, char **arguments) {
     double warm_s = atof(arguments[4]), seconds = atof(arguments[5]);
     struct rlimit files = {connections + 64, connections + 64};
     setrlimit(RLIMIT_NOFILE, &files); /* if this is refused, connect says so */
-    clockid_t broker_clock;
-    if (clock_getcpuclockid(atoi(arguments[2]), &broker_clock)) die("pid", "no such process");
+    clockid_t broker_clock = processor_clock(arguments[2]);
     read_requests();
     int epoll = epoll_create1(0);
     struct connection *all = calloc(connections, sizeof *all);
