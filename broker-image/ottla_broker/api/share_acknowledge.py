@@ -67,8 +67,8 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
         ctx.connection.on_closed.pop((group_id, member_id), None)
         await partitions.close_session(session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
-    told = sorted(requested_partitions(request.topics))
-    found = {at: build_partition(ctx, at, error_of(results, at)) for at in told}
+    answered = sorted(requested_partitions(request.topics))
+    found = {at: build_partition(ctx, at, error_of(results, at)) for at in answered}
     leaders = [one.current_leader for one in found.values() if one.current_leader is not NO_LEADER]
     return ShareAcknowledgeResponse(
         throttle_time=NO_THROTTLE,

@@ -128,12 +128,12 @@ async def fetch(
 def build_response(
     ctx: RequestContext, group_id: str, fetched: dict[TopicIdPartition, FetchResult], acknowledged: Errors
 ) -> ShareFetchResponse:
-    told = [at for at in fetched if fetched[at] is not None or at in acknowledged]
-    told += [at for at in acknowledged if at not in fetched]
-    results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in told}
+    answered = [at for at in fetched if fetched[at] is not None or at in acknowledged]
+    answered += [at for at in acknowledged if at not in fetched]
+    results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in answered}
     leaders = [one.current_leader for one in results.values() if one.current_leader is not NO_LEADER]
     lock_ms = share_groups_of(ctx).partitions.config_of(group_id).record_lock_duration_ms
-    by_topic = groupby(sorted(told), key=lambda at: at[0])
+    by_topic = groupby(sorted(answered), key=lambda at: at[0])
     return ShareFetchResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -96,24 +96,24 @@ def check_failover(config: MirrorConfig, topics: Sequence[MirroredTopic], proble
     if config.role == FAILED_OVER:
         left = [one.name for one in partitions if one.state not in ENDED]
         failing = [one.name for one in partitions if one.state == "FailingOver"]
-        yield Check(not left, f"Copying has ended{but_not(left)}.")
-        yield Check(not failing, f"Producers may write to every partition{but_not(failing)}.")
+        yield Check(not left, f"Copying has ended{describe_exceptions(left)}.")
+        yield Check(not failing, f"Producers may write to every partition{describe_exceptions(failing)}.")
         return
     yield Check(None, "Producers of the source are stopped, or cannot reach it any more.")
     yield Check(bool(partitions), "Topics are mirrored." if partitions else "No topic is mirrored.")
     unreported = [one.name for one in partitions if one.status is None]
-    yield Check(not unreported, f"The leader of every partition reports its state{but_not(unreported)}.")
+    yield Check(not unreported, f"The leader of every partition reports its state{describe_exceptions(unreported)}.")
     bad = [one.name for one in partitions if one.state in NEEDS_OPERATOR]
-    yield Check(not bad, f"No partition has stopped or diverged{but_not(bad)}.")
+    yield Check(not bad, f"No partition has stopped or diverged{describe_exceptions(bad)}.")
     yield _check_source(partitions, problems)
     known = sum(max(one.status.lag, 0) for one in partitions if one.status)
     unknown = [one.name for one in partitions if one.status is None or one.status.lag == UNKNOWN]
     text = "Every record of the source that is known here is copied"
     if known:
         text = f"{known:,} record{'s are' if known > 1 else ' is'} not copied, and would be lost here"
-    yield Check(not known and not unknown, text + but_not(unknown, "the lag is unknown of") + ".")
+    yield Check(not known and not unknown, text + describe_exceptions(unknown, "the lag is unknown of") + ".")
     refused = [f"{topic} ({why})" for topic, why in sorted(problems.refused.items())]
-    yield Check(not refused, f"No topic is refused{but_not(refused)}.")
+    yield Check(not refused, f"No topic is refused{describe_exceptions(refused)}.")
     if config.groups:
         text = f"Offsets of groups are copied: {', '.join(config.groups)}."
     else:
@@ -139,7 +139,7 @@ def _check_source(partitions: Sequence[CopiedPartition], problems: MirrorProblem
     )
 
 
-def but_not(names: Sequence[str], words: str = "not so for") -> str:
+def describe_exceptions(names: Sequence[str], words: str = "not so for") -> str:
     """`; not so for t-0, t-1, t-2 and 4 more`; empty without names."""
     if not names:
         return ""

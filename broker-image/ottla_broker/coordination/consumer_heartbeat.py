@@ -165,8 +165,12 @@ def advance(
     deadlines.join = deadlines.sync = None  # of a member that used the classic protocol until now
     schedule_session_timeout(group, after, config.session_timeout_ms, now)
     schedule_revocation_timeout(group, after, now)
-    is_told = request.member_epoch == JOINING_EPOCH or request.is_full or after.assigned != admitted.assigned
-    return HeartbeatResult(after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if is_told else None)
+    includes_assignment = (
+        request.member_epoch == JOINING_EPOCH or request.is_full or after.assigned != admitted.assigned
+    )
+    return HeartbeatResult(
+        after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if includes_assignment else None
+    )
 
 
 def changes_nothing(group: ConsumerGroup, member_id: str, member_epoch: int, metadata: CoordinatorMetadata) -> bool:

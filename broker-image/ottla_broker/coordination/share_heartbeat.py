@@ -94,13 +94,13 @@ def heartbeat(
     after = _follow_target(change, group.members[member.id])
     group.deadlines[member.id] = now.loop_ms + config.session_timeout_ms
     group.lower_next_deadline(group.deadlines[member.id])
-    is_told = (
+    includes_assignment = (
         request.member_epoch == JOINING_EPOCH
         or request.subscribed_topic_names is not None
         or after.assigned != member.assigned
     )
     return ShareHeartbeatResult(
-        after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if is_told else None
+        after.id, after.epoch, config.heartbeat_interval_ms, after.assigned if includes_assignment else None
     )
 
 

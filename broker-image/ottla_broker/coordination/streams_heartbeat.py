@@ -127,15 +127,15 @@ def heartbeat(
     _schedule_deadlines(group, after, config, now)
     if request.shuts_down_application:
         group.shutdown_requested_by = member.id
-    is_told = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
-    if is_told and after.user_endpoint is not None:
+    includes_assignment = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
+    if includes_assignment and after.user_endpoint is not None:
         group.endpoint_epoch += 1
     statuses += _problems(group, configured)
     return StreamsHeartbeatResult(
         after.id,
         after.epoch,
         config.heartbeat_interval_ms,
-        after.assigned if is_told else None,
+        after.assigned if includes_assignment else None,
         tuple(statuses),
         configured.missing,
         group.endpoint_epoch,

@@ -43,7 +43,7 @@ app = new_app()
 
 @dataclass(slots=True)
 class Results:
-    """None: the phase was not wanted."""
+    """None: the phase was not selected."""
 
     topic: str
     rates: dict[str, Throughput] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What brokers are told of a pipeline, for their console. Pure."""
+"""What is reported to brokers about a pipeline, for their console. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
