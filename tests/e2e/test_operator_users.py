@@ -263,3 +263,20 @@ def test_rotation_with_overlap_fails_no_login_of_a_client_that_reconnects(tmp_pa
         assert not any(it.startswith("DriftCorrected") for it in kubelet.events), kubelet.events
 
     run_secured(tmp_path, scenario)
+
+
+def test_a_thousand_users_at_once_get_their_credentials_and_rules(tmp_path: Path) -> None:
+    names = [f"user-{number}" for number in range(1000)]
+
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        for name in names:
+            kubelet.put_user(name, acls=[{"allow": ["Read"], "topic": f"{name}.*"}])
+        await kubelet.wait_until(lambda: all(kubelet.condition("User", name).get("status") == "True" for name in names))
+        for name in (names[0], names[500], names[-1]):
+            assert await can_log_in(kubelet, kubelet.secret(name)["password"], name)
+            assert await rules_of(kubelet, name) == {f"allow Read on topic {name}.* to User:{name}"}
+        before = list(kubelet.api.writes)
+        await kubelet.reconcile()
+        assert kubelet.api.writes == before, "converged objects are not written"
+
+    run_secured(tmp_path, scenario)
