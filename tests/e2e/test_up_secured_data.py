@@ -66,7 +66,9 @@ def read_records(up: UpProcess, cluster: str, topic: str) -> str:
     return records
 
 
-def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> None:
+def test_a_pipeline_and_a_mirror_log_in_over_tls_as_users_of_their_own(up: UpProcess) -> None:
+    listeners = [{"name": "clients", "port": up.port, "tls": True, "authentication": "SCRAM"}]
+    demo = cluster("demo", up.port, listeners=listeners, tls={"issuer": "Internal"})  # SASL_SSL
     topic = resource("Topic", "greetings", clusterRef={"name": "demo"})
     other = resource("Topic", "other", clusterRef={"name": "demo"})
     mirror = resource(
@@ -77,9 +79,7 @@ def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> 
         topics=["shouts", "greet*"],
         groups=["ottla-pipeline-*"],
     )
-    up.write_resources(
-        cluster("demo", up.port), cluster("copy", up.port + 2), topic, other, shouting_pipeline(), mirror
-    )
+    up.write_resources(demo, cluster("copy", up.port + 2), topic, other, shouting_pipeline(), mirror)
     (up.folder / "resources" / "load-demo.py").write_text(LOAD)
     up.start()
     up.wait_for_line("first pipeline row after", within_s=200)
@@ -113,7 +113,7 @@ def test_a_pipeline_and_a_mirror_log_in_as_users_of_their_own(up: UpProcess) -> 
         assert (completed.returncode == 0) is is_allowed, completed
     assert not [it for it in up.lines if "Traceback" in it]
     assert up.stop() == 0
-    up.write_resources(cluster("demo", up.port), cluster("copy", up.port + 2), topic, other)
+    up.write_resources(demo, cluster("copy", up.port + 2), topic, other)
     up.start()
     up.wait_for_line("revoked, because their Users are deleted: mirror-west, pipeline-shout")
 
