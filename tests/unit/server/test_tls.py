@@ -27,6 +27,9 @@ from tests.unit.server.connections import capture_log, eventually, request_api_v
 __all__ = ["authority", "keystore"]  # fixtures
 
 
+API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, -1)
+
+
 def tls_test(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
     """Runs a test with a broker that has a PLAINTEXT and an SSL listener on uvloop, for at most 30
     s.
@@ -121,6 +124,25 @@ async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, autho
         await connect_with_tls(port, newest)
     await eventually(lambda: bool(lines()))
     assert "the client supports no TLS version that ssl.enabled.protocols allows" in lines()[0]
+    await server.close()
+
+
+@tls_test(ssl_enabled_protocols="TLSv1.3")
+async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
+    broker: SmallBroker, authority: CertificateAuthority
+) -> None:
+    server = serve(broker)
+    _, port = await start_listening(server)
+    older = client_context(authority)
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError):
+        await connect_with_tls(port, older)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(API_VERSIONS_REQUEST)
+    answered = await reader.read()
+    writer.close()
+    assert answered[:1] in (b"", b"\x15"), "nothing but an alert of TLS"
+    await eventually(lambda: not server.connections)
     await server.close()
 
 
