@@ -56,7 +56,7 @@ async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> 
                     ("transaction.version", 0, 2),
                     ("group.version", 0, 1),
                     ("streams.version", 0, 1),
-                    ("share.version", 0, 1),
+                    ("share.version", 0, 2),
                 ]
                 if version >= 4
                 else []

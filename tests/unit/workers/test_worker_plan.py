@@ -114,9 +114,11 @@ def test_settings_of_the_command_give_way_to_those_of_a_worker() -> None:
         set=["broker.id=4", "log.dirs=/a,/b", "num.partitions=3"],
         add_scram=["SCRAM-SHA-256=[name=a,password=b]"],
         log_level="info",
+        log_format="json",
     )
     command = broker_command(first, options, founds=True)
-    assert command[3:9] == ["--log-level", "info", "--config", "a.properties", "--set", "num.partitions=3"]
+    assert command[3:7] == ["--log-level", "info", "--log-format", "json"]
+    assert command[7:11] == ["--config", "a.properties", "--set", "num.partitions=3"]
     assert command[-2:] == ["--add-scram", *options.add_scram]
     assert f"{NODE_ID.name}=4" in command
     assert not [it for it in command if it.startswith("broker.id")]
