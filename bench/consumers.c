@@ -16,7 +16,6 @@
 
 #include <endian.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define MAX_EVENTS 1024
@@ -99,8 +98,7 @@ int main(int count, char **arguments) {
     double warm_s = atof(arguments[5]), seconds = atof(arguments[6]);
     per_s = atof(arguments[4]), error_code_offset = atol(arguments[7]), fetch_size = atol(arguments[8]);
     fetch_offset_at = atol(arguments[9]), batches_at = atol(arguments[10]);
-    struct rlimit files = {consumers + 64, consumers + 64};
-    setrlimit(RLIMIT_NOFILE, &files); /* if this is refused, connect says so */
+    allow_connections(consumers);
     clockid_t broker_clock = processor_clock(arguments[2]);
     produce_size = fread(requests, 1, sizeof requests, stdin) - fetch_size;
     produce_request = requests, fetch_request = requests + produce_size;
@@ -135,8 +133,6 @@ int main(int count, char **arguments) {
     double took = now() - began;
     broker_s = processor_s(broker_clock) - broker_s, own_s = processor_s(CLOCK_PROCESS_CPUTIME_ID) - own_s;
     if (!done) die("measure", "no record while it measured");
-    qsort(latencies, done, sizeof *latencies, ascending);
-    printf("{\"seconds\": %.6f, \"per_s\": %.1f, \"p50\": %.6f, \"p99\": %.6f, \"broker_cpu_us\": %.3f, \"client_cpu_s\": %.3f}\n", took,
-           done / took, latencies[done / 2], latencies[done * 99 / 100], broker_s / done * 1e6, own_s);
+    print_clients(took, latencies, done, broker_s, own_s);
     return 0;
 }

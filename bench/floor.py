@@ -58,4 +58,4 @@ def measure_floor(side: RunBroker, selected: Sequence[str], load_size: LoadSize)
             )
             found[f"floor-{name}-rate"] = 100 * took.per_s / least.per_s
             found[f"floor-{name}-cpu"] = took.broker_cpu_us / least.broker_cpu_us
-    return {name: value for name, value in found.items() if name in selected}
+        return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench import programs
 from bench.load_size import LoadSize
-from bench.one_broker import RunBroker, measure_start_s
+from bench.one_broker import RunBroker, is_any_selected, measure_start_s
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.waiting import eventually
@@ -33,13 +33,13 @@ def measure_large_log(side: RunBroker, selected: Sequence[str], load_size: LoadS
         if "recover" in selected:
             broker.kill()
             found["recover"] = measure_start_s(broker, "latency")
-        if any(name.startswith("cold-read") for name in selected):
+        if is_any_selected(selected, "cold-read"):
             drop_page_cache(broker.log_dir)
             with measure_acks_meanwhile(broker) as p99s:
                 records = int(load_size.cold_read_bytes // KIB)
                 found["cold-read-rate"] = programs.consume(broker.bootstrap, "large", records).mb_per_s
             found["cold-read-p99"] = statistics.median(p99s)
-    return {name: value for name, value in found.items() if name in selected}
+    return found
 
 
 def measure_compaction(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
@@ -57,8 +57,7 @@ def measure_compaction(side: RunBroker, selected: Sequence[str], load_size: Load
             _make_compacted(broker.bootstrap, "compacted")
             eventually(lambda: _log_bytes(folder) <= left, within_s=COMPACTED_WITHIN_S, message="the log is compacted")
             took = time.monotonic() - began
-    found = {"compaction-rate": written / took / 1e6, "compaction-p99": statistics.median(p99s)}
-    return {name: value for name, value in found.items() if name in selected}
+    return {"compaction-rate": written / took / 1e6, "compaction-p99": statistics.median(p99s)}
 
 
 @contextmanager

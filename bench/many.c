@@ -15,7 +15,6 @@
 #include "sockets.h"
 
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define MAX_REQUESTS 4096
@@ -75,8 +74,7 @@ int main(int count, char **arguments) {
     int port = atoi(arguments[1]), connections = atoi(arguments[3]);
     error_code_offset = atoi(arguments[6]);
     double warm_s = atof(arguments[4]), seconds = atof(arguments[5]);
-    struct rlimit files = {connections + 64, connections + 64};
-    setrlimit(RLIMIT_NOFILE, &files); /* if this is refused, connect says so */
+    allow_connections(connections);
     clockid_t broker_clock = processor_clock(arguments[2]);
     read_requests();
     int epoll = epoll_create1(0);
@@ -112,8 +110,6 @@ int main(int count, char **arguments) {
     double took = now() - began;
     broker_s = processor_s(broker_clock) - broker_s, own_s = processor_s(CLOCK_PROCESS_CPUTIME_ID) - own_s;
     if (!done) die("measure", "no response while it measured");
-    qsort(latencies, done, sizeof *latencies, ascending);
-    printf("{\"seconds\": %.6f, \"per_s\": %.1f, \"p50\": %.6f, \"p99\": %.6f, \"broker_cpu_us\": %.3f, \"client_cpu_s\": %.3f}\n", took,
-           done / took, latencies[done / 2], latencies[done * 99 / 100], broker_s / done * 1e6, own_s);
+    print_clients(took, latencies, done, broker_s, own_s);
     return 0;
 }

@@ -26,4 +26,4 @@ def measure_many_consumers(side: RunBroker, selected: Sequence[str], load_size: 
             load_size.many_s,
         )
     values = {"rate": took.per_s, "p50": took.p50, "p99": took.p99, "cpu": took.broker_cpu_us}
-    return {name: values[name.rpartition("-")[2]] for name in selected}
+    return {f"{TOPIC}-{name}": value for name, value in values.items()}

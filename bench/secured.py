@@ -12,7 +12,7 @@ from typing import Final
 
 from bench import programs
 from bench.load_size import LoadSize
-from bench.one_broker import RunBroker
+from bench.one_broker import RunBroker, is_any_selected
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority
@@ -36,10 +36,10 @@ def measure_secured(side: RunBroker, selected: Sequence[str], load_size: LoadSiz
         tls = ("security.protocol=SSL", f"ssl.ca.location={authority.certificate}")
         with run_secured_broker(side, authority) as (broker, ports):
             for name, settings in (("tls", tls), ("sasl", LOGIN)):
-                if any(line.startswith(name) for line in selected):
+                if is_any_selected(selected, name):
                     at = f"{HOST}:{ports[name.upper()]}"
                     found |= _measure_listener(broker, at, name, settings, load_size.settings)
-    return {name: value for name, value in found.items() if name in selected}
+    return found
 
 
 def _measure_listener(

@@ -7,7 +7,7 @@ from functools import cache
 
 from bench import programs
 from bench.load_size import LoadSize
-from bench.one_broker import RunBroker
+from bench.one_broker import RunBroker, is_any_selected
 from tests.brokers import run_apache_kafka
 from tests.clients import librdkafka as rd
 
@@ -30,11 +30,11 @@ def measure_shares(
     """The selected lines of one side, in ms: from when a record was due until it was read."""
     found: dict[str, float] = {}
     for share in SHARES:
-        names = {name: f"latency-under-load-{share}-{name}" for name in PERCENTILES}
-        if set(names.values()) & set(selected):
+        line = f"latency-under-load-{share}-"
+        if is_any_selected(selected, line):
             rate = sustained * share / 100
             took = programs.measure_lag(bootstrap, TOPIC, bootstrap, TOPIC, PARTITIONS, KIB, rate, warm_s, seconds)
-            found |= {line: took[PERCENTILES[name]] * 1000 for name, line in names.items()}
+            found |= {line + name: took[key] * 1000 for name, key in PERCENTILES.items()}
     return found
 
 

@@ -26,7 +26,7 @@ def measure_wide(side: RunBroker, selected: Sequence[str], load_size: LoadSize) 
             if name in selected:
                 read(broker.bootstrap, load_size.wide)
                 found[name] = read(broker.bootstrap, load_size.wide)
-    return {name: value for name, value in found.items() if name in selected}
+        return found
 
 
 def _consume_mb_per_s(bootstrap: str, records: int) -> float:

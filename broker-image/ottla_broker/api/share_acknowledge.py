@@ -30,6 +30,7 @@ from ottla_broker.requests.share_requests import (
     acknowledge_all,
     check_renewals,
     check_share_groups_served,
+    close_session,
     error_of,
     read_acknowledgements,
     requested_partitions,
@@ -64,8 +65,7 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
     check_renewals(acknowledgements, announced=request.is_renew_ack)
     results = await acknowledge_all(ctx, group_id, member_id, acknowledgements)
     if request.share_session_epoch == FINAL_EPOCH:
-        ctx.connection.on_closed.pop((group_id, member_id), None)
-        await partitions.close_session(session)
+        await close_session(ctx, session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
     answered = sorted(requested_partitions(request.topics))
     found = {at: build_partition(ctx, at, error_of(results, at)) for at in answered}

@@ -38,6 +38,7 @@ from ottla_broker.requests.share_requests import (
     acknowledge_all,
     check_renewals,
     check_share_groups_served,
+    close_session,
     find_forbidden,
     read_acknowledgements,
     requested_partitions,
@@ -78,8 +79,7 @@ async def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> ShareF
         fetched = await fetch(ctx, request, session)
     acknowledged = await acknowledging
     if request.share_session_epoch == FINAL_EPOCH:
-        ctx.connection.on_closed.pop((group_id, member_id), None)
-        await share_groups_of(ctx).partitions.close_session(session)
+        await close_session(ctx, session)
     return build_response(ctx, group_id, fetched, acknowledged)
 
 

@@ -245,7 +245,7 @@ class Config:
 
     def with_broker_changes(self, changes: Mapping[str, str | None]) -> "Config":
         """A copy in which this broker's dynamic settings of listeners are as after the changes.
-        None removes a setting. Raises SettingError.
+        None removes a setting.
         """
         after = {name: text for name, text in {**self.broker_dynamic, **changes}.items() if text is not None}
         changed = copy.copy(self)

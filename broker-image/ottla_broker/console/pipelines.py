@@ -5,7 +5,6 @@ They show what the operator, or `ottla up`, has reported to the active controlle
 
 from urllib.parse import urlsplit
 
-import msgspec
 from aiohttp import web
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.static.primitive import i8
@@ -16,7 +15,7 @@ from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topics import may_describe
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.client import raise_for_error
-from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE, PipelineReport, StoredReport
+from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE, PipelineReport, StoredReport, read_reports
 
 SILENT_S = 60.0
 """A report is repeated every 10 s; above this age nobody seems to report."""
@@ -65,8 +64,8 @@ class PipelinePages:
         ).results
         raise_for_error(result.error_code, result.error_message or "the controller describes no pipelines")
         sees_all = page.user.may(Operation.describe_configs, CLUSTER)
-        found = {str(one.name): msgspec.json.decode(one.value or "", type=StoredReport) for one in result.configs}
-        return {name: stored for name, stored in found.items() if sees_all or may_describe_topics(page, stored.report)}
+        found = read_reports(result.configs).items()
+        return {name: stored for name, stored in found if sees_all or may_describe_topics(page, stored.report)}
 
 
 def may_describe_topics(page: PageRequest, report: PipelineReport) -> bool:
@@ -75,8 +74,9 @@ def may_describe_topics(page: PageRequest, report: PipelineReport) -> bool:
 
 
 def is_web_address(url: str) -> bool:
-    """Whether a link may lead there: a report is written by whoever may alter the cluster's
-    configs."""
+    """True for an http or https URL. Pages link to no other: users who may alter configs of the
+    cluster write reports.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:

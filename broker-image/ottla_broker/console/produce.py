@@ -15,7 +15,7 @@ from ottla_broker.console.partition_reader import Range, read_chunk
 from ottla_broker.console.record_form import BYTE_FORMS, RecordFormError, parse_record
 from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
 from ottla_broker.console.topics import TopicPages, may_describe
-from ottla_broker.console.user_requests import check_may_write, read_write_form, record_outcome
+from ottla_broker.console.user_requests import check_may_write, read_write_form, record_outcome, render_form
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
@@ -34,7 +34,7 @@ class ProducePages:
 
     async def show(self, page: PageRequest) -> web.Response:
         check_may_write(page)
-        return render_form(page, self._topics.find_topic(page), {})
+        return render_produce(page, self._topics.find_topic(page), {})
 
     async def produce(self, page: PageRequest) -> web.Response:
         form = await read_write_form(page)
@@ -44,7 +44,7 @@ class ProducePages:
             record = parse_record(form, self._broker.runtime.now_ms())
             return await self._append(page, topic, form.get("partition", ""), record)
         except (RecordFormError, KafkaError) as reason:
-            return render_form(page, topic, form, describe_refusal(reason))
+            return render_produce(page, topic, form, describe_refusal(reason))
 
     async def show_copy(self, page: PageRequest) -> web.Response:
         check_may_write(page)
@@ -99,23 +99,12 @@ class ProducePages:
 
     def _render_copy(self, page: PageRequest, form: Mapping[str, str], problem: str = "") -> web.Response:
         partition, offset = record_of(page)
-        response = page.render(
-            "copy_record.html",
-            topic=self._topics.find_topic(page),
-            partition=partition,
-            offset=offset,
-            form=form,
-            problem=problem,
-        )
-        response.set_status(400 if problem else 200)
-        return response
+        topic = self._topics.find_topic(page)
+        return render_form(page, "copy_record.html", form, problem, topic=topic, partition=partition, offset=offset)
 
 
-def render_form(page: PageRequest, topic: TopicImage, form: Mapping[str, str], problem: str = "") -> web.Response:
-    """The form with what the user has entered."""
-    response = page.render("produce.html", topic=topic, form=form, byte_forms=BYTE_FORMS, problem=problem)
-    response.set_status(400 if problem else 200)
-    return response
+def render_produce(page: PageRequest, topic: TopicImage, form: Mapping[str, str], problem: str = "") -> web.Response:
+    return render_form(page, "produce.html", form, problem, topic=topic, byte_forms=BYTE_FORMS)
 
 
 def record_of(page: PageRequest) -> tuple[int, int]:

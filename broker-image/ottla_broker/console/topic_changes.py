@@ -22,7 +22,7 @@ from ottla_broker.config.description import describe_topic
 from ottla_broker.console.login import redirect
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topics import ConfigRow, TopicPages
-from ottla_broker.console.user_requests import check_may_write, read_write_form, send_as_user
+from ottla_broker.console.user_requests import check_may_write, read_write_form, render_form, send_as_user
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.requests.config_resources import ConfigResource
@@ -123,15 +123,6 @@ class TopicChangePages:
             if entry.name == name:
                 return topic, ConfigRow.of(entry)
         raise PageError(404, f"Topics have no config {name!r}.")
-
-
-def render_form(
-    page: PageRequest, template: str, form: Mapping[str, str], problem: str = "", **values: object
-) -> web.Response:
-    """The form with what the user has entered."""
-    response = page.render(template, form=form, problem=problem, **values)
-    response.set_status(400 if problem else 200)
-    return response
 
 
 def parse_new_topic(form: Mapping[str, str]) -> CreatableTopic:

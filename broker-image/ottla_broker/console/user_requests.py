@@ -8,7 +8,10 @@ log by the console.
 """
 
 from asyncio import Future
+from collections.abc import Mapping
 from typing import Any, Final
+
+from aiohttp import web
 
 from ottla_broker.config import CONSOLE_WRITE, HTTP_LISTENER
 from ottla_broker.console.access import CLIENT_ID, ConsoleUser
@@ -36,6 +39,15 @@ async def read_write_form(page: PageRequest) -> dict[str, str]:
     """Raises PageError, also for a form that is not of the user's session."""
     check_may_write(page)
     return await read_page_form(page.http, page.user.form_token)
+
+
+def render_form(
+    page: PageRequest, template: str, form: Mapping[str, str], problem: str = "", **values: object
+) -> web.Response:
+    """The page with what the user has entered, and why it was refused."""
+    response = page.render(template, form=form, problem=problem, **values)
+    response.set_status(400 if problem else 200)
+    return response
 
 
 async def send_as_user(dispatcher: RequestDispatcher, user: ConsoleUser, request: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from ottla_broker.coordination.journal import PartitionJournal
-from ottla_broker.coordination.remote_appender import RemoteAppender
+from ottla_broker.coordination.remote_appender import WRITE_TIMEOUT_S, RemoteAppender
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.security.audit import AuditEvent, DroppedLines
 from ottla_broker.wire.errors import KafkaError
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 MAX_WAITING_LINES: Final = 50_000
 """About 20 MB, while no partition of the topic can be written."""
 BATCH_BYTES: Final = 256 << 10
-WRITE_TIMEOUT_S: Final = 10.0
 RETRY_BACKOFF_S: Final = 0.1
 RETRY_BACKOFF_MAX_S: Final = 2.0
 CLOSE_TIMEOUT_S: Final = 5.0

@@ -69,24 +69,20 @@ class AutoTopicCreator:
         elif name == SHARE_STATE_TOPIC:
             await self._create_if_missing(self._share_state_topic())
         elif allowed and self._config(AUTO_CREATE_TOPICS_ENABLE) and name not in INTERNAL_TOPICS:
-            factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
-            await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
+            await self._create_if_missing(self._default_topic(name, {}))
         else:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"topic {name!r} does not exist")
 
     async def create_audit_topic(self, name: str) -> None:
         """Returns when `audit.topic` is in the image. Raises what `create_topic` raises."""
         validate_topic_name(name)
-        factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
-        await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, {}))
+        await self._create_if_missing(self._default_topic(name, {}))
 
     async def create_dead_letter_topic(self, name: str) -> None:
         """Returns when a dead-letter topic of share groups is in the image. Raises what
         `create_topic` raises."""
         validate_topic_name(name)
-        factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
-        configs = {ERRORS_DEADLETTERQUEUE_GROUP_ENABLE.name: "true"}
-        await self._create_if_missing(self._topic(name, self._config(NUM_PARTITIONS), factor, configs))
+        await self._create_if_missing(self._default_topic(name, {ERRORS_DEADLETTERQUEUE_GROUP_ENABLE.name: "true"}))
 
     async def _create_if_missing(self, topic: CreatableTopic) -> None:
         if topic.name in self._image.topics:
@@ -100,6 +96,10 @@ class AutoTopicCreator:
             raise KafkaError(
                 ErrorCode.unknown_topic_or_partition, f"topic {topic.name!r} is not in this broker's metadata yet"
             )
+
+    def _default_topic(self, name: str, configs: dict[str, str]) -> CreatableTopic:
+        factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
+        return self._topic(name, self._config(NUM_PARTITIONS), factor, configs)
 
     def _offsets_topic(self) -> CreatableTopic:
         return self._topic(

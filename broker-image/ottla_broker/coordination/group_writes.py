@@ -7,9 +7,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_change import GroupChange
-from ottla_broker.coordination.journal import size_of
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record
+from ottla_broker.wire.records import Record, estimate_size
 
 EXPIRY_RETRY_MS: Final = 1_000
 """Delay before the removal of expired members, whose records could not be appended, is retried."""
@@ -56,7 +55,7 @@ class GroupWrites(Generic[KeyT, ValueT]):
         """
         try:
             records = [record for change in changes for record in self._encode_all(change)]
-            if max_bytes is not None and sum(map(size_of, records)) > max_bytes:
+            if max_bytes is not None and sum(map(estimate_size, records)) > max_bytes:
                 raise KafkaError(ErrorCode.record_list_too_large)
             return self._append(group_id, records)
         except KafkaError:

@@ -253,12 +253,7 @@ class _PendingWrite:
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size = len(self.batch) + sum(map(size_of, self.records))
-
-
-def size_of(record: Record) -> int:
-    """About its number of bytes in a batch."""
-    return len(record.key or b"") + len(record.value or b"") + 16
+        self.size = len(self.batch) + sum(map(estimate_size, self.records))
 
 
 def to_coordinator_error(code: ErrorCode) -> ErrorCode:

@@ -1,12 +1,7 @@
 """Appends records of this broker to topics that other brokers lead."""
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, cast
-
-from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kio.schema.types import TopicName
-from kio.static.primitive import i16, i32, i32Timedelta
+from typing import Final
 
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
@@ -15,6 +10,7 @@ from ottla_broker.replication.produce_forwarder import ProduceForwarder
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partition_requests import build_produce
 
 WRITE_TIMEOUT_S: Final = 10.0
 PRODUCE_VERSION: Final = 9
@@ -42,13 +38,7 @@ class RemoteAppender:
         if not led:
             raise KafkaError(ErrorCode.leader_not_available, f"topic {topic!r} has no leader")
         target = led[0]
-        data = PartitionProduceData(index=i32(target.partition), records=cast(Any, batch))
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=i16(ALL_REPLICAS),
-            timeout=i32Timedelta.parse(timedelta(seconds=WRITE_TIMEOUT_S)),
-            topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
-        )
+        request = build_produce(topic, target.partition, batch, acks=ALL_REPLICAS, timeout_s=WRITE_TIMEOUT_S)
         frame = bytes(write_request(ApiKey.PRODUCE, PRODUCE_VERSION, 0, self.client_id, request))[SIZE_BYTES:]
         answer = await self._forwarder.forward(target.leader, frame, int(WRITE_TIMEOUT_S * 1000))
         if answer is None:

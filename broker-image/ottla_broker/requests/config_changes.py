@@ -180,14 +180,13 @@ def _report_pipeline(ctx: RequestContext, name: str, changes: Mapping[str, str |
     if unknown := sorted(changes.keys() - {REPORT}):
         raise KafkaError(ErrorCode.invalid_request, f"a pipeline has one config, {REPORT}, not {unknown[0]}")
     text = changes.get(REPORT)
-    if text is not None:
-        parse_report(name, text)
+    report = None if text is None else parse_report(name, text)
     if validate_only:
         return
-    if text is None:
+    if report is None:
         ctx.broker.pipeline_reports.remove(name)
     else:
-        ctx.broker.pipeline_reports.add(name, text, ctx.broker.runtime.now_ms())
+        ctx.broker.pipeline_reports.add(name, report, ctx.broker.runtime.now_ms())
 
 
 async def _check_certificates(ctx: RequestContext, changes: Mapping[str, str | None]) -> None:

@@ -13,7 +13,7 @@ from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType
-from ottla_broker.share_groups.share_sessions import TopicIdPartition
+from ottla_broker.share_groups.share_sessions import ShareSession, TopicIdPartition
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
 NO_TOPIC: Final = UUID(int=0)
@@ -25,6 +25,12 @@ def share_groups_of(ctx: RequestContext) -> ShareGroups:
     found = ctx.broker.share_groups
     assert isinstance(found, ShareGroups)
     return found
+
+
+async def close_session(ctx: RequestContext, session: ShareSession) -> None:
+    """Closes the session, which the loss of its connection no longer ends."""
+    ctx.connection.on_closed.pop((session.group_id, session.member_id), None)
+    await share_groups_of(ctx).partitions.close_session(session)
 
 
 def share_coordinator_of(ctx: RequestContext) -> ShareCoordinator:

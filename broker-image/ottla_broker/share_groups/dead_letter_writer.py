@@ -104,7 +104,7 @@ class DeadLetterWriter:
 
     async def _append(self, topic: str, index: int, batch: bytes) -> None:
         """Returns when all in-sync replicas have the batch."""
-        led = next((one for one in self._partitions if (one.topic, one.partition) == (topic, index)), None)
+        led = self._partitions.get(topic, index)
         if led is not None and led.is_leader:
             await PartitionJournal(led).append(batch)
         else:

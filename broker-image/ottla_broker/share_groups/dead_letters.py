@@ -15,7 +15,7 @@ from ottla_broker.config import (
     ERRORS_DEADLETTERQUEUE_TOPIC_NAME,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record
+from ottla_broker.wire.records import Record, estimate_size
 
 TOPIC_HEADER: Final = "__dlq.errors.topic"
 PARTITION_HEADER: Final = "__dlq.errors.partition"
@@ -106,8 +106,7 @@ def split_by_size(records: Iterable[Record], max_bytes: int) -> Iterator[list[Re
     batch: list[Record] = []
     size = 0
     for record in records:
-        added = 32 + len(record.key or b"") + len(record.value or b"")
-        added += sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
+        added = estimate_size(record)
         if batch and size + added > max_bytes:
             yield batch
             batch, size = [], 0

@@ -19,11 +19,10 @@ class PipelineReports:
     def __init__(self) -> None:
         self._by_name: dict[str, tuple[int, PipelineReport]] = {}
 
-    def add(self, name: str, text: str, now_ms: int) -> None:
-        """Replaces the pipeline's report. Raises INVALID_REQUEST, also for a new pipeline above
+    def add(self, name: str, report: PipelineReport, now_ms: int) -> None:
+        """Replaces the pipeline's report. Raises INVALID_REQUEST for a new pipeline above
         MAX_PIPELINES.
         """
-        report = parse_report(name, text)
         self._remove_old(now_ms)
         if name not in self._by_name and len(self._by_name) >= MAX_PIPELINES:
             raise KafkaError(ErrorCode.invalid_request, f"{MAX_PIPELINES} pipelines are reported already")

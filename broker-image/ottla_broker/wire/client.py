@@ -15,7 +15,6 @@ with pauses, until the timeout.
 """
 
 import asyncio
-import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,21 +24,20 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
-from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse
-from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
 from kio.schema.types import TopicName
-from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
+from kio.static.primitive import i8
 
 from ottla_broker.wire.batch import drop_partial_batch
 from ottla_broker.wire.channel import Channel, is_open_channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP, build_list_offsets
+from ottla_broker.wire.partition_requests import build_fetch, build_produce
 
 T = TypeVar("T")
 
@@ -303,13 +301,7 @@ class Client:
         self, topic: str, partition: int, batch: bytes, *, acks: int = -1, timeout_s: float = 30.0
     ) -> int:
         """Appends one record batch and returns its base offset. Raises KafkaError."""
-        data = PartitionProduceData(index=i32(partition), records=Records(batch))
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=i16(acks),
-            timeout=to_timedelta_field(timeout_s),
-            topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
-        )
+        request = build_produce(topic, partition, batch, timeout_s=timeout_s, acks=acks)
         response = await self.send_to_leader(topic, partition, request)
         (result,) = response.responses[0].partition_responses
         self._check_partition(topic, partition, result.error_code, result.error_message)
@@ -329,14 +321,8 @@ class Client:
 
         Raises KafkaError.
         """
-        wanted = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
-        request = FetchRequest(
-            max_wait=to_timedelta_field(max_wait_s),
-            min_bytes=i32(1),
-            max_bytes=i32(max_bytes),
-            isolation_level=i8(read_committed),
-            topics=(FetchTopic(topic=TopicName(topic), partitions=(wanted,)),),
-            forgotten_topics_data=(),
+        request = build_fetch(
+            topic, partition, offset, max_bytes=max_bytes, max_wait_s=max_wait_s, read_committed=read_committed
         )
         response = await self.send_to_leader(topic, partition, request)
         raise_for_error(response.error_code, f"fetch from {topic}-{partition}: {response.error_code.name}")
@@ -367,10 +353,6 @@ def raise_for_error(code: ErrorCode, message: str) -> None:
     """Raises KafkaError unless the code is `none`."""
     if code is not ErrorCode.none:
         raise KafkaError(code, message)
-
-
-def to_timedelta_field(seconds: float) -> i32Timedelta:
-    return i32Timedelta.parse(datetime.timedelta(milliseconds=round(seconds * 1000)))
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:

@@ -36,8 +36,8 @@ class InvalidCertificate(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
-    """The properties of a certificate that clients see. `subject`: as text, such as O=example,
-    CN=alice. Times are seconds since 1970.
+    """The properties of a certificate that clients see. `subject`: as text, such as
+    organizationName=example,commonName=alice. Times are seconds since 1970.
     """
 
     names: tuple[str, ...]

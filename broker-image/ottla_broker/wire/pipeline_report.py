@@ -5,7 +5,8 @@ memory and puts nothing into the metadata log: reports repeat, and the next cont
 after one interval.
 """
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -53,8 +54,23 @@ class PipelineReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
         return {view.topic for view in self.views if view.topic}
 
 
+class DescribedConfig(Protocol):
+    """A config in the response to DescribeConfigs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def value(self) -> str | None: ...
+
+
 class StoredReport(msgspec.Struct, frozen=True, rename="camel"):
     """A report as the controller describes it. `age_seconds`: since it came."""
 
     age_seconds: float
     report: PipelineReport
+
+
+def read_reports(configs: Iterable[DescribedConfig]) -> dict[str, StoredReport]:
+    """The reports by the pipeline's name."""
+    return {str(it.name): msgspec.json.decode(it.value or "", type=StoredReport) for it in configs}

@@ -53,6 +53,14 @@ class Record:
     offset: int = -1
 
 
+def estimate_size(record: Record) -> int:
+    """About its number of bytes in a batch."""
+    size = len(record.key or b"") + len(record.value or b"") + 16
+    for name, value in record.headers:
+        size += len(name) + len(value or b"") + 4
+    return size
+
+
 def encode_batch(
     records: Sequence[Record],
     *,

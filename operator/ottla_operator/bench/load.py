@@ -9,23 +9,18 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
-from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
-from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kio.schema.types import TopicName
-from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
-
 from ottla_broker.wire.batch import drop_partial_batch, iter_batches
+from ottla_broker.wire.partition_requests import build_fetch, build_produce
 from ottla_broker.wire.records import Record, encode_batch
 from ottla_operator.bench.measurements import Latency, Throughput
 from ottla_operator.kafka import topics
 from ottla_operator.kafka.client import KafkaClient, raise_for_error
 
-REQUEST_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
-FETCH_WAIT: Final = i32Timedelta.parse(timedelta(milliseconds=500))
+REQUEST_TIMEOUT_S: Final = 30.0
 ALL_REPLICAS: Final = -1
+FETCH_WAIT_S: Final = 0.5
 FETCH_BYTES: Final = 4 << 20
 PROBE_BYTES: Final = 64 << 10
 
@@ -151,27 +146,13 @@ class Bench:
         found.seconds, found.cpu_s = elapsed_s(), time.process_time() - cpu_s
 
     async def _append(self, partition: int, batch: bytes) -> None:
-        data = PartitionProduceData(index=i32(partition), records=Records(batch))
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=i16(ALL_REPLICAS),
-            timeout=REQUEST_TIMEOUT,
-            topic_data=(TopicProduceData(name=TopicName(self._topic), partition_data=(data,)),),
-        )
+        request = build_produce(self._topic, partition, batch, acks=ALL_REPLICAS, timeout_s=REQUEST_TIMEOUT_S)
         response = await self._client.send(request, broker=self._leaders[partition])
         (result,) = response.responses[0].partition_responses
         raise_for_error(result.error_code, result.error_message, f"partition {self._topic}-{partition}")
 
     async def _fetch(self, partition: int, offset: int, max_bytes: int) -> bytes:
-        wanted = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
-        request = FetchRequest(
-            max_wait=FETCH_WAIT,
-            min_bytes=i32(1),
-            max_bytes=i32(max_bytes),
-            isolation_level=i8(0),
-            topics=(FetchTopic(topic=TopicName(self._topic), partitions=(wanted,)),),
-            forgotten_topics_data=(),
-        )
+        request = build_fetch(self._topic, partition, offset, max_bytes=max_bytes, max_wait_s=FETCH_WAIT_S)
         response = await self._reader.send(request, broker=self._leaders[partition])
         raise_for_error(response.error_code, None, f"topic {self._topic}")
         (result,) = response.responses[0].partitions

@@ -20,7 +20,7 @@ MAX_OFFSET_REQUESTS: Final = 16
 """Requests for the offsets of groups that are in flight at one time."""
 
 NO_PIPELINES: Final = (ErrorCode.invalid_request, ErrorCode.cluster_authorization_failed, ErrorCode.unsupported_version)
-"""Errors of brokers that know no pipelines, or do not tell this user."""
+"""Errors of brokers that know no pipelines, or that refuse this user."""
 
 
 @dataclass(frozen=True, slots=True)

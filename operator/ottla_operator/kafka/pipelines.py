@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ottla_broker.wire.pipeline_report import REPORT, PipelineReport, StoredReport
+from ottla_broker.wire.pipeline_report import REPORT, PipelineReport, StoredReport, read_reports
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.configs import ConfigResourceType, alter_configs, describe_config_at_controller
 
@@ -19,4 +19,4 @@ async def report_pipeline(client: KafkaClient, name: str, report: PipelineReport
 async def list_pipelines(client: KafkaClient) -> dict[str, StoredReport]:
     """The reports by the pipeline's name."""
     result = await describe_config_at_controller(client, ConfigResourceType.pipeline, ALL)
-    return {str(it.name): msgspec.json.decode(it.value or "", type=StoredReport) for it in result.configs}
+    return read_reports(result.configs)

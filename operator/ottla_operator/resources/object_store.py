@@ -11,8 +11,9 @@ ACCESS_KEY_ID, SECRET_ACCESS_KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 """Keys of a Secret with credentials, and environment variables of every client of S3."""
 SCHEMES: Final = ("s3a://", "s3://")
 
+EndpointUrl = Annotated[str, Meta(max_length=512, pattern=r"^https?://[^/]+/?$")]
 Endpoint = Annotated[
-    Annotated[str, Meta(max_length=512, pattern=r"^https?://[^/]+/?$")] | None,
+    EndpointUrl | None,
     doc("URL of an S3-compatible store, such as https://minio.example.com:9000. Defaults to AWS."),
 ]
 Credentials = Annotated[
@@ -43,7 +44,7 @@ class Bucket(Model, frozen=True):
         Annotated[str, Meta(max_length=512)] | None, doc("Folder in the bucket. Defaults to the pipeline's name.")
     ] = None
     endpoint: Annotated[
-        Annotated[str, Meta(max_length=512, pattern=r"^https?://[^/]+/?$")] | None,
+        EndpointUrl | None,
         doc("URL of the bucket's store. Defaults to the pipeline's s3.endpoint."),
     ] = None
     secret_ref: Annotated[

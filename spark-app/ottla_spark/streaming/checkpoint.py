@@ -191,13 +191,14 @@ class Checkpoint:
         return None
 
     def write_text(self, name: str, text: str) -> None:
-        """Replaces a file. An object of a store is there as a whole or not at all; elsewhere a
-        temporary file is written and renamed.
+        """Replaces a file as a whole: writes a temporary file and renames it. An object store needs
+        none, because it shows an object only once it is complete.
         """
-        path, temporary = self._new_path(f"{self.location}/{name}"), self._new_path(f"{self.location}/.{name}.new")
+        path = self._new_path(f"{self.location}/{name}")
         if is_s3(self.location):
             self._call(path, partial(self._write, path, text))
         else:
+            temporary = self._new_path(f"{self.location}/.{name}.new")
             self._call(path, partial(self._replace, path, temporary, text))
 
     def make_folder(self, name: str) -> None:
