@@ -9,8 +9,9 @@ from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequ
 from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32
 
-from ottla_broker.wire.client import Client, to_timedelta_field
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import Record, encode_batch
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster

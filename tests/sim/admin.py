@@ -25,8 +25,9 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i16, i32
 
-from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.client import SimulatedClient, Workload
 from tests.sim.history import ExpectedTopic, TopicPartition
 from tests.sim.processes import SimulatedProcess

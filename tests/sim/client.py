@@ -19,9 +19,10 @@ from kio.schema.types import BrokerId, GroupId, TopicName
 from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.wire.batch import drop_partial_batch
-from ottla_broker.wire.client import GROUP_KEY_TYPE, Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.client import GROUP_KEY_TYPE, Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.cluster import START_MS
 from tests.sim.history import History, TopicPartition
 from tests.sim.processes import SimulatedProcess

@@ -15,8 +15,9 @@ from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbe
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.client import FAILURES, Workload
 from tests.sim.group_member import HEARTBEAT_S, Member
 from tests.sim.history import TopicPartition

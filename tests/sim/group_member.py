@@ -26,8 +26,9 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
 
 from ottla_broker.coordination.consumer_protocol import read_assignment, write_assignment
-from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import iter_records
 from tests.sim.client import FAILURES, SimulatedClient, Workload
 from tests.sim.history import Commit, TopicPartition

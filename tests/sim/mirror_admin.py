@@ -14,8 +14,9 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.metadata.image import MIRROR_RESOURCE
-from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.admin import SET, TIMEOUT_S, SimulatedAdmin
 from tests.sim.client import Workload
 from tests.sim.history import TopicPartition

@@ -16,9 +16,10 @@ from kio.schema.produce.v13 import request as by_id
 from kio.schema.types import ProducerId, TopicName
 from kio.static.primitive import Records, i16, i32, i64
 
-from ottla_broker.wire.client import Client, to_timedelta_field
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import Record, encode_batch
 from tests.sim.client import FAILURES, REQUEST_TIMEOUT_S, Leader, SimulatedClient, Workload
 from tests.sim.history import Ack, ExpectedTopic, TopicPartition

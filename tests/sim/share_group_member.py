@@ -15,8 +15,9 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.wire.batch import iter_batches
-from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import decode_batch
 from tests.sim.client import FAILURES, SimulatedClient, Workload
 from tests.sim.history import TopicPartition

@@ -12,7 +12,8 @@ from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeatur
 from kio.static.primitive import i8, i16
 
 from ottla_broker.metadata.features import TRANSACTION_VERSION
-from ottla_broker.wire.client import Client, raise_for_error, to_timedelta_field
+from ottla_broker.wire.client import Client, raise_for_error
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.admin import SimulatedAdmin
 from tests.sim.client import FAILURES, Workload
 from tests.sim.history import TopicPartition

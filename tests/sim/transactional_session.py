@@ -26,8 +26,9 @@ from kio.schema.types import GroupId, ProducerId, TopicName, TransactionalId
 from kio.static.primitive import Records, i16, i32, i64
 
 from ottla_broker.metadata.features import TRANSACTION_VERSION
-from ottla_broker.wire.client import Client, to_timedelta_field
+from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import Record, encode_batch
 from tests.sim.client import SimulatedClient
 from tests.sim.history import TopicPartition

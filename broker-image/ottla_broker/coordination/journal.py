@@ -9,7 +9,7 @@ from typing import Protocol
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.wire.batch import Buffer, iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, encode_batch
+from ottla_broker.wire.records import Record, encode_batch, estimate_size
 
 logger = logging.getLogger(__name__)
 

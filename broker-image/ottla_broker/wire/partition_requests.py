@@ -14,7 +14,7 @@ def build_produce(topic: str, partition: int, batch: bytes, *, acks: int, timeou
     return ProduceRequest(
         transactional_id=None,
         acks=i16(acks),
-        timeout=_to_field(timeout_s),
+        timeout=to_timedelta_field(timeout_s),
         topic_data=(TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
     )
 
@@ -27,7 +27,7 @@ def build_fetch(
     """
     wanted = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
     return FetchRequest(
-        max_wait=_to_field(max_wait_s),
+        max_wait=to_timedelta_field(max_wait_s),
         min_bytes=i32(1),
         max_bytes=i32(max_bytes),
         isolation_level=i8(read_committed),
@@ -36,5 +36,6 @@ def build_fetch(
     )
 
 
-def _to_field(seconds: float) -> i32Timedelta:
+def to_timedelta_field(seconds: float) -> i32Timedelta:
+    """The form that requests have a timeout in: whole milliseconds."""
     return i32Timedelta.parse(datetime.timedelta(milliseconds=round(seconds * 1000)))

@@ -11,8 +11,8 @@ from kio.static.primitive import i32, i64
 from ottla_broker.api.delete_records import delete_records
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.authorizer import AllowAll
-from ottla_broker.wire.client import to_timedelta_field
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.processes import SimulatedLoop
 from tests.unit.replication.small_cluster import TOPIC, Node, SmallCluster, run_simulation
 
