@@ -8,13 +8,14 @@ tests fill the end.
 import pytest
 
 LONGEST_FIRST = ("tests/spark/", "tests/e2e/")
-SHARED_JVM, SEPARATE_PROCESSES = "tests/spark/", "tests/spark/test_example.py"
+SHARED_JVM = "tests/spark/"
+SEPARATE_PROCESSES = ("tests/spark/test_example.py", "tests/spark/test_delegation_tokens.py")
 
 
 def work_unit(test: str) -> str:
     """The group of tests that run in the same stream as the test with this node id."""
     file = test.partition("::")[0]
-    return SHARED_JVM if file.startswith(SHARED_JVM) and file != SEPARATE_PROCESSES else file
+    return SHARED_JVM if file.startswith(SHARED_JVM) and file not in SEPARATE_PROCESSES else file
 
 
 def sort_longest_suites_first(items: list[pytest.Item]) -> None:
