@@ -33,7 +33,7 @@ def main(login: str, topic: str, user: str, password: str, folder: str) -> None:
     tokens = Path(folder) / "tokens"
     os.environ |= {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_LOCAL_IP": "127.0.0.1"}
     conf = _spark_conf(login, tokens)
-    gateway = launch_gateway(conf)
+    gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
     user_login = {
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": f'{LOGIN_MODULE} required username="{user}" password="{password}";',
@@ -42,7 +42,7 @@ def main(login: str, topic: str, user: str, password: str, folder: str) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     records = _count(spark, login, topic)
-    executors: Any = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()  # type: ignore[union-attr]
+    executors: Any = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     print(json.dumps({"records": records, "token": bytes(token.getIdentifier()).decode(), "processes": len(executors)}))
     _expire(gateway.jvm, token, {"bootstrap.servers": login, "security.protocol": "SASL_PLAINTEXT", **user_login})
     _count(spark, login, topic)
