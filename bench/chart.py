@@ -2,16 +2,18 @@
 
 docs/measurements holds results as the benchmarks write them to `build/`, under names like
 `2026-11-22-one-broker.json`. The newest file of each kind becomes
-`docs/images/benchmark-<kind>-light.svg` and `-dark.svg`.
+`docs/images/benchmark-<kind>-light.svg` and `-dark.svg`; latencies under load among its lines
+become `benchmark-<kind>-under-load-light.svg` and `-dark.svg` besides.
 """
 
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
+
+from bench.chart_style import THEMES, Theme, svg_document, text
+from bench.latency_chart import draw_latencies, has_latencies
 
 DOCS = Path(__file__).parent.parent / "docs"
 Results = Mapping[str, Any]
@@ -21,22 +23,6 @@ BAR_WIDTH = WIDTH - LABEL_WIDTH - VALUE_WIDTH
 ROW_HEIGHT, BAR_HEIGHT, LINE_HEIGHT = 46, 13, 16
 LABEL_CHARACTERS, FOOTER_CHARACTERS = 50, 125
 GROUPS = {"higher": "Higher is better", "lower": "Lower is better"}
-
-
-@dataclass(frozen=True)
-class Theme:
-    """Colors in the syntax of SVG."""
-
-    text: str
-    muted: str
-    ottla: str
-    kafka: str
-
-
-THEMES = {
-    "light": Theme(text="#1f2328", muted="#59636e", ottla="#0b6bcb", kafka="#a8b1ba"),
-    "dark": Theme(text="#e6edf3", muted="#9198a1", ottla="#58a6ff", kafka="#5d6671"),
-}
 
 
 def newest_results(folder: Path) -> dict[str, Path]:
@@ -52,21 +38,17 @@ def draw(results: Results, theme: Theme) -> str:
     for better, heading in GROUPS.items():
         lines = [line for line in results["lines"] if line["better"] == better]
         if lines:
-            body.append(_text(0, y + 12, heading, theme.text, weight="bold"))
+            body.append(text(0, y + 12, heading, theme.text, weight="bold"))
             y += 24
         for line in lines:
             body += _row(line, y, theme)
             y += ROW_HEIGHT
         y += 10
     for line in textwrap.wrap(_footer(about), FOOTER_CHARACTERS):
-        body.append(_text(0, y + 8, line, theme.muted, size=11))
+        body.append(text(0, y + 8, line, theme.muted, size=11))
         y += LINE_HEIGHT
     title = f"Ottla and {_other(about)}, measured on {about['date']}"
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + 8}" viewBox="0 0 {WIDTH} {y + 8}" '
-        'role="img" font-family="system-ui, sans-serif" font-size="13">'
-    )
-    return "\n".join([head, f"<title>{escape(title)}</title>", *body, "</svg>", ""])
+    return svg_document(WIDTH, y + 8, title, body)
 
 
 def _other(about: Mapping[str, str]) -> str:
@@ -79,14 +61,14 @@ def _legend(about: Mapping[str, str], theme: Theme) -> Iterator[str]:
     x = LABEL_WIDTH
     for name, color in (("Ottla", theme.ottla), (_other(about), theme.kafka)):
         yield _bar(x, 14, 13, color)
-        yield _text(x + 19, 25, name, theme.text)
+        yield text(x + 19, 25, name, theme.text)
         x += 90
 
 
 def _row(line: Mapping[str, Any], y: int, theme: Theme) -> Iterator[str]:
     label = textwrap.wrap(line["what"], LABEL_CHARACTERS)[:2]
     for number, part in enumerate(label):
-        yield _text(0, y + 12 + number * LINE_HEIGHT, part, theme.text)
+        yield text(0, y + 12 + number * LINE_HEIGHT, part, theme.text)
     sides = [(line[side], color) for side, color in (("ottla", theme.ottla), ("kafka", theme.kafka)) if line[side]]
     scale = BAR_WIDTH / max(spread["max"] for spread, _ in sides)
     for number, (spread, color) in enumerate(sides):
@@ -95,7 +77,7 @@ def _row(line: Mapping[str, Any], y: int, theme: Theme) -> Iterator[str]:
         if spread["min"] != spread["max"]:
             yield _whisker(spread["min"] * scale, spread["max"] * scale, top + BAR_HEIGHT / 2, theme.muted)
         end = LABEL_WIDTH + spread["max"] * scale + 6
-        yield _text(end, top + 11, f"{_number(spread['median'])} {line['unit']}", theme.text, size=12)
+        yield text(end, top + 11, f"{_number(spread['median'])} {line['unit']}", theme.text, size=12)
 
 
 def _footer(about: Mapping[str, str]) -> str:
@@ -121,19 +103,17 @@ def _whisker(start: float, end: float, y: float, color: str) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, color: str, *, size: int = 13, weight: str = "normal") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" fill="{color}" font-size="{size}" font-weight="{weight}">{escape(text)}</text>'
-    )
-
-
 def images(folder: Path) -> dict[str, str]:
     """File name to SVG document, for the newest results in `folder`."""
-    return {
-        f"benchmark-{kind}-{name}.svg": draw(json.loads(path.read_text()), theme)
-        for kind, path in newest_results(folder).items()
-        for name, theme in THEMES.items()
-    }
+    documents: dict[str, str] = {}
+    for kind, path in newest_results(folder).items():
+        results = json.loads(path.read_text())
+        for name, theme in THEMES.items():
+            documents[f"benchmark-{kind}-{name}.svg"] = draw(results, theme)
+            if has_latencies(results):
+                latencies = draw_latencies(results, theme, _other(results["about"]))
+                documents[f"benchmark-{kind}-under-load-{name}.svg"] = latencies
+    return documents
 
 
 def main() -> None:

@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.chart import DOCS, THEMES, draw, images, newest_results
+from bench.chart import DOCS, draw, images, newest_results
+from bench.chart_style import THEMES
 from bench.cluster.lines import LINES as CLUSTER_LINES
 from bench.lines import LINES
 from bench.mirror.lines import LINES as MIRROR_LINES
