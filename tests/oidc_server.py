@@ -22,6 +22,8 @@ from tests.waiting import eventually
 
 SOURCE = Path(__file__).parent / "clients" / "oidc"
 CLIENTS = {"alice": "alice-secret", "bob": "bob-secret"}
+CONSOLE = ("console", "console-secret")
+"""The client as which a console logs in users, where there is one."""
 AUDIENCE = "kafka"
 
 
@@ -72,13 +74,23 @@ class OidcServer:
             return False
 
 
+def new_key(key_id: str) -> dict[str, Any]:
+    """A private key that signs tokens, as a JSON Web Key."""
+    import jwt
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    private = rsa.generate_private_key(65537, 2048)
+    return {**jwt.algorithms.RSAAlgorithm.to_jwk(private, as_dict=True), "kid": key_id, "alg": "RS256", "use": "sig"}
+
+
 @contextmanager
-def run_oidc_server(folder: Path, keys: list[dict[str, Any]]) -> Iterator[OidcServer]:
+def run_oidc_server(folder: Path, keys: list[dict[str, Any]], redirect_uri: str = "") -> Iterator[OidcServer]:
+    """`redirect_uri`: where users of the client CONSOLE come back after their login."""
     node = shutil.which("node") or skip_or_fail_in_ci("no `node` on PATH to run an OIDC server with")
     place = _install()
     port, keys_file = free_port(), folder / "keys.json"
     keys_file.write_text(json.dumps({"keys": keys}))
-    daemon = Daemon([node, place / "server.mjs", str(port), keys_file], folder / "oidc.log")
+    daemon = Daemon([node, place / "server.mjs", str(port), keys_file, redirect_uri], folder / "oidc.log")
     server = OidcServer(f"http://127.0.0.1:{port}", keys_file, daemon)
     try:
         server.start()

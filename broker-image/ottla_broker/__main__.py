@@ -47,7 +47,7 @@ from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.security.scram import SALT_BYTES, parse_add_scram
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, TlsConfigError
+from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, TlsConfigError
 
 CANNOT_START: Final = 2
 MAX_WORKERS: Final = 256
@@ -237,7 +237,8 @@ async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[
     console = make_console(broker, server, registry)
     http = HttpServer(broker, server, () if console is None else console.routes)
     try:
-        await http.start(address, find_http_tls(broker.config, server))
+        client_auth = CLIENT_AUTH_NONE if console is None else console.client_auth
+        await http.start(address, find_http_tls(broker.config, server, client_auth))
     except OSError as error:
         raise StartError(f"http.listener={address} cannot be bound: {error.strerror or error}") from error
     if console is None:
@@ -251,7 +252,7 @@ async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[
     return close
 
 
-def find_http_tls(config: Config, server: Server) -> ssl.SSLContext | None:
+def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLContext | None:
     """Raises StartError where `http.security.listener` is no listener with TLS."""
     listener = config(HTTP_SECURITY_LISTENER)
     if listener is None:
@@ -260,15 +261,18 @@ def find_http_tls(config: Config, server: Server) -> ssl.SSLContext | None:
         known = ", ".join(server.certificates.contexts) or "there is none"
         raise StartError(f"http.security.listener={listener} is no listener with TLS; listeners with TLS: {known}")
     try:
-        return server.certificates.follow(listener, client_auth=CLIENT_AUTH_NONE)
+        return server.certificates.follow(listener, client_auth=client_auth)
     except TlsConfigError as reason:
         raise StartError(f"http.security.listener={listener}: {reason}") from None
 
 
 class ConsoleParts(NamedTuple):
-    """`routes`: aiohttp's, which is not imported here."""
+    """`routes`: aiohttp's, which is not imported here. `client_auth`: whether browsers may present
+    certificates, as `ssl.client.auth`; probes of health never have to.
+    """
 
     routes: Sequence[Any]
+    client_auth: str
     start: Callable[[], None]
     close: Callable[[], Awaitable[None]]
 
@@ -284,7 +288,8 @@ def make_console(broker: Broker, server: Server, registry: Any) -> ConsoleParts 
     except ImportError as reason:
         raise StartError(f"console.enable=true needs pip install 'ottla[console]': {reason}") from None
     console = Console(broker, server, registry)
-    return ConsoleParts(console.routes(), console.start, console.close)
+    client_auth = CLIENT_AUTH_REQUESTED if console.wants_certificates else CLIENT_AUTH_NONE
+    return ConsoleParts(console.routes(), client_auth, console.start, console.close)
 
 
 class StartedRegistry(NamedTuple):

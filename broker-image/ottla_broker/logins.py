@@ -7,7 +7,7 @@ between brokers change without a restart. Logins that they no longer have are cl
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -32,7 +32,7 @@ from ottla_broker.config.listener_security import (
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.broker_login import BrokerLogins
 from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
-from ottla_broker.security.jwks import JsonWebKeySet
+from ottla_broker.security.jwks import JsonWebKeySet, Key
 from ottla_broker.security.oauthbearer import TokenValidator
 from ottla_broker.security.principal_mapping import PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession, ScramLogin
@@ -130,7 +130,8 @@ class ListenerLogins:
 
     def _add_validator(self, config: Config, runtime: Runtime, listener: str) -> None:
         if (settings := listener_oauth(config, listener)) is not None:
-            keys = make_key_set(settings, runtime)
+            endpoint = settings.endpoint
+            keys = make_key_set(endpoint.url, partial(runtime.run_in_thread, endpoint.fetch), settings)
             self._key_sets.append(keys)
             self._validators[listener] = TokenValidator(keys, settings.rules, runtime.now_ms)
 
@@ -154,10 +155,11 @@ class ListenerLogins:
         return self._broker.image.scram_credentials.get((user, mechanism))
 
 
-def make_key_set(settings: OauthSettings, runtime: Runtime) -> JsonWebKeySet:
+def make_key_set(name: str, fetch: Callable[[], Awaitable[list[Key]]], settings: OauthSettings) -> JsonWebKeySet:
+    """Keys that are fetched as often as a listener's `settings` say."""
     return JsonWebKeySet(
-        settings.endpoint.url,
-        partial(runtime.run_in_thread, settings.endpoint.fetch),
+        name,
+        fetch,
         refresh_s=settings.refresh_s,
         retry_backoff_s=settings.retry_backoff_s,
         retry_backoff_max_s=settings.retry_backoff_max_s,

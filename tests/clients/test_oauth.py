@@ -24,12 +24,11 @@ from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.e2e.java_tools import run_java_tool
-from tests.oidc_server import AUDIENCE, CLIENTS, OidcServer, run_oidc_server
+from tests.oidc_server import AUDIENCE, CLIENTS, OidcServer, new_key, run_oidc_server
 from tests.ports import free_port
 from tests.waiting import eventually
 
 jwt = pytest.importorskip("jwt", reason="PyJWT, a dependency of the broker, is not installed")
-from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: E402
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 WITHIN_S = 30.0
@@ -44,11 +43,6 @@ class OAuthBroker:
     broker: BrokerProcess
     login: str
     oidc: OidcServer
-
-
-def new_key(key_id: str) -> dict[str, Any]:
-    private = rsa.generate_private_key(65537, 2048)
-    return {**jwt.algorithms.RSAAlgorithm.to_jwk(private, as_dict=True), "kid": key_id, "alg": "RS256", "use": "sig"}
 
 
 @pytest.fixture(scope="module")

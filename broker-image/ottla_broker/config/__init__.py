@@ -15,6 +15,7 @@ from ottla_broker.config.broker_settings import *  # noqa: F403 (the rows' const
 from ottla_broker.config.client_metrics_settings import *  # noqa: F403
 from ottla_broker.config.cluster_settings import *  # noqa: F403
 from ottla_broker.config.config import Config as Config
+from ottla_broker.config.console_settings import *  # noqa: F403
 from ottla_broker.config.description import ConfigEntry as ConfigEntry
 from ottla_broker.config.description import ConfigSource as ConfigSource
 from ottla_broker.config.description import ConfigSynonym as ConfigSynonym

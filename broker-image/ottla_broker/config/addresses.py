@@ -177,6 +177,27 @@ def jwks_url() -> ValueType[str]:
     return parsed(parse_jwks_url, "a URL with https://, http:// or file://")
 
 
+def parse_http_url(text: str) -> str:
+    scheme, _, rest = text.strip().partition("://")
+    if scheme not in ("https", "http") or not rest or rest.startswith("/") or any(it in rest for it in "?# "):
+        raise ValueError
+    return text.strip()
+
+
+def http_url() -> ValueType[str]:
+    return parsed(parse_http_url, "a URL with https:// or http://, without query and fragment")
+
+
+def parse_oidc_scope(text: str) -> str:
+    if "openid" not in text.split():
+        raise ValueError("without openid there is no id token")
+    return " ".join(text.split())
+
+
+def oidc_scope() -> ValueType[str]:
+    return parsed(parse_oidc_scope, "scopes separated by blanks, openid among them")
+
+
 def parse_mechanisms(text: str) -> tuple[str, ...]:
     mechanisms = split_list(text)
     for mechanism in mechanisms:

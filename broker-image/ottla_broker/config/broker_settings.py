@@ -47,20 +47,8 @@ HTTP_LISTENER = _identity.row("http.listener", http_address(), None,
     "no HTTP server.", is_ottla_only=True)
 HTTP_SECURITY_LISTENER = _identity.row("http.security.listener", string("a listener's name", empty=False), None,
     "Name of a listener with TLS whose certificates `http.listener` has as well. Clients of it need no certificate of "
-    "their own. Not set: `http.listener` has no TLS.", is_ottla_only=True)
-CONSOLE_ENABLE = _identity.row("console.enable", boolean(), False,
-    "Whether `http.listener` serves the console: pages in a browser with the cluster's health, topics and groups. "
-    "Requires the extra `console`. Where clients are authenticated or authorized, users log in with the names and "
-    "passwords of the first listener with PLAIN or SCRAM, and access rules hold for them; without such a listener the "
-    "broker does not start. Off by default, because on an open cluster everyone who reaches `http.listener` reads what "
-    "the pages show.",
-    is_ottla_only=True)
-CONSOLE_WRITE = _identity.row("console.write", one_of("login", "everyone", "nobody"), "login",
-    "Who may write with pages of the console: create and delete topics, change their configs, produce records and "
-    "reset offsets of groups. `login`: users who have logged in. `everyone`: also those of an open cluster, which "
-    "knows no users. `nobody`: the console only reads. Access rules decide about each change. `ottla up` sets "
-    "`everyone`, because it serves its consoles to this machine only.",
-    is_ottla_only=True)
+    "their own. Users of the console may log in with one where the listener asks for them. Not set: `http.listener` "
+    "has no TLS.", is_ottla_only=True)
 
 _quorum = Section("Metadata quorum", BROKER_SETTINGS)
 

@@ -4,42 +4,30 @@
   User:ANONYMOUS. Web pages of others must not read it through a name that they point at this
   address (DNS rebinding): a request has to name an IP address, this machine or a listener's
   advertised host.
-- Where clients log in with PLAIN or SCRAM, so do users of the console, with the same names and
-  passwords, and the cluster's access rules hold for them. Without TLS (`http.security.listener`),
-  passwords are taken from this machine only: from a browser on it, `kubectl port-forward`, or a
-  proxy that ends TLS.
+- Where clients log in, so do users of the console (`login_methods`), and the cluster's access rules
+  hold for them. Without TLS (`http.security.listener`), logins are taken from this machine only:
+  from a browser on it, `kubectl port-forward`, or a proxy that ends TLS.
 """
 
 import ipaddress
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
 from ottla_broker.broker import Broker
-from ottla_broker.config import (
-    AUTHORIZER_CLASS_NAME,
-    CONSOLE_ENABLE,
-    HTTP_LISTENER,
-    SSL_CLIENT_AUTH,
-    Config,
-    SettingError,
-)
-from ottla_broker.config.listener_security import listener_sasl
+from ottla_broker.config import HTTP_LISTENER
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS, ConnectionState, RequestContext
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.security.principal import Principal
-from ottla_broker.security.scram import MECHANISMS
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.client_security import PLAIN, SASL_PROTOCOLS, TLS_PROTOCOLS
 from ottla_broker.wire.errors import KafkaError
 
 LOCAL_NAME: Final = "localhost"
 CLIENT_ID: Final = "console"
-PASSWORD_MECHANISMS: Final = frozenset({PLAIN, *MECHANISMS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,38 +70,6 @@ def make_context(broker: Broker, principal: Principal, host: str, api: ApiKey) -
     return RequestContext(broker, connection, 0, CLIENT_ID, broker.authorizer, api_key=int(api))
 
 
-def find_authentication(config: Config) -> Iterator[str]:
-    """The settings by which clients of this broker authenticate or are authorized; none on an open
-    cluster.
-    """
-    if name := config(AUTHORIZER_CLASS_NAME):
-        yield f"{AUTHORIZER_CLASS_NAME.name}={name}"
-    for listener in config.listeners:
-        protocol = config.security_protocol(listener.name)
-        if protocol in SASL_PROTOCOLS:
-            yield f"listener {listener.name} has {protocol}"
-        elif protocol in TLS_PROTOCOLS and config.of_listener(listener.name, SSL_CLIENT_AUTH) == "required":
-            yield f"listener {listener.name} requires certificates of clients"
-
-
-def find_login_listener(config: Config) -> str | None:
-    """The listener whose users log in: the first with PLAIN or SCRAM, one for clients before that
-    between brokers. None on an open cluster. Raises SettingError where clients log in by other
-    means only.
-    """
-    if not (reasons := list(find_authentication(config))):
-        return None
-    names = [one.name for one in config.listeners if config.security_protocol(one.name) in SASL_PROTOCOLS]
-    usable = [one for one in names if PASSWORD_MECHANISMS & set(listener_sasl(config, one).mechanisms)]
-    if usable:
-        return min(usable, key=lambda it: it == config.inter_broker_listener)
-    problem = (
-        f"{CONSOLE_ENABLE.name}=true: users of the console log in with PLAIN or SCRAM, and no listener has them, while "
-        f"clients of this broker are authenticated or authorized ({'; '.join(reasons)}); set it to false"
-    )
-    raise SettingError([problem])
-
-
 class AllowedHosts:
     """The names in a request's `Host` under which an open console answers."""
 
@@ -139,7 +95,7 @@ def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
         return None
 
 
-def keeps_passwords_secret(http: web.Request) -> bool:
+def keeps_logins_secret(http: web.Request) -> bool:
     """True if the connection has TLS or does not leave this machine."""
     address = parse_address(http.remote or "")
     mapped = getattr(address, "ipv4_mapped", None) or address

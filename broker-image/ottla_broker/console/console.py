@@ -6,18 +6,20 @@ record's value that is in a page unescaped would not be run.
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from aiohttp import web
 
 from ottla_broker.broker import Broker
-from ottla_broker.console.access import ConsoleUser, find_login_listener
+from ottla_broker.console.access import ConsoleUser
 from ottla_broker.console.cluster_requests import ClusterRequests
-from ottla_broker.console.login import OpenAccess, PasswordAccess, redirect
+from ottla_broker.console.login import OpenAccess, SessionAccess, redirect
+from ottla_broker.console.login_methods import find_login_methods
+from ottla_broker.console.login_routes import LoginRoutes
 from ottla_broker.console.overview import Overview
 from ottla_broker.console.page_routes import make_page_routes
 from ottla_broker.console.rendering import Renderer
-from ottla_broker.console.requests import SECURITY_HEADERS, PageError, PageHandler, PageRequest
+from ottla_broker.console.requests import PageError, PageHandler, PageRequest, with_security_headers
 from ottla_broker.console.static_files import StaticFiles
 from ottla_broker.log_format import log_fields
 from ottla_broker.registry.lazy_registry import LazyRegistry
@@ -29,8 +31,6 @@ from ottla_broker.wire.errors import KafkaError, describe_os_error
 logger = logging.getLogger(__name__)
 
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-FormHandler = Callable[[web.Request], Awaitable[web.Response]]
-R = TypeVar("R", bound=web.StreamResponse)
 
 DENIED: Final = frozenset(AUTHORIZATION_ERRORS.values())
 
@@ -41,10 +41,13 @@ class Console:
     """
 
     def __init__(self, broker: Broker, server: Server, registry: LazyRegistry | None = None) -> None:
-        listener = find_login_listener(broker.config)
+        methods = find_login_methods(broker.config)
         self._broker = broker
-        self._login = None if listener is None else PasswordAccess(broker, listener)
-        self._access: OpenAccess | PasswordAccess = self._login or OpenAccess(broker)
+        self._access: OpenAccess | SessionAccess = OpenAccess(broker)
+        self._login: LoginRoutes | None = None
+        if methods is not None:
+            self._access = SessionAccess(broker)
+            self._login = LoginRoutes(broker, methods, self._access, self._anonymous_page)
         self._static = StaticFiles()
         self._renderer = Renderer(
             self._static.url, broker.node_id, lambda: broker.cluster_id, has_login=self._login is not None
@@ -53,19 +56,26 @@ class Console:
         self._overview = Overview(broker, server, self._requests)
         self._pages = make_page_routes(broker, server.dispatcher, registry, self._requests, self._overview)
 
+    @property
+    def wants_certificates(self) -> bool:
+        """True if users may log in with certificates, which browsers present in TLS handshakes."""
+        return self._login is not None and self._login.wants_certificates
+
     def routes(self) -> list[web.RouteDef]:
         served = [web.route(one.method, one.path, self._serve(one.handler)) for one in self._pages]
         if self._login is not None:
-            served.append(web.get("/login", self._show_login))
-            served.append(web.post("/login", self._answer_form(self._login.log_in)))
-            served.append(web.post("/logout", self._answer_form(self._login.log_out)))
+            served += self._login.routes()
         return [*served, web.get("/static/{digest}/{name}", self._static.serve)]
 
     def start(self) -> None:
         """Called on the running loop."""
         self._overview.start()
+        if self._login is not None:
+            self._login.start()
 
     async def close(self) -> None:
+        if self._login is not None:
+            await self._login.close()
         await self._overview.close()
         await self._requests.close()
 
@@ -95,20 +105,6 @@ class Console:
             why = describe_os_error(error) or "no response in time"
             return show_error(page, 502, f"A broker does not respond: {why}.")
 
-    async def _show_login(self, http: web.Request) -> web.Response:
-        return with_security_headers(self._anonymous_page(http).render("login.html", message=""))
-
-    def _answer_form(self, handler: FormHandler) -> HttpHandler:
-        async def answer(http: web.Request) -> web.StreamResponse:
-            try:
-                response = await handler(http)
-            except PageError as reason:
-                response = self._anonymous_page(http).render("login.html", message=reason.message)
-                response.set_status(reason.status)
-            return with_security_headers(response)
-
-        return answer
-
     def _anonymous_page(self, http: web.Request) -> PageRequest:
         return PageRequest(http, ConsoleUser(self._broker, ANONYMOUS, http.remote or ""), self._renderer)
 
@@ -117,12 +113,6 @@ def ask_for_login(http: web.Request) -> web.Response:
     if http.headers.get("HX-Request") == "true":
         return web.Response(status=401, headers={"HX-Redirect": "/login"})
     return redirect("/login")
-
-
-def with_security_headers(response: R) -> R:
-    if not response.prepared:
-        response.headers.update(SECURITY_HEADERS)
-    return response
 
 
 def show_error(page: PageRequest, status: int, message: str) -> web.Response:

@@ -10,33 +10,26 @@ import asyncio
 import hmac
 import secrets
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from ottla_broker.broker import Broker
-from ottla_broker.config import CONSOLE_WRITE
-from ottla_broker.config.listener_security import listener_sasl
-from ottla_broker.console.access import AllowedHosts, ConsoleUser, keeps_passwords_secret, make_context
+from ottla_broker.config import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS, CONSOLE_WRITE
+from ottla_broker.console.access import AllowedHosts, ConsoleUser, keeps_logins_secret, make_context
 from ottla_broker.console.requests import PageError
-from ottla_broker.console.sessions import TOKEN_BYTES, Sessions
+from ottla_broker.console.sessions import TOKEN_BYTES, Login, Sessions
 from ottla_broker.requests.login import MAX_AUDITED_NAME
-from ottla_broker.requests.user_passwords import UserPasswords
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-MAX_NAME: Final = 1024
-MAX_PASSWORD: Final = 1024
-MAX_CHECKS: Final = 2
-"""Passwords that are checked at once: each takes a thread for milliseconds."""
-WRONG: Final = "The name or the password is wrong."
 NOT_SECRET: Final = (
-    "The console takes passwords over TLS or from this machine only, because they would cross the network in the "
-    "clear: set http.security.listener, or use kubectl port-forward, an SSH tunnel, or a proxy on this machine that "
-    "ends TLS."
+    "The console takes logins over TLS or from this machine only, because passwords and sessions would cross the "
+    "network in the clear: set http.security.listener, or use kubectl port-forward, an SSH tunnel, or a proxy on this "
+    "machine that ends TLS."
 )
 
 
@@ -56,51 +49,44 @@ class OpenAccess:
         return ConsoleUser(self._broker, ANONYMOUS, http.remote or "", self._form_token, self._may_write)
 
 
-class PasswordAccess:
-    """`listener`: the one whose users log in."""
+class SessionAccess:
+    """Of a cluster whose users log in."""
 
-    def __init__(self, broker: Broker, listener: str) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._listener = listener
         self._may_write = broker.config(CONSOLE_WRITE) != "nobody"
-        self._passwords = UserPasswords(broker)
-        self._sessions = Sessions(broker, listener, asyncio.get_running_loop().time)
-        self._checks = asyncio.Semaphore(MAX_CHECKS)
+        self._sessions = Sessions(asyncio.get_running_loop().time)
         # Cookies do not distinguish ports: brokers on one machine need names of their own.
         self._cookie = f"ottla-console-{broker.node_id}"
 
     def find_user(self, http: web.Request) -> ConsoleUser | None:
         """None if nobody has logged in. Raises PageError."""
-        if not keeps_passwords_secret(http):
-            raise PageError(403, NOT_SECRET)
+        check_secret(http)
         token = http.cookies.get(self._cookie, "")
-        if (session := self._sessions.find(token)) is None:
+        session = self._sessions.find(token)
+        if session is None or not session.login.is_presented(http):
             return None
         is_logged_in = partial(self._sessions.is_open, token)
         return ConsoleUser(
-            self._broker, session.principal, http.remote or "", session.form_token, self._may_write, is_logged_in
+            self._broker, session.login.principal, http.remote or "", session.form_token, self._may_write, is_logged_in
         )
 
-    async def log_in(self, http: web.Request) -> web.Response:
-        """Redirects to the overview, with the cookie of a new session. Raises PageError: 401 after
-        the delay of failed logins.
-        """
-        if not keeps_passwords_secret(http):
-            raise PageError(403, NOT_SECRET)
-        form = await read_form(http)
-        name, password = form.get("name", ""), form.get("password", "")
-        if not await self._is_right(name, password):
-            context = make_context(self._broker, ANONYMOUS, http.remote or "", ApiKey.SASL_AUTHENTICATE)
-            user = AuditedResource("USER", name[:MAX_AUDITED_NAME])
-            context.record_audit("LOGIN", user, ErrorCode.sasl_authentication_failed.name.upper())
-            await asyncio.sleep(listener_sasl(self._broker.config, self._listener).failure_delay_s)
-            raise PageError(401, WRONG)
+    def open_session(self, http: web.Request, login: Login, response: web.Response) -> web.Response:
+        """The response, with the cookie of a new session in place of the browser's present one."""
         self._sessions.close(http.cookies.get(self._cookie, ""))
-        response = redirect("/")
-        response.set_cookie(
-            self._cookie, self._sessions.open(name), httponly=True, samesite="Strict", secure=http.secure, path="/"
-        )
+        token = self._sessions.open(login)
+        response.set_cookie(self._cookie, token, httponly=True, samesite="Strict", secure=http.secure, path="/")
         return response
+
+    async def refuse_login(self, http: web.Request, name: str, message: str) -> NoReturn:
+        """Records a login that failed in the audit log. Raises PageError 401 after the delay of
+        such logins. `name`: that of the user, as far as it is known.
+        """
+        context = make_context(self._broker, ANONYMOUS, http.remote or "", ApiKey.SASL_AUTHENTICATE)
+        user = AuditedResource("USER", name[:MAX_AUDITED_NAME])
+        context.record_audit("LOGIN", user, ErrorCode.sasl_authentication_failed.name.upper())
+        await asyncio.sleep(self._broker.config(CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000)
+        raise PageError(401, message)
 
     async def log_out(self, http: web.Request) -> web.Response:
         """Raises PageError."""
@@ -112,11 +98,11 @@ class PasswordAccess:
         response.del_cookie(self._cookie, path="/", httponly=True, samesite="Strict", secure=http.secure)
         return response
 
-    async def _is_right(self, name: str, password: str) -> bool:
-        if not (0 < len(name) <= MAX_NAME and 0 < len(password) <= MAX_PASSWORD):
-            return False
-        async with self._checks:
-            return await self._passwords.is_right(listener_sasl(self._broker.config, self._listener), name, password)
+
+def check_secret(http: web.Request) -> None:
+    """Raises PageError where a login would cross the network in the clear."""
+    if not keeps_logins_secret(http):
+        raise PageError(403, NOT_SECRET)
 
 
 async def read_page_form(http: web.Request, form_token: str) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 
 from ottla_broker.console.access import ConsoleUser
 from ottla_broker.console.rendering import Renderer
+
+R = TypeVar("R", bound=web.StreamResponse)
 
 MAX_INT64: Final = 2**63 - 1
 SECURITY_HEADERS: Final = {
@@ -80,3 +82,9 @@ class PageRequest:
 
 
 PageHandler = Callable[[PageRequest], Awaitable[web.StreamResponse]]
+
+
+def with_security_headers(response: R) -> R:
+    if not response.prepared:
+        response.headers.update(SECURITY_HEADERS)
+    return response

@@ -1,8 +1,8 @@
 """Sessions of users who have logged in, in this broker's memory.
 
-A session ends after IDLE_S without a request, after MAX_AGE_S in any case, and as soon as a
-credential of its user changes or is removed. Another broker, and this one after a restart, ask for
-a new login.
+A session ends after IDLE_S without a request, after MAX_AGE_S in any case, when the token or
+certificate of its login expires, and as soon as a credential of its user changes or is removed.
+Another broker, and this one after a restart, ask for a new login.
 """
 
 import secrets
@@ -10,10 +10,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from ottla_broker.broker import Broker
-from ottla_broker.config.listener_security import listener_sasl
+from aiohttp import web
+
 from ottla_broker.security.principal import Principal
-from ottla_broker.security.scram import MECHANISMS
 
 IDLE_S: Final = 30 * 60.0
 MAX_AGE_S: Final = 8 * 3600.0
@@ -22,37 +21,47 @@ MAX_SESSIONS: Final = 1000
 TOKEN_BYTES: Final = 32
 
 
-@dataclass(slots=True)
-class Session:
-    """`form_token`: in every form that changes something, so that no other site can send it.
-    `credentials`: those of the user at the login.
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user who has authenticated. `lifetime_s`: the session ends after it at the latest.
+    `find_credentials`: the present ones of the user. `is_presented`: False for a request without
+    what the user has logged in with, where browsers send that with each one.
     """
 
     principal: Principal
+    lifetime_s: float = MAX_AGE_S
+    find_credentials: Callable[[], Hashable] = lambda: None
+    is_presented: Callable[[web.Request], bool] = lambda http: True
+
+
+@dataclass(slots=True)
+class Session:
+    """`form_token`: in every form that changes something, so that no other site can send it.
+    `credentials`: those of the user at the login. `end_s`: of the clock of Sessions.
+    """
+
+    login: Login
     form_token: str
-    opened_s: float
     used_s: float
+    end_s: float
     credentials: Hashable
 
 
 class Sessions:
-    """By tokens that browsers keep in a cookie. `listener`: the one whose users log in."""
+    """By tokens that browsers keep in a cookie."""
 
-    def __init__(self, broker: Broker, listener: str, now_s: Callable[[], float]) -> None:
-        self._broker = broker
-        self._listener = listener
+    def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._by_token: dict[str, Session] = {}
 
-    def open(self, name: str) -> str:
+    def open(self, login: Login) -> str:
         """The token of a new session."""
         while len(self._by_token) >= MAX_SESSIONS:
             del self._by_token[next(iter(self._by_token))]
         token, now_s = secrets.token_urlsafe(TOKEN_BYTES), self._now_s()
-        principal = Principal("User", name)
-        self._by_token[token] = Session(
-            principal, secrets.token_urlsafe(TOKEN_BYTES), now_s, now_s, self._credentials_of(name)
-        )
+        end_s = now_s + min(MAX_AGE_S, login.lifetime_s)
+        form_token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._by_token[token] = Session(login, form_token, now_s, end_s, login.find_credentials())
         return token
 
     def find(self, token: str) -> Session | None:
@@ -68,17 +77,11 @@ class Sessions:
         if session is None:
             return False
         now_s = self._now_s()
-        has_expired = now_s - session.used_s > IDLE_S or now_s - session.opened_s > MAX_AGE_S
-        if has_expired or session.credentials != self._credentials_of(session.principal.name):
+        has_expired = now_s - session.used_s > IDLE_S or now_s > session.end_s
+        if has_expired or session.credentials != session.login.find_credentials():
             del self._by_token[token]
             return False
         return True
 
     def close(self, token: str) -> None:
         self._by_token.pop(token, None)
-
-    def _credentials_of(self, name: str) -> Hashable:
-        sasl = listener_sasl(self._broker.config, self._listener)
-        scram = self._broker.image.scram_credentials
-        stored = tuple(scram.get((name, MECHANISMS[one])) for one in sasl.mechanisms if one in MECHANISMS)
-        return (sasl.plain_users.get(name), *stored)

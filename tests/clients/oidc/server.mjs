@@ -1,9 +1,10 @@
-// An OpenID Connect server for tests: node server.mjs PORT KEYS_FILE
-// Its clients get access tokens for audience "kafka" by the client credentials grant.
+// An OpenID Connect server for tests: node server.mjs PORT KEYS_FILE [REDIRECT_URI]
+// Its clients get access tokens for audience "kafka" by the client credentials grant. At REDIRECT_URI is
+// the client "console", whose users log in with any name and password, and are asked for nothing else.
 import { readFileSync } from 'node:fs';
 import { Provider } from 'oidc-provider';
 
-const [port, keysFile] = process.argv.slice(2);
+const [port, keysFile, redirectUri] = process.argv.slice(2);
 const clients = ['alice', 'bob'].map((name) => ({
   client_id: name,
   client_secret: `${name}-secret`,
@@ -12,13 +13,24 @@ const clients = ['alice', 'bob'].map((name) => ({
   response_types: [],
   scope: 'produce consume',
 }));
+if (redirectUri) {
+  clients.push({ client_id: 'console', client_secret: 'console-secret', redirect_uris: [redirectUri] });
+}
 const provider = new Provider(`http://127.0.0.1:${port}`, {
   clients,
   jwks: JSON.parse(readFileSync(keysFile, 'utf8')),
-  scopes: ['produce', 'consume'],
+  scopes: ['openid', 'produce', 'consume'],
+  pkce: { required: () => true },
+  loadExistingGrant: async ({ oidc }) => {
+    const grant = new oidc.provider.Grant({ clientId: oidc.client.clientId, accountId: oidc.session.accountId });
+    grant.addOIDCScope('openid');
+    grant.addResourceScope('urn:kafka', 'produce consume');
+    await grant.save();
+    return grant;
+  },
   features: {
     clientCredentials: { enabled: true },
-    devInteractions: { enabled: false },
+    devInteractions: { enabled: Boolean(redirectUri) },
     resourceIndicators: {
       enabled: true,
       defaultResource: () => 'urn:kafka',

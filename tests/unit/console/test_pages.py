@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import Config, SettingError
-from ottla_broker.console.access import find_authentication
 from ottla_broker.console.console import Console
+from ottla_broker.console.login_methods import find_authentication
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.security.authorizer import Operation, Resource
@@ -151,7 +151,7 @@ def test_console_refuses_a_cluster_with_access_rules(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = {"authorizer_class_name": "StandardAuthorizer", "super_users": "User:ANONYMOUS"}
         async with broker_with_topic(tmp_path, **settings) as broker:
-            with pytest.raises(SettingError, match="no listener has them"):
+            with pytest.raises(SettingError, match="which no listener has"):
                 Console(broker, None)  # type: ignore[arg-type]
 
     assert list(find_authentication(Config.of({"log.dirs": "/data"}))) == []

@@ -1,16 +1,19 @@
 """Sessions, and who may send passwords."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla_broker.config import Config, SettingError
-from ottla_broker.console.access import find_login_listener, keeps_passwords_secret
+from ottla_broker.config import Config
+from ottla_broker.console.access import keeps_logins_secret
 from ottla_broker.console.login import is_same_origin
-from ottla_broker.console.sessions import IDLE_S, MAX_AGE_S, MAX_SESSIONS, Sessions
+from ottla_broker.console.password_login import find_credentials
+from ottla_broker.console.sessions import IDLE_S, MAX_AGE_S, MAX_SESSIONS, Login, Sessions
+from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import MECHANISMS, make_credential
 from tests.unit.config.api_broker import broker_with_topic
 
@@ -20,7 +23,9 @@ SCRAM = {
     "inter.broker.listener.name": "IN",
     "sasl.enabled.mechanisms": "SCRAM-SHA-512",
 }
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+ALICE = Principal("User", "alice")
 
 
 def config(**settings: str) -> Config:
@@ -41,14 +46,15 @@ def scenario_with_user(folder: Path, check: Any) -> None:
             broker.image.scram_credentials[key] = make_credential(key[1], "secret", b"salt", 4096)
             clock = Clock()
             broker.config = config(**SCRAM)
-            check(broker, Sessions(broker, "OUT", clock), clock, key)
+            login = Login(ALICE, find_credentials=partial(find_credentials, broker, "OUT", "alice"))
+            check(broker, Sessions(clock), clock, key, login)
 
     asyncio.run(scenario())
 
 
 def test_session_ends_when_it_is_idle_or_old(tmp_path: Path) -> None:
-    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any) -> None:
-        idle, used = sessions.open("alice"), sessions.open("alice")
+    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any, login: Login) -> None:
+        idle, used = sessions.open(login), sessions.open(login)
         assert idle != used
         while clock.now_s < MAX_AGE_S:
             clock.now_s += IDLE_S
@@ -61,8 +67,8 @@ def test_session_ends_when_it_is_idle_or_old(tmp_path: Path) -> None:
 
 
 def test_looking_whether_a_session_is_open_does_not_keep_it_open(tmp_path: Path) -> None:
-    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any) -> None:
-        token = sessions.open("alice")
+    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any, login: Login) -> None:
+        token = sessions.open(login)
         clock.now_s = IDLE_S
         assert sessions.is_open(token)
         clock.now_s = IDLE_S + 1
@@ -72,12 +78,12 @@ def test_looking_whether_a_session_is_open_does_not_keep_it_open(tmp_path: Path)
 
 
 def test_session_ends_when_the_password_changes_or_the_user_is_removed(tmp_path: Path) -> None:
-    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any) -> None:
-        first = sessions.open("alice")
+    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any, login: Login) -> None:
+        first = sessions.open(login)
         assert sessions.find(first) is not None
         broker.image.scram_credentials[key] = make_credential(key[1], "other", b"salt", 4096)
         assert sessions.find(first) is None
-        second = sessions.open("alice")
+        second = sessions.open(login)
         del broker.image.scram_credentials[key]
         assert sessions.find(second) is None
 
@@ -85,8 +91,8 @@ def test_session_ends_when_the_password_changes_or_the_user_is_removed(tmp_path:
 
 
 def test_sessions_are_bounded_and_closed(tmp_path: Path) -> None:
-    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any) -> None:
-        tokens = [sessions.open("alice") for _ in range(MAX_SESSIONS + 1)]
+    def check(broker: Any, sessions: Sessions, clock: Clock, key: Any, login: Login) -> None:
+        tokens = [sessions.open(login) for _ in range(MAX_SESSIONS + 1)]
         assert sessions.find(tokens[0]) is None
         assert sessions.find(tokens[-1]) is not None
         sessions.close(tokens[-1])
@@ -97,21 +103,16 @@ def test_sessions_are_bounded_and_closed(tmp_path: Path) -> None:
     scenario_with_user(tmp_path, check)
 
 
-def test_login_listener_is_one_with_passwords() -> None:
-    assert find_login_listener(config()) is None
-    assert find_login_listener(config(**SCRAM)) == "OUT"
-    both = {
-        **SCRAM,
-        "listener.security.protocol.map": "IN:SASL_PLAINTEXT,OUT:SASL_PLAINTEXT",
-        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
-        "listener.name.in.scram-sha-512.sasl.jaas.config": MODULE.replace(";", ' username="b" password="b";'),
-    }
-    assert find_login_listener(config(**both)) == "OUT"
-
-
-def test_rules_without_passwords_are_refused_with_the_reason() -> None:
-    with pytest.raises(SettingError, match=r"no listener has them, while clients .*authorizer.class.name="):
-        find_login_listener(config(**{"authorizer.class.name": "StandardAuthorizer"}))
+def test_session_ends_when_its_token_expires() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    token, later = sessions.open(Login(ALICE, lifetime_s=60)), sessions.open(Login(ALICE, lifetime_s=10 * MAX_AGE_S))
+    clock.now_s = 60
+    assert sessions.is_open(token)
+    clock.now_s = 61
+    assert not sessions.is_open(token)
+    clock.now_s = IDLE_S
+    assert sessions.find(later) is not None
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_rules_without_passwords_are_refused_with_the_reason() -> None:
 )
 def test_passwords_cross_no_network_in_the_clear(remote: str | None, secure: bool, expected: bool) -> None:
     http: Any = SimpleNamespace(remote=remote, secure=secure)
-    assert keeps_passwords_secret(http) is expected
+    assert keeps_logins_secret(http) is expected
 
 
 @pytest.mark.parametrize(

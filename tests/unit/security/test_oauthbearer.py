@@ -11,7 +11,13 @@ import pytest
 
 from ottla_broker.security import jwks
 from ottla_broker.security.jwks import JsonWebKeySet, Key, parse_key_set
-from ottla_broker.security.oauth_token import InvalidToken, TokenRules, validate_token
+from ottla_broker.security.oauth_token import (
+    IdToken,
+    InvalidToken,
+    TokenRules,
+    validate_id_token,
+    validate_token,
+)
 from ottla_broker.security.oauthbearer import REJECTED, TokenValidator
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.sasl_session import ListenerSasl, SaslSession
@@ -113,6 +119,36 @@ def test_public_key_is_no_shared_secret() -> None:
     forged = f"{signed}.{part(hmac.new(pem, signed.encode(), hashlib.sha256).digest())}"
     with pytest.raises(InvalidToken):
         validate_token(forged, KEYS, TokenRules())
+
+
+ID_RULES = TokenRules(audiences=("console",), issuer="https://issuer", subject_claim="email")
+ID_CLAIMS: dict[str, Any] = {"iss": "https://issuer", "aud": "console", "nonce": "n", "email": "alice@example.com"}
+
+
+@pytest.mark.parametrize("claims", [{}, {"aud": ["console"]}, {"aud": ["other", "console"], "azp": "console"}])
+def test_id_token_of_this_login_is_accepted(claims: dict[str, Any]) -> None:
+    given = token(**ID_CLAIMS | {"sub": "1234"} | claims)
+    assert validate_id_token(given, KEYS, ID_RULES, "n") == IdToken("alice@example.com", (NOW + DAY) * 1000)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"nonce": "other"},
+        {"nonce": None},
+        {"aud": "other"},
+        {"aud": None},
+        {"aud": ["console", "other"]},
+        {"azp": "other"},
+        {"iss": "https://other"},
+        {"iss": None},
+        {"exp": NOW - 40},
+        {"email": None},
+    ],
+)
+def test_other_id_tokens_are_rejected(claims: dict[str, Any]) -> None:
+    with pytest.raises(InvalidToken):
+        validate_id_token(token(**ID_CLAIMS | claims), KEYS, ID_RULES, "n")
 
 
 # One exchange

@@ -1,0 +1,123 @@
+"""How users of the console log in, by the settings of the broker's listeners. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla_broker.config import (
+    AUTHORIZER_CLASS_NAME,
+    CONSOLE_ENABLE,
+    CONSOLE_OIDC_CLIENT_ID,
+    CONSOLE_OIDC_CLIENT_SECRET,
+    CONSOLE_OIDC_ISSUER,
+    CONSOLE_OIDC_REDIRECT_URI,
+    CONSOLE_OIDC_SCOPE,
+    HTTP_SECURITY_LISTENER,
+    SSL_CLIENT_AUTH,
+    Config,
+    SettingError,
+)
+from ottla_broker.config.listener_security import OauthSettings, listener_oauth, listener_sasl
+from ottla_broker.security.scram import MECHANISMS
+from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN, SASL_PROTOCOLS, TLS_PROTOCOLS
+from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUIRED
+
+PASSWORD_MECHANISMS: Final = frozenset({PLAIN, *MECHANISMS})
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """`listener`: one with OAUTHBEARER, whose `oauth` names the claim of principals.
+    `client_secret`: empty for a public client. `redirect_uri`: empty: that of each request.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str
+    redirect_uri: str
+    listener: str
+    oauth: OauthSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LoginMethods:
+    """`password_listener`: the one whose users log in with their passwords. `certificate_listener`:
+    the one as whose clients browsers are, by the certificates that they present.
+    """
+
+    password_listener: str | None
+    certificate_listener: str | None
+    oidc: OidcSettings | None
+
+
+def find_login_methods(config: Config) -> LoginMethods | None:
+    """None on an open cluster. Raises SettingError where users of the console could not log in."""
+    oidc = find_oidc_settings(config)
+    if not (reasons := list(find_authentication(config))):
+        return None
+    methods = LoginMethods(find_password_listener(config), find_certificate_listener(config), oidc)
+    if methods == LoginMethods(None, None, None):
+        problem = (
+            f"{CONSOLE_ENABLE.name}=true: users of the console log in with PLAIN or SCRAM, which no listener has, by "
+            f"{CONSOLE_OIDC_ISSUER.name}, which is not set, or with certificates, for which no listener with SSL that "
+            f"asks for them is {HTTP_SECURITY_LISTENER.name}, while clients of this broker are authenticated or "
+            f"authorized ({'; '.join(reasons)}); set it to false"
+        )
+        raise SettingError([problem])
+    return methods
+
+
+def find_authentication(config: Config) -> Iterator[str]:
+    """The settings by which clients of this broker authenticate or are authorized; none on an open
+    cluster.
+    """
+    if name := config(AUTHORIZER_CLASS_NAME):
+        yield f"{AUTHORIZER_CLASS_NAME.name}={name}"
+    for listener in config.listeners:
+        protocol = config.security_protocol(listener.name)
+        if protocol in SASL_PROTOCOLS:
+            yield f"listener {listener.name} has {protocol}"
+        elif protocol in TLS_PROTOCOLS and config.of_listener(listener.name, SSL_CLIENT_AUTH) == CLIENT_AUTH_REQUIRED:
+            yield f"listener {listener.name} requires certificates of clients"
+
+
+def find_password_listener(config: Config) -> str | None:
+    """The first with PLAIN or SCRAM, one for clients before that between brokers."""
+    return _find_sasl_listener(config, PASSWORD_MECHANISMS)
+
+
+def find_certificate_listener(config: Config) -> str | None:
+    """`http.security.listener`, if its clients log in by certificates: where a listener has SASL,
+    they do not.
+    """
+    name = config(HTTP_SECURITY_LISTENER)
+    if name is None or config.security_protocol(name) != "SSL":
+        return None
+    return None if config.of_listener(name, SSL_CLIENT_AUTH) == CLIENT_AUTH_NONE else name
+
+
+def find_oidc_settings(config: Config) -> OidcSettings | None:
+    """None without an issuer. Raises SettingError."""
+    issuer, client_id = config(CONSOLE_OIDC_ISSUER), config(CONSOLE_OIDC_CLIENT_ID)
+    secret, redirect_uri = config(CONSOLE_OIDC_CLIENT_SECRET), config(CONSOLE_OIDC_REDIRECT_URI)
+    if issuer is None:
+        if client_id is None and secret is None:
+            return None
+        raise SettingError([f"{CONSOLE_OIDC_CLIENT_ID.name} is set, and {CONSOLE_OIDC_ISSUER.name} is not"])
+    if client_id is None:
+        raise SettingError([f"{CONSOLE_OIDC_ISSUER.name}={issuer} needs {CONSOLE_OIDC_CLIENT_ID.name}"])
+    listener = _find_sasl_listener(config, frozenset({OAUTHBEARER}))
+    oauth = None if listener is None else listener_oauth(config, listener)
+    if listener is None or oauth is None:
+        problem = f"{CONSOLE_OIDC_ISSUER.name}={issuer}: no listener has OAUTHBEARER, as which its users would log in"
+        raise SettingError([problem])
+    return OidcSettings(
+        issuer, client_id, secret or "", config(CONSOLE_OIDC_SCOPE), redirect_uri or "", listener, oauth
+    )
+
+
+def _find_sasl_listener(config: Config, mechanisms: frozenset[str]) -> str | None:
+    names = [one.name for one in config.listeners if config.security_protocol(one.name) in SASL_PROTOCOLS]
+    usable = [one for one in names if mechanisms & set(listener_sasl(config, one).mechanisms)]
+    return min(usable, key=lambda it: it == config.inter_broker_listener, default=None)
