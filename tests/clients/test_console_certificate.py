@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka as ck
 import pytest
@@ -59,6 +58,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertificateCon
         yield CertificateConsole(f"https://localhost:{http}", broker, made, f"127.0.0.1:{mutual}")
 
 
+def present(authority: CertificateAuthority, name: str) -> tuple[str, str]:
+    """The files of a client's certificate and key."""
+    certificate, key = create_client_certificate(authority, name)
+    return str(certificate), str(key)
+
+
 def topics_of_kafka_client(secured: CertificateConsole, certificate: Path, key: Path) -> set[str]:
     settings = {
         "bootstrap.servers": secured.mutual,
@@ -86,8 +91,7 @@ def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: Cer
         names = tab.get_by_role("region", name="Topics").locator("tbody td:first-child").all_inner_texts()
         assert set(names) == topics_of_kafka_client(secured, certificate, key) == {"orders"}
         cookies = {cookie["name"]: cookie["value"]}
-        bobs = create_client_certificate(secured.made, "bob")
-        for others in (None, tuple(map(str, bobs))):
+        for others in (None, present(secured.made, "bob")):
             answer = requests.get(
                 f"{secured.url}/topics", cookies=cookies, cert=others, verify=str(secured.made.certificate),
                 allow_redirects=False, timeout=30,
@@ -102,9 +106,9 @@ def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: Cer
 def test_who_presents_no_certificate_of_a_user_is_not_logged_in(secured: CertificateConsole) -> None:
     """Probes and scrapes need none, as before."""
     trusted, form = str(secured.made.certificate), f"{secured.url}/login/certificate"
-    carol = tuple(map(str, create_client_certificate(secured.made, "carol")))
+    carol = present(secured.made, "carol")
 
-    def log_in(certificate: Any, origin: str) -> requests.Response:
+    def log_in(certificate: tuple[str, str] | None, origin: str) -> requests.Response:
         return requests.post(form, headers={"Origin": origin}, cert=certificate, verify=trusted, timeout=30)
 
     assert requests.get(f"{secured.url}/livez", verify=trusted, timeout=30).text == "ok\n"
@@ -122,6 +126,6 @@ def test_who_presents_no_certificate_of_a_user_is_not_logged_in(secured: Certifi
 
 def test_certificate_of_another_authority_is_refused(secured: CertificateConsole, tmp_path: Path) -> None:
     other = create_certificate_authority(tmp_path / "other", ["127.0.0.1"], ["localhost"])
-    mallory = tuple(map(str, create_client_certificate(other, "alice")))
+    mallory = present(other, "alice")
     with pytest.raises(requests.exceptions.ConnectionError):
         requests.get(f"{secured.url}/login", cert=mallory, verify=str(secured.made.certificate), timeout=30)

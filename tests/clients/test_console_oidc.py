@@ -86,7 +86,7 @@ def start_login(secured: OidcConsole) -> tuple[dict[str, str], str]:
     answer = requests.get(f"{secured.url}/login/oidc/start", allow_redirects=False, timeout=30)
     found = re.search(r"[?&]state=([^&]+)", answer.headers["Location"])
     assert found is not None
-    return answer.cookies.get_dict(), found.group(1)
+    return dict(answer.cookies), found.group(1)
 
 
 def failed_logins(secured: OidcConsole) -> list[str]:

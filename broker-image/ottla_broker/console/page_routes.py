@@ -85,7 +85,9 @@ def _message_routes(
     yield PageRoute("GET", f"{path}/export", messages.handler("export"))
     one = path + r"/{partition:\d{1,9}}/{offset:\d{1,19}}"
     yield PageRoute("GET", one, messages.handler("show_record"))
-    produce = LazyPages(broker.runtime, "produce", lambda module: module.ProducePages(broker, requests, topics))
+    produce = LazyPages(
+        broker.runtime, "produce", lambda module: module.ProducePages(broker, requests, topics, registry)
+    )
     yield PageRoute("GET", "/topics/{topic}/produce", produce.handler("show"))
     yield PageRoute("POST", "/topics/{topic}/produce", produce.handler("produce"))
     yield PageRoute("GET", f"{one}/copy", produce.handler("show_copy"))

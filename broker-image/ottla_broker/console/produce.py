@@ -12,11 +12,13 @@ from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.login import redirect
 from ottla_broker.console.partition_reader import Range, read_chunk
-from ottla_broker.console.record_form import BYTE_FORMS, RecordFormError, parse_record
+from ottla_broker.console.record_encoding import encode_fields
+from ottla_broker.console.record_form import BYTE_FORMS, SCHEMA_FORM, RecordFormError, parse_record
 from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
 from ottla_broker.console.topics import TopicPages, may_describe
 from ottla_broker.console.user_requests import check_may_write, read_write_form, record_outcome, render_form
 from ottla_broker.metadata.image import TopicImage
+from ottla_broker.registry.lazy_registry import LazyRegistry
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
@@ -27,24 +29,28 @@ from ottla_broker.wire.records import Record, encode_batch, iter_records
 class ProducePages:
     """Users need WRITE on the topic, as producers do, and READ on the topic that a copy is of."""
 
-    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages) -> None:
+    def __init__(
+        self, broker: Broker, requests: ClusterRequests, topics: TopicPages, registry: LazyRegistry | None
+    ) -> None:
         self._broker = broker
         self._requests = requests
         self._topics = topics
+        self._registry = registry
 
     async def show(self, page: PageRequest) -> web.Response:
         check_may_write(page)
-        return render_produce(page, self._topics.find_topic(page), {})
+        return self._render_produce(page, self._topics.find_topic(page), {})
 
     async def produce(self, page: PageRequest) -> web.Response:
         form = await read_write_form(page)
         topic = self._topics.find_topic(page)
         page.user.check(Operation.write, Resource.topic(topic.name), ApiKey.PRODUCE)
         try:
-            record = parse_record(form, self._broker.runtime.now_ms())
+            encoded = await encode_fields(self._registry, page.user, topic.name, form)
+            record = parse_record(form, self._broker.runtime.now_ms(), encoded)
             return await self._append(page, topic, form.get("partition", ""), record)
         except (RecordFormError, KafkaError) as reason:
-            return render_produce(page, topic, form, describe_refusal(reason))
+            return self._render_produce(page, topic, form, describe_refusal(reason))
 
     async def show_copy(self, page: PageRequest) -> web.Response:
         check_may_write(page)
@@ -97,14 +103,17 @@ class ProducePages:
             record_outcome(page.user, "WRITE", "TOPIC", topic.name, code, ApiKey.PRODUCE)
         return redirect(f"/topics/{quote(topic.name)}/messages/{partition}/{offset}")
 
+    def _render_produce(
+        self, page: PageRequest, topic: TopicImage, form: Mapping[str, str], problem: str = ""
+    ) -> web.Response:
+        has_registry = self._registry is not None
+        forms = (*BYTE_FORMS, SCHEMA_FORM) if has_registry else BYTE_FORMS
+        return render_form(page, "produce.html", form, problem, topic=topic, forms=forms, has_registry=has_registry)
+
     def _render_copy(self, page: PageRequest, form: Mapping[str, str], problem: str = "") -> web.Response:
         partition, offset = record_of(page)
         topic = self._topics.find_topic(page)
         return render_form(page, "copy_record.html", form, problem, topic=topic, partition=partition, offset=offset)
-
-
-def render_produce(page: PageRequest, topic: TopicImage, form: Mapping[str, str], problem: str = "") -> web.Response:
-    return render_form(page, "produce.html", form, problem, topic=topic, byte_forms=BYTE_FORMS)
 
 
 def record_of(page: PageRequest) -> tuple[int, int]:

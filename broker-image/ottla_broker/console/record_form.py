@@ -8,21 +8,29 @@ from typing import Final
 from ottla_broker.wire.records import Headers, Record
 
 BYTE_FORMS: Final = ("text", "hexadecimal", "base64", "null")
+SCHEMA_FORM: Final = "JSON by schema"
+"""JSON that a schema of the registry encodes."""
 
 
 class RecordFormError(ValueError):
     """A field that is no part of a record; the message says which and why."""
 
 
-def parse_record(form: Mapping[str, str], now_ms: int) -> Record:
+def parse_record(form: Mapping[str, str], now_ms: int, encoded: Mapping[str, bytes]) -> Record:
     """From `key`, `value`, their forms `key-form` and `value-form`, and `headers`. A text of no
-    characters is no key, but a value of no bytes. Raises RecordFormError.
+    characters is no key, but a value of no bytes. `encoded`: by field, those that a schema has
+    encoded. Raises RecordFormError.
     """
-    key = parse_bytes("key", form.get("key-form", "text"), form.get("key", ""))
+
+    def read(field: str) -> bytes | None:
+        if field in encoded:
+            return encoded[field]
+        return parse_bytes(field, form.get(f"{field}-form", "text"), form.get(field, ""))
+
+    key = read("key")
     if key == b"" and form.get("key-form", "text") == "text":
         key = None
-    value = parse_bytes("value", form.get("value-form", "text"), form.get("value", ""))
-    return Record(now_ms, key, value, parse_headers(form.get("headers", "")))
+    return Record(now_ms, key, read("value"), parse_headers(form.get("headers", "")))
 
 
 def parse_bytes(field: str, form: str, text: str) -> bytes | None:

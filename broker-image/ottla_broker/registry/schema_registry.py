@@ -12,6 +12,7 @@ import msgspec
 
 from ottla_broker.registry import errors
 from ottla_broker.registry.compatibility import CompatibilityLevel
+from ottla_broker.registry.languages.value_mismatch import ValueMismatch
 from ottla_broker.registry.record_format import SchemasRecord
 from ottla_broker.registry.registrations import (
     CompatibilityCheck,
@@ -25,7 +26,7 @@ from ottla_broker.registry.schema import SCHEMA_TYPES, Schema, SchemaSource
 from ottla_broker.registry.schemas_topic import SchemasTopic
 from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import context_of
-from ottla_broker.registry.worker_messages import CompareRequest, FormatRequest, PrintRequest
+from ottla_broker.registry.worker_messages import CompareRequest, EncodeRequest, FormatRequest, PrintRequest
 from ottla_broker.registry.worker_process import SchemaWorker
 
 MAX_CACHED: Final = 2000
@@ -82,6 +83,16 @@ class SchemaRegistry:
         if not form:
             return schema.text
         return (await self._worker.send(FormatRequest(self.source(subject, schema), form))).text
+
+    async def encode_value(self, version: SchemaVersion, text: str, message: str = "") -> bytes:
+        """A value that is given as JSON, as the schema's serialisers write it, without the id.
+        `message`: of a Protobuf schema; empty: its first. Raises RegistryError, ValueMismatch.
+        """
+        source = self.source(version.subject, version.schema)
+        response = await self._worker.send(EncodeRequest(source, text, message))
+        if response.mismatch:
+            raise ValueMismatch(response.mismatch)
+        return response.data
 
     # -- compatibility
 

@@ -1,4 +1,5 @@
-"""`python -m ottla_broker.registry.worker`: parses and compares schemas for one broker.
+"""`python -m ottla_broker.registry.worker`: parses and compares schemas, and encodes values by
+them, for one broker.
 
 Requests and responses are msgpack, each after its length in 4 bytes, on standard input and output.
 The process may use a bounded amount of memory and yields to others. The broker ends it when a
@@ -14,9 +15,11 @@ import msgspec
 
 from ottla_broker.registry.languages.dispatch import find_incompatibilities, format_schema, print_schema
 from ottla_broker.registry.languages.incompatibility import SchemaError
+from ottla_broker.registry.languages.value_mismatch import ValueMismatch
 from ottla_broker.registry.worker_messages import (
     LENGTH,
     CompareRequest,
+    EncodeRequest,
     FormatRequest,
     PrintRequest,
     Request,
@@ -56,6 +59,12 @@ def respond(request: Request) -> Response:
                 return Response(incompatibilities=find_incompatibilities(request.reader, request.writer))
             case FormatRequest():
                 return Response(format_schema(request.source, request.form))
+            case EncodeRequest():
+                from ottla_broker.registry.languages.value_encoding import encode_value  # few need its libraries
+
+                return Response(data=encode_value(request.source, request.text, request.message))
+    except ValueMismatch as reason:
+        return Response(mismatch=str(reason))
     except SchemaError as reason:
         return Response(error=str(reason))
     except RecursionError:

@@ -29,12 +29,22 @@ class FormatRequest(msgspec.Struct, tag="format"):
     form: str
 
 
-Request = PrintRequest | CompareRequest | FormatRequest
+class EncodeRequest(msgspec.Struct, tag="encode"):
+    """`text`: a value as JSON. `message`: of a Protobuf schema; empty: its first."""
+
+    source: SchemaSource
+    text: str
+    message: str
+
+
+Request = PrintRequest | CompareRequest | FormatRequest | EncodeRequest
 
 
 class Response(msgspec.Struct):
-    """`error`: why a schema is invalid."""
+    """`error`: why a schema is invalid. `mismatch`: why a value cannot be written by a schema."""
 
     text: str = ""
+    data: bytes = b""
+    mismatch: str = ""
     incompatibilities: list[Incompatibility] = []
     error: str = ""

@@ -20,11 +20,11 @@ from ottla_broker.wire.records import Record
     ],
 )
 def test_fields_are_bytes_in_their_form(form: dict[str, str], key: bytes | None, value: bytes | None) -> None:
-    assert parse_record(form, 5) == Record(5, key, value)
+    assert parse_record(form, 5, {}) == Record(5, key, value)
 
 
 def test_headers_are_lines() -> None:
-    record = parse_record({"headers": "a: 1\r\n\r\n a :x: y\r\nempty:"}, 0)
+    record = parse_record({"headers": "a: 1\r\n\r\n a :x: y\r\nempty:"}, 0, {})
     assert record.headers == (("a", b"1"), ("a", b"x: y"), ("empty", b""))
 
 
@@ -40,5 +40,5 @@ def test_headers_are_lines() -> None:
 )
 def test_field_that_is_no_part_of_a_record_is_named(form: dict[str, str], problem: str) -> None:
     with pytest.raises(RecordFormError) as refused:
-        parse_record(form, 0)
+        parse_record(form, 0, {})
     assert str(refused.value) == problem

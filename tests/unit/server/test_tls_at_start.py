@@ -11,6 +11,7 @@ from ottla_broker.__main__ import StartError, find_http_tls
 from ottla_broker.config.description import describe_broker
 from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.listener_certificates import ListenError
+from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import serve
 from tests.unit.server.certificates import authority, keystore, tls_broker
@@ -69,7 +70,7 @@ def test_http_takes_the_certificates_of_a_listener_with_tls_only(tmp_path: Path,
         server = serve(broker)
         server.bind()
         try:
-            find_http_tls(broker.config, server)
+            find_http_tls(broker.config, server, CLIENT_AUTH_NONE)
         finally:
             await server.close()
 
