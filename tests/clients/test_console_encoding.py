@@ -1,4 +1,4 @@
-"""Records that the console encodes by schemas of the registry, read by Confluent's deserialisers."""
+"""Records that the console encodes by schemas of the registry, read by Confluent's libraries."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -86,7 +86,7 @@ def start_login(secured: OidcConsole) -> tuple[dict[str, str], str]:
     answer = requests.get(f"{secured.url}/login/oidc/start", allow_redirects=False, timeout=30)
     found = re.search(r"[?&]state=([^&]+)", answer.headers["Location"])
     assert found is not None
-    return dict(answer.cookies), found.group(1)
+    return {it.name: it.value or "" for it in answer.cookies}, found.group(1)
 
 
 def failed_logins(secured: OidcConsole) -> list[str]:
@@ -155,11 +155,12 @@ def test_other_responses_are_refused_in_a_sentence(
 def test_provider_that_does_not_respond_is_named(secured: OidcConsole) -> None:
     """In the middle of a login: when the user comes back."""
     cookies, state = start_login(secured)
+    before = len(failed_logins(secured))
     secured.oidc.daemon.stop()
     try:
         answer = requests.get(f"{secured.url}/login/oidc?code=x&state={state}", cookies=cookies, timeout=30)
     finally:
         secured.oidc.start()
-    assert answer.status_code == 502
+    assert (answer.status_code, len(failed_logins(secured))) == (502, before + 1)
     assert f"does not respond as expected: {secured.oidc.token_url}: connection refused" in answer.text
     assert "Traceback" not in secured.broker.log_tail()

@@ -78,15 +78,15 @@ class SessionAccess:
         response.set_cookie(self._cookie, token, httponly=True, samesite="Strict", secure=http.secure, path="/")
         return response
 
-    async def refuse_login(self, http: web.Request, name: str, message: str) -> NoReturn:
-        """Records a login that failed in the audit log. Raises PageError 401 after the delay of
-        such logins. `name`: that of the user, as far as it is known.
+    async def refuse_login(self, http: web.Request, name: str, message: str, status: int = 401) -> NoReturn:
+        """Records a login that failed in the audit log. Raises PageError after the delay of such
+        logins. `name`: that of the user, as far as it is known.
         """
         context = make_context(self._broker, ANONYMOUS, http.remote or "", ApiKey.SASL_AUTHENTICATE)
         user = AuditedResource("USER", name[:MAX_AUDITED_NAME])
         context.record_audit("LOGIN", user, ErrorCode.sasl_authentication_failed.name.upper())
         await asyncio.sleep(self._broker.config(CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000)
-        raise PageError(401, message)
+        raise PageError(status, message)
 
     async def log_out(self, http: web.Request) -> web.Response:
         """Raises PageError."""

@@ -92,8 +92,9 @@ def find_certificate_listener(config: Config) -> str | None:
     they do not.
     """
     name = config(HTTP_SECURITY_LISTENER)
-    if name is None or config.security_protocol(name) != "SSL":
+    if name not in {one.name for one in config.listeners if config.security_protocol(one.name) == "SSL"}:
         return None
+    assert name is not None
     return None if config.of_listener(name, SSL_CLIENT_AUTH) == CLIENT_AUTH_NONE else name
 
 

@@ -23,7 +23,6 @@ from ottla_broker.broker import Broker
 from ottla_broker.console.login import SessionAccess, check_secret, redirect
 from ottla_broker.console.login_methods import OidcSettings
 from ottla_broker.console.oidc_provider import LoginRefused, OidcProvider, ProviderError, describe_refusal
-from ottla_broker.console.requests import PageError
 from ottla_broker.console.sessions import TOKEN_BYTES, Login
 from ottla_broker.logins import make_key_set
 from ottla_broker.security.oauth_token import IdToken, InvalidToken, TokenRules, read_key_id, validate_id_token
@@ -116,7 +115,7 @@ class OidcLogin:
         try:
             metadata = await self._provider.find_metadata()
         except ProviderError as reason:
-            raise PageError(502, f"The login service does not respond as expected: {reason}") from None
+            await self._report_provider(http, reason)
         attempt = self._attempts.start()
         query = {
             "response_type": "code",
@@ -169,8 +168,7 @@ class OidcLogin:
                 await self._keys.look_for(key_id)
             return validate_id_token(text, self._keys.keys, self._rules, attempt.nonce)
         except ProviderError as reason:
-            logger.warning("a login failed: %s", reason)
-            raise PageError(502, f"The login service does not respond as expected: {reason}") from None
+            await self._report_provider(http, reason)
         except LoginRefused as reason:
             await self._refuse(http, f"The login service refuses the login: {reason}.", str(reason))
         except InvalidToken as reason:
@@ -179,6 +177,11 @@ class OidcLogin:
 
     def _redirect_uri(self, http: web.Request) -> str:
         return self._settings.redirect_uri or f"{http.scheme}://{http.host}{REDIRECT_PATH}"
+
+    async def _report_provider(self, http: web.Request, reason: ProviderError) -> NoReturn:
+        logger.warning("login from %s by %s failed: %s", http.remote, self._settings.issuer, reason)
+        message = f"The login service does not respond as expected: {reason}."
+        await self._access.refuse_login(http, "", message, 502)
 
     async def _refuse(self, http: web.Request, message: str, reason: str) -> NoReturn:
         logger.info("login from %s by %s failed: %s", http.remote, self._settings.issuer, reason)

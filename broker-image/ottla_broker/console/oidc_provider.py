@@ -143,10 +143,18 @@ class OidcProvider:
                 return response.status, await read_bounded(response.content)
         except TimeoutError:
             raise ProviderError(f"{url} does not respond within {REQUEST_TIMEOUT_S:.0f} s") from None
-        except OSError as reason:
-            raise ProviderError(f"{url}: {describe_os_error(reason)}") from None
-        except (aiohttp.ClientError, ValueError) as reason:
-            raise ProviderError(f"{url}: {reason}") from None
+        except (aiohttp.ClientError, OSError, ValueError) as reason:
+            raise ProviderError(f"{url}: {describe_failure(reason)}") from None
+
+
+def describe_failure(reason: Exception) -> str:
+    """aiohttp's own errors of connections have the system's within them."""
+    cause = reason
+    if isinstance(reason, aiohttp.ClientConnectorCertificateError):
+        cause = reason.certificate_error
+    elif isinstance(reason, aiohttp.ClientConnectorError):
+        cause = reason.os_error
+    return describe_os_error(cause) if isinstance(cause, OSError) else str(cause)
 
 
 async def read_bounded(content: aiohttp.StreamReader) -> bytes:

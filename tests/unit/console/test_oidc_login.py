@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ from ottla_broker.console.oidc_login import ATTEMPT_S, LoginAttempts
 from ottla_broker.console.oidc_provider import LoginRefused, OidcProvider, ProviderError, parse_metadata
 from ottla_broker.security.jwks import JwksEndpoint
 from ottla_broker.security.oauth_token import TokenRules
+from tests.kube.certificates import create_certificate_authority
 from tests.unit.async_tests import async_test
 
 
@@ -149,3 +152,33 @@ async def test_other_responses_are_errors(
         monkeypatch.setattr(oidc_provider, "REQUEST_TIMEOUT_S", 0.05)
     with pytest.raises(error, match=message):
         await redeem(respond)
+
+
+@pytest.mark.parametrize(
+    ("trusts_authority", "has_tls", "reason"),
+    [
+        (True, True, "no metadata of a provider"),
+        (False, True, "certificate_verify_failed|self-signed"),
+        (True, False, "wrong_version_number"),
+    ],
+)
+@async_test
+async def test_provider_is_trusted_by_the_truststore_of_the_listener(
+    trusts_authority: bool, has_tls: bool, reason: str, tmp_path: Path
+) -> None:
+    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.server_certificate, made.server_key)
+    app = web.Application()
+    app.add_routes([web.get("/.well-known/openid-configuration", always("{}"))])
+    server = TestServer(app, host="127.0.0.1")
+    await server.start_server(ssl=tls if has_tls else None)
+    try:
+        endpoint = JwksEndpoint("http://keys", str(made.certificate) if trusts_authority else "")
+        oauth = OauthSettings(endpoint, TokenRules(), 1, 1, 1)
+        settings = OidcSettings(f"https://127.0.0.1:{server.port}", "c", "", "openid", "", "LOGIN", oauth)
+        runtime: Any = SimpleNamespace(run_in_thread=asyncio.to_thread)
+        with pytest.raises(ProviderError, match=reason):
+            await OidcProvider(settings, runtime).find_metadata()
+    finally:
+        await server.close()

@@ -132,7 +132,7 @@ class AvroValues:
         return str(branch.get("name") or branch["type"])
 
 
-def convert_logical(schema: Mapping[str, Any], value: Any, path: str) -> Any:
+def convert_logical(schema: dict[str, Any], value: Any, path: str) -> Any:
     wanted, parse = TEXT_FORMS[schema["logicalType"]]
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise ValueMismatch.at(path, wanted, value)
