@@ -158,7 +158,7 @@ async def test_other_responses_are_errors(
     ("trusts_authority", "has_tls", "reason"),
     [
         (True, True, "no metadata of a provider"),
-        (False, True, "certificate_verify_failed|self-signed"),
+        (False, True, "unable to get local issuer certificate|self-signed certificate"),
         (True, False, "wrong_version_number"),
     ],
 )
