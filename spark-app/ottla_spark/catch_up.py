@@ -71,34 +71,50 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
 
 
+class CatchUpTracker:
+    """The state of a pipeline by the lines of its progress log. `state`: None before its first
+    batch with records.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = clock()
+        self.state: CatchUp | None = None
+
+    def update(self, line: Mapping[str, Any]) -> bool:
+        """True if the state has changed, which it does no more when the pipeline has caught up."""
+        if self.state is not None and self.state.has_caught_up:
+            return False
+        if line["state"] == "running" and "batch" not in line:
+            self._started = self._clock()
+        if "batch" not in line or not line["rows"]:
+            return False
+        batch = (line["rows"], line["lag"]["records"], self._clock() - self._started)
+        self.state = first_batch(*batch) if self.state is None else self.state.after_batch(*batch)
+        return True
+
+
 class CatchUpDisplay:
     """Writes the progress of a pipeline until it has caught up. Takes lines of the progress log."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
-        self._clock = clock
-        self._started = self._printed = clock()
-        self._state: CatchUp | None = None
+        self._tracker = CatchUpTracker(clock)
+        self._printed_s = -_LINE_INTERVAL_S
 
     def update(self, line: Mapping[str, Any]) -> None:
-        if self._state is not None and self._state.has_caught_up:
-            return
-        if line["state"] == "running" and "batch" not in line:
-            self._started = self._clock()
-        elif line["state"] in _ENDS and self._state is not None and self._stream.isatty():
+        state = self._tracker.state
+        is_shown = state is not None and not state.has_caught_up
+        if line["state"] in _ENDS and is_shown and self._stream.isatty():
             self._stream.write("\n")  # what is written next begins below the bar
-        if "batch" not in line or not line["rows"]:
-            return
-        now = self._clock()
-        batch = (line["rows"], line["lag"]["records"], now - self._started)
-        self._state = first_batch(*batch) if self._state is None else self._state.after_batch(*batch)
-        self._print(self._state, now)
+        if self._tracker.update(line) and self._tracker.state is not None:
+            self._print(self._tracker.state)
 
-    def _print(self, state: CatchUp, now: float) -> None:
+    def _print(self, state: CatchUp) -> None:
         if self._stream.isatty():
             end = "\n" if state.has_caught_up else ""
             self._stream.write(f"{_CLEAR_LINE}{format_catch_up(state)}{end}")
-        elif state.has_caught_up or now - self._printed >= _LINE_INTERVAL_S:
-            self._printed = now
+        elif state.has_caught_up or state.elapsed_s - self._printed_s >= _LINE_INTERVAL_S:
+            self._printed_s = state.elapsed_s
             self._stream.write(f"{format_catch_up(state)}\n")
         self._stream.flush()

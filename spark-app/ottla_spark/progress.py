@@ -7,8 +7,10 @@ the first rule that it does not satisfy), `inputRowsPerSecond`, `processedRowsPe
 `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`,
 `seconds`}}}}. The lag in records counts what the topic has beyond the batch when the batch has
 ended. The lag in seconds is the age of the first of them: 0 if there is none, null if it could not
-be read in time. `error` is the last error, and `sparkUi` the URL of
-Spark's web UI, where it is on.
+be read in time. `caughtUp` says whether the pipeline has caught up (see catch_up.py), and
+`catchUpSecondsLeft` estimates the time until then. `error` is the last error, `sparkUi` the URL of
+Spark's web UI, where it is on, and `comparisons` what comparing sinks with `compareWith` has found,
+as in `status`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ottla_spark.catch_up import CatchUpDisplay
+from ottla_operator.resources.replacement import Comparison
+from ottla_spark.catch_up import CatchUpDisplay, CatchUpTracker
 from ottla_spark.progress_snapshot import ProgressSnapshot
 from ottla_spark.run_report import RunReport
 
@@ -153,6 +156,11 @@ class QueryOffsets:
         return self.topics.keys() <= self._reported
 
     @property
+    def all_queries_have_offsets(self) -> bool:
+        """True if every query has completed a batch, in this run or before."""
+        return all(self.ends.values())
+
+    @property
     def processed(self) -> dict[TopicPartition, int]:
         """Smallest end offset of each partition among the queries that have processed records of
         it.
@@ -221,11 +229,20 @@ class ProgressLog:
         self._report = report
         self._pipeline = pipeline
         self._snapshot = snapshot or ProgressSnapshot()
+        self._catch_up = CatchUpTracker()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
 
     def write_state(self, state: str, error: str | None = None, **fields: object) -> None:
         self._write({"state": state, **fields, **({"error": error} if error is not None else {})})
+
+    @property
+    def has_caught_up(self) -> bool:
+        """True if a batch of this run had reached the end of its topics."""
+        return self._catch_up.state is not None and self._catch_up.state.has_caught_up
+
+    def write_comparisons(self, comparisons: Iterable[Comparison]) -> None:
+        self._write({"state": "running", "comparisons": [it.to_json() for it in comparisons]})
 
     def write_batch(self, batch: BatchProgress, lag: Mapping[str, Any]) -> None:
         self._write(
@@ -248,6 +265,11 @@ class ProgressLog:
     def _write(self, fields: Mapping[str, object]) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"at": at, "pipeline": self._pipeline, **fields}
+        self._catch_up.update(line)
+        if "batch" in line and (state := self._catch_up.state) is not None:
+            seconds_left = None if state.seconds_left is None else round(state.seconds_left, 1)
+            line |= {"caughtUp": state.has_caught_up}
+            line |= {} if state.has_caught_up else {"catchUpSecondsLeft": seconds_left}
         self._snapshot.update(line)
         if self._display is not None:
             self._display.update(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +28,9 @@ class ProgressSnapshot:
     """Rejected rows by view and rule."""
     spark_ui: str | None = None
     """URL of Spark's web UI; None where it is off."""
+    has_caught_up: bool = False
+    catch_up_seconds_left: float | None = None
+    comparisons: Sequence[Mapping[str, Any]] = ()
     rates: Mapping[str, float] = field(default_factory=dict)
     """Input rows per second of each query's last batch."""
 
@@ -37,8 +40,11 @@ class ProgressSnapshot:
         self.state = line["state"]
         self.error = line.get("error", self.error)
         self.spark_ui = line.get("sparkUi", self.spark_ui)
+        self.comparisons = line.get("comparisons", self.comparisons)
         if "batch" not in line:
             return
+        self.has_caught_up = line.get("caughtUp", self.has_caught_up)
+        self.catch_up_seconds_left = line.get("catchUpSecondsLeft")
         self.last_progress = line["at"]
         self.rows += line["rows"]
         self.written += line["written"]
@@ -65,6 +71,9 @@ class ProgressSnapshot:
             "lagRecords": self.lag.get("records"),
             "lagSeconds": self.lag.get("seconds"),
             "sparkUi": self.spark_ui,
+            "caughtUp": self.has_caught_up,
+            "catchUpSecondsLeft": self.catch_up_seconds_left,
+            "comparisons": list(self.comparisons),
         }
 
     def to_prometheus(self) -> str:

@@ -38,6 +38,7 @@ from ottla_operator.plan.source_credentials import ObservedSecret
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.replacement import Comparison
 
 POLL_S: Final = 0.2
 
@@ -159,7 +160,8 @@ class PipelineProcess:
     def _hash(self) -> str:
         file, address = str(self.document.file.resolve()), self.connection.bootstrap.split(",")[0]
         login = [it for it in (self.connection.digest, self.connection.registry) if it]
-        content = [self.document.data["spec"], file, address, *login]
+        spec = {name: value for name, value in self.document.data["spec"].items() if name != "replaces"}
+        content = [spec, file, address, *login]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
         for reference in self.pipeline.spec.python_references.values():
             with contextlib.suppress(OSError):  # the runner reports a missing file
@@ -235,6 +237,9 @@ class PipelineProcess:
             lag_records=lag.get("records"),
             lag_seconds=lag.get("seconds"),
             spark_ui=str(event.get("sparkUi") or previous.spark_ui),
+            has_caught_up=bool(event.get("caughtUp", previous.has_caught_up)),
+            catch_up_seconds_left=event.get("catchUpSecondsLeft"),
+            comparisons=tuple(map(Comparison.parse, event.get("comparisons") or ())) or previous.comparisons,
         )
         if "batch" in event:
             row = self.row

@@ -11,7 +11,7 @@ from typing import Final
 from ottla_operator.plan.inter_broker_login import MECHANISM
 from ottla_operator.plan.listener_certificates import has_authority
 from ottla_operator.plan.listener_security import has_access_rules, is_open
-from ottla_operator.plan.pipeline.topic_readiness import source_topics, written_topics
+from ottla_operator.plan.pipeline.topic_readiness import read_topics, written_topics
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.mirror import Mirror
@@ -60,7 +60,7 @@ def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
     create the sinks' topics.
     """
     rules = [
-        *(_rule(["Read"], "Topic", it) for it in source_topics(pipeline)),
+        *(_rule(["Read"], "Topic", it) for it in read_topics(pipeline)),
         *(_rule(["Write", "Create"], "Topic", it) for it in written_topics(pipeline)),
         _rule(["Read"], "Group", pipeline.consumer_group),
     ]

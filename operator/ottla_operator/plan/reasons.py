@@ -41,6 +41,7 @@ READY_REASONS: Final = (
     Reason("Paused", "Mirror", "`role: Paused`: the copies stay as they are."),
     Reason("Completed", "Pipeline", "A pipeline with `availableNow` has read everything and exited."),
     Reason("Suspended", "Pipeline", "`state: suspended`: no driver runs; the checkpoint is kept."),
+    Reason("Replaced", "Pipeline", "Another Pipeline has taken over (`spec.replaces`): no driver runs."),
 )
 RECONCILING_REASONS: Final = (
     Reason("InsufficientReplicas", "Cluster", "Fewer brokers serve than `replicas` says.", "Wait; see the message."),
@@ -211,6 +212,12 @@ STALLED_REASONS: Final = (
         "The Cluster has no listener for pipelines.",
         "Add one with SCRAM, or TLS with the internal issuer.",
     ),
+    Reason(
+        "ReplacementConflict",
+        "Pipeline",
+        "It shares a target or a consumer group with the Pipeline that it replaces.",
+        "Choose another; the message names the field.",
+    ),
     Reason("SparkOperatorNotFound", "Pipeline", "SparkApplications are not known.", "Install the Spark operator."),
     Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
     Reason("InvalidPipeline", "Pipeline", "The runner refuses the pipeline.", "Correct what the message names."),
@@ -299,6 +306,7 @@ EVENT_REASONS: Final = (
     Reason("StatusWriteFailed", "Topic, Schema, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),
+    Reason("ReplacementProgress", "Pipeline", "A Pipeline that replaces another has caught up or has taken over."),
 )
 SECTIONS: Final = (
     ("Reasons while Ready is True, and of conditions that are False", READY_REASONS),

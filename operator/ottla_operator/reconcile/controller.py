@@ -60,7 +60,7 @@ class Controller:
         self.users = UserReconciler(platform, self.cache)
         self.policies = AccessPolicyReconciler(platform, self.cache)
         self.mirrors = MirrorReconciler(platform, self.cache, mirror_resync_s)
-        self.pipelines = PipelineReconciler(platform, self.cache)
+        self.pipelines = PipelineReconciler(platform, self.cache, self.wake_pipeline)
         self._on_reconciled = on_reconciled
         self._reconciles = itertools.count(1)
         reconcilers: dict[str, Reconciler] = {

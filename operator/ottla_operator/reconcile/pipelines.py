@@ -6,7 +6,7 @@ any time, and the next one continues.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +20,7 @@ from ottla_operator.kafka.pipelines import report_pipeline
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.pipeline.report import build_report
-from ottla_operator.plan.pipeline.status import PipelineRun, debounce_run, status_fields
+from ottla_operator.plan.pipeline.status import PipelineRun, as_replaced, debounce_run, status_fields
 from ottla_operator.plan.pipeline.topic_readiness import (
     UnreadyTopic,
     find_unready_topics,
@@ -31,15 +31,16 @@ from ottla_operator.plan.pipeline.topic_readiness import (
 )
 from ottla_operator.reconcile.connection import connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.replacement import CONNECT_TIMEOUT_S, ReplacementReconciler, stopped
 from ottla_operator.reconcile.validation import ValidationCache, error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.replacement import Replacement
 
 RESYNC_S: Final = 10.0
 WAIT_S: Final = 2.0
-CONNECT_TIMEOUT_S: Final = 5.0
 PUBLISH_S: Final = 9.0
 """Below RESYNC_S: every resync of a healthy pipeline reports it."""
 
@@ -58,12 +59,17 @@ class ReconcileCache:
 
 @dataclass(slots=True)
 class PipelineReconciler:
+    """`wake`: has another Pipeline reconciled."""
+
     platform: Platform
     cache: WatchCache
+    wake: Callable[[Key], None]
     _caches: dict[Key, ReconcileCache] = field(default_factory=dict)
     _validation: ValidationCache = field(init=False)
+    _replacement: ReplacementReconciler = field(init=False)
 
     def __post_init__(self) -> None:
+        self._replacement = ReplacementReconciler(self.platform, self.cache, self.wake)
         self._validation = ValidationCache(self.platform.find_unsupported)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -99,6 +105,9 @@ class PipelineReconciler:
             raise Blocked(Reconciling("ClusterNotFound", message))
         cluster = Cluster.parse_stored(found)
         cached.pipeline, cached.cluster = pipeline, cluster
+        self._replacement.check_conflict(key, pipeline)
+        if replaced_by := self._replacement.find_replacing(key):
+            pipeline = stopped(pipeline)
         launch = await self.platform.plan_launch(resource, pipeline, cluster)
         unready = await self._find_unready_topics(key, pipeline, cluster)
         extra = (topics_ready_condition(unready),)
@@ -107,8 +116,13 @@ class PipelineReconciler:
             waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", message))
             return await self._report(resource, cached, waiting, launch.application, extra)
         run = debounce_run(await launch.apply(), resource)
+        if replaced_by:
+            run = as_replaced(run, replaced_by)
         lag_records = await self._measure_lag(pipeline, cluster)
-        return await self._report(resource, cached, run, launch.application, extra, lag_records)
+        replacement = await self._replacement.reconcile(key, resource, pipeline, cluster, run, lag_records)
+        delay_s = await self._report(resource, cached, run, launch.application, extra, lag_records, replacement)
+        is_replacing = replacement is not None and replacement.phase != "TakenOver"
+        return min(delay_s, WAIT_S) if is_replacing else delay_s
 
     async def _find_unready_topics(self, key: Key, pipeline: Pipeline, cluster: Cluster) -> list[UnreadyTopic]:
         resources = resources_by_topic(self.cache.topics.get(Key(key.namespace, cluster.name), {}).values())
@@ -140,10 +154,11 @@ class PipelineReconciler:
         application: str | None = None,
         extra: tuple[ExtraCondition, ...] = (),
         lag_records: int | None = None,
+        replacement: Replacement | None = None,
     ) -> float:
         """Returns the requeue delay in seconds."""
         conditions = Conditions(run.readiness, resource["metadata"]["generation"], extra)
-        fields = status_fields(resource, run, application, lag_records)
+        fields = status_fields(resource, run, application, lag_records, replacement)
         await self.platform.write_status(resource, conditions, fields)
         await self._publish(cached, run, fields)
         message = run.readiness.message

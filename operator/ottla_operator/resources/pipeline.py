@@ -23,6 +23,7 @@ from ottla_operator.resources.common import (
 )
 from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
 from ottla_operator.resources.object_store import Bucket, ObjectStore
+from ottla_operator.resources.replacement import Replacement, Replaces
 from ottla_operator.resources.sinks import Sink
 from ottla_operator.resources.sources import Source
 from ottla_operator.resources.transforms import Transform
@@ -212,6 +213,7 @@ class PipelineSpec(Model, frozen=True):
         Literal["running", "suspended"],
         doc("running, or suspended: stopped, with its checkpoint kept. Defaults to running."),
     ] = "running"
+    replaces: Annotated[Replaces | None, doc("The version that this Pipeline replaces. Defaults to none.")] = None
     launcher: Annotated[
         Literal["SparkOperator", "Driver"] | None,
         doc(
@@ -254,6 +256,20 @@ class PipelineSpec(Model, frozen=True):
             lambda spec: (
                 ", ".join(sorted(repr(sink["from"]) for sink in spec["sinks"] if sink["from"] not in _views(spec)))
                 + f" is none of {', '.join(sorted(_views(spec)))}"
+            ),
+        ),
+        Rule(
+            "!has(self.replaces) || !has(self.replaces.takeOver) || self.replaces.takeOver != 'WhenEqual' || "
+            "self.sinks.all(s, has(s.compareWith))",
+            "takeOver WhenEqual needs compareWith in every sink",
+            lambda spec: (
+                spec.get("replaces", {}).get("takeOver") != "WhenEqual"
+                or all("compareWith" in sink for sink in spec["sinks"])
+            ),
+            "replaces",
+            lambda spec: (
+                f"{', '.join(sink.get('name', sink['from']) for sink in spec['sinks'] if 'compareWith' not in sink)} "
+                "has none; use Manual or WhenCaughtUp where rows cannot be compared"
             ),
         ),
     )
@@ -304,6 +320,7 @@ class PipelineStatus(Status, frozen=True):
     last_error: Annotated[Annotated[str, Meta(max_length=4096)] | None, doc("Last error.")] = None
     restarts: Annotated[int | None, doc("Number of restarts after failures.")] = None
     application: Annotated[str | None, doc("Name of the SparkApplication or Deployment.")] = None
+    replacement: Annotated[Replacement | None, doc("Progress of the replacement of another Pipeline.")] = None
 
 
 class Pipeline(Resource, frozen=True):

@@ -50,6 +50,8 @@ class Foreach(Model, frozen=True):
 TABLE_SINKS: Final = ("iceberg", "delta", "jdbc")
 """Sinks that replace rows by their key in `update` mode."""
 KEYED_SINKS: Final = ("topic", *TABLE_SINKS)
+COMPARED_SINKS: Final = ("topic", "parquet", "iceberg", "delta")
+"""Sinks whose rows Spark can read again."""
 SINK_TARGETS: Final = ("topic", "parquet", *TABLE_SINKS, "foreach", "console")
 
 
@@ -119,6 +121,14 @@ class Sink(Model, frozen=True):
         ),
     ] = "append"
 
+    compare_with: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=1024)] | None,
+        doc(
+            "Target of the same kind that the Pipeline in replaces writes: the name of a topic or of an Iceberg table, "
+            "or the path of Parquet files or of a Delta table. Its rows are compared with those of this sink."
+        ),
+    ] = None
+
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         exactly_one(*SINK_TARGETS, message=f"a sink has exactly one target: {', '.join(SINK_TARGETS)}"),
         Rule(
@@ -163,6 +173,38 @@ class Sink(Model, frozen=True):
             lambda value: "delivery" not in value or "topic" in value,
             "delivery",
         ),
+        Rule(
+            f"!has(self.compareWith) || {_any_of(COMPARED_SINKS)}",
+            f"compareWith is only for {', '.join(COMPARED_SINKS)}; rows of other sinks cannot be read again",
+            lambda value: "compareWith" not in value or any(name in value for name in COMPARED_SINKS),
+            "compareWith",
+        ),
+        Rule(
+            "!has(self.compareWith) || !has(self.topic) || !has(self.outputMode) || self.outputMode == 'append' || "
+            "(self.outputMode == 'update' && has(self.key))",
+            "compareWith of a topic needs outputMode append, or update with key: the records of other results depend "
+            "on the batches",
+            lambda value: (
+                "compareWith" not in value
+                or "topic" not in value
+                or value.get("outputMode", "append") == "append"
+                or (value["outputMode"] == "update" and "key" in value)
+            ),
+            "compareWith",
+        ),
+        *(
+            Rule(
+                f"!has(self.compareWith) || !has(self.{name}) || (self.{name}.type == 'json' && "
+                f"!has(self.{name}.subject) && !has(self.{name}.register))",
+                f"compareWith needs {name} to be json without the schema registry: elsewhere equal rows can have "
+                "different bytes",
+                lambda value, name=name: (  # type: ignore[misc]
+                    "compareWith" not in value or name not in value or value[name] == {"type": "json"}
+                ),
+                name,
+            )
+            for name in ("format", "keyFormat")
+        ),
     )
 
     @property
@@ -176,6 +218,17 @@ class Sink(Model, frozen=True):
         if self.iceberg is not None and self.iceberg.catalog is not None:
             reference = self.iceberg.catalog.secret_ref
         return () if reference is None else (reference.name,)
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """Kind of the target, and its name, path or address."""
+        kind = next(it for it in SINK_TARGETS if getattr(self, it) is not None)
+        if self.topic is not None:
+            return kind, self.topic
+        if self.jdbc is not None:
+            return kind, f"{self.jdbc.url} {self.jdbc.table}"
+        named = self.parquet or self.delta
+        return kind, named.path if named is not None else self.iceberg.table if self.iceberg is not None else ""
 
     @property
     def query_name(self) -> str:

@@ -12,7 +12,7 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla_operator.resources.common import parse_duration_ms
+from ottla_operator.resources.replacement import Comparison
 from ottla_operator.resources.sinks import Sink
 from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition
@@ -46,6 +47,7 @@ from ottla_spark.sink_jars import needed_jars
 from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
 from ottla_spark.streaming.batch_writers import batch_writer
 from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
+from ottla_spark.streaming.comparison import SinkComparer
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
 from ottla_spark.streaming.encode import record_encoder
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
@@ -144,7 +146,10 @@ class QueryRunner:
         self._progress = progress
         self._stop_requested = stop_requested
         self._refuse_batches = threading.Event()
-        self._events: queue.SimpleQueue[BatchProgress | str] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[BatchProgress | str | Sequence[Comparison]] = queue.SimpleQueue()
+        self._comparer = SinkComparer(
+            spark, pipeline.spec.sinks, pipeline.folder, environment.client_properties, self._events.put
+        )
         self._offsets = QueryOffsets()
         self._lag: Mapping[str, Any] = format_lag({}, {}, 0)
         self._topics_checked_at = time.monotonic()
@@ -160,8 +165,11 @@ class QueryRunner:
         try:
             self._start()
             self._progress.write_state("running", group=self._pipeline.resource.consumer_group)
+            has_nothing_left = self._offsets.all_queries_have_offsets and not self._measure_lag()["records"]
             while self._queries_running() and not self._stop_requested.is_set():
                 self._process_events(wait_s=_POLL_INTERVAL_S)
+                if self._progress.has_caught_up or has_nothing_left:
+                    self._comparer.run_if_due()
             if self._stop_requested.is_set():
                 self._progress.write_state("stopping")
                 self._stop_after_batches()
@@ -173,6 +181,9 @@ class QueryRunner:
         self._raise_failure()
         if self._dead_letter_writer is not None:
             self._dead_letter_writer.flush()
+        if not self._stop_requested.is_set():
+            self._comparer.finish()
+            self._process_events(wait_s=0)
         self._progress.write_state("stopped" if self._stop_requested.is_set() else "finished")
 
     def _start(self) -> None:
@@ -271,8 +282,10 @@ class QueryRunner:
             while True:
                 if isinstance(event, str):
                     self._terminated.add(event)
-                else:
+                elif isinstance(event, BatchProgress):
                     self._process_batch(event)
+                else:
+                    self._progress.write_comparisons(event)
                 event = self._events.get_nowait()
         except queue.Empty:
             return
@@ -360,7 +373,7 @@ class EventListener(StreamingQueryListener):
     queue.
     """
 
-    def __init__(self, events: queue.SimpleQueue[BatchProgress | str]) -> None:
+    def __init__(self, events: queue.SimpleQueue[Any]) -> None:
         self._events = events
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:

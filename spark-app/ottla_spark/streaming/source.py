@@ -87,6 +87,13 @@ def read_range(
     )
 
 
+def read_topic(spark: SparkSession, topic: str, kafka: Mapping[str, str]) -> DataFrame:
+    """The records that the topic has now, without those of open and aborted transactions."""
+    reader = spark.read.format("kafka").options(**_client_options(kafka))
+    reader = reader.option("subscribe", topic).option("failOnDataLoss", "false")
+    return reader.option("kafka.isolation.level", "read_committed").load().selectExpr(*_RAW_COLUMNS)
+
+
 def _as_json(topic: str, offsets: Mapping[int, int]) -> str:
     return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
 

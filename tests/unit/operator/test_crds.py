@@ -118,4 +118,4 @@ def test_documented_defaults_are_those_of_the_model() -> None:
                 default = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
                 assert f"Defaults to {default}" in properties[field.encode_name]["description"], field.encode_name
                 checked += 1
-    assert checked == 14
+    assert checked == 15

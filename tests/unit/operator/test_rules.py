@@ -204,6 +204,14 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"from": "a", "topic": "t", "delivery": "atLeastOnce"},
         {"from": "a", "console": {}, "format": {"type": "json"}},
         {"from": "a", "topic": "t", "format": {"type": "json"}},
+        {"from": "a", "topic": "t", "compareWith": "u"},
+        {"from": "a", "console": {}, "compareWith": "u"},
+        {"from": "a", "topic": "t", "outputMode": "update", "compareWith": "u"},
+        {"from": "a", "topic": "t", "outputMode": "update", "key": ["a"], "compareWith": "u"},
+        {"from": "a", "topic": "t", "format": {"type": "json"}, "compareWith": "u"},
+        {"from": "a", "topic": "t", "format": {"type": "avro"}, "compareWith": "u"},
+        {"from": "a", "topic": "t", "key": ["a"], "keyFormat": {"type": "json"}, "compareWith": "u"},
+        {"from": "a", "topic": "t", "key": ["a"], "keyFormat": {"type": "avro"}, "compareWith": "u"},
     ],
     "Trigger": [
         {},
@@ -221,6 +229,13 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"sources": {"a": SOURCE}, "transforms": [{"name": "a"}], "sinks": [{"from": "a"}]},
         {"sources": {"a-b": SOURCE}, "sinks": [{"from": "a-b"}]},
         {"sources": {"a": SOURCE}, "transforms": [{"name": "b", "union": ["a", "c"]}], "sinks": [{"from": "b"}]},
+        {"sources": {"a": SOURCE}, "sinks": [{"from": "a"}], "replaces": {"name": "b", "takeOver": "WhenEqual"}},
+        {"sources": {"a": SOURCE}, "sinks": [{"from": "a"}], "replaces": {"name": "b", "takeOver": "WhenCaughtUp"}},
+        {
+            "sources": {"a": SOURCE},
+            "sinks": [{"from": "a", "compareWith": "t"}],
+            "replaces": {"name": "b", "takeOver": "WhenEqual"},
+        },
     ],
 }
 # model → (new, old)

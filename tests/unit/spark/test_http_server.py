@@ -59,6 +59,9 @@ def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
         "lagRecords": 50,
         "lagSeconds": 2.5,
         "sparkUi": None,
+        "caughtUp": True,
+        "catchUpSecondsLeft": None,
+        "comparisons": [],
     }
     assert ProgressSnapshot().to_json()["lagRecords"] is None, "nothing is known yet"
     with_ui = ProgressSnapshot()

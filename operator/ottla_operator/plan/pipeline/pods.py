@@ -30,7 +30,7 @@ CONTAINER_IN_TEMPLATES: Final = "spark"
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
 DEFAULT_GRACEFUL_STOP: Final = "30s"
 SPARK_CLOSE_S: Final = 15  # after the batch in flight has ended
-_NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark", "userRef")
+_NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark", "userRef", "replaces")
 
 
 @dataclass(frozen=True, slots=True)

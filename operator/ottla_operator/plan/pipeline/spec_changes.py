@@ -69,6 +69,7 @@ _TABLE: Final = _Effect("keeps", "the table is read again as a whole")
 _SINK_EFFECTS: Final[Mapping[str, _Effect]] = {
     "key": _Effect("keeps", "records that are written already keep their keys"),
     "delivery": _NEXT_START,
+    "compareWith": _NEXT_START,
 }
 _NEW_SINK: Final = _Effect("keeps", "the sink begins at startingOffsets, in a checkpoint of its own")
 _GONE_SINK: Final = _Effect("keeps", "what it has written stays")
@@ -78,6 +79,7 @@ _OTHER_TARGET: Final = _Effect(
 _SPEC_EFFECTS: Final[Mapping[str, _Effect]] = {
     "checkpoint": _Effect("new", "an empty location is a new checkpoint; moved files are the old one"),
     "clusterRef": _OFFSETS,
+    "replaces": _Effect("keeps", "applies immediately, without a restart"),
     "consumerGroup": _Effect(
         "keeps", "stop the pipeline first: a batch that is interrupted by the change may be written twice"
     ),

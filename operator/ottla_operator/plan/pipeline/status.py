@@ -7,6 +7,7 @@ from typing import Final
 from ottla_operator.plan.conditions import READY, STALLED, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.observed_pods import DriverPod
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.replacement import Comparison, Replacement
 
 PERMANENT_EXIT_CODES: Final = (2, 3)
 """Exit codes by which the runner (`python -m ottla_spark`) says that a restart will not help."""
@@ -18,6 +19,7 @@ MAX_ERROR_LENGTH: Final = 4096
 RUNNING: Final = "the driver is running."
 COMPLETED: Final = Ready("the driver has read everything and exited.", "Completed")
 SUSPENDED: Final = Ready("the pipeline is suspended; its checkpoint is kept.", "Suspended")
+REPLACED: Final = "Replaced"
 NO_ANSWER: Final = "the driver's pod is ready and its runner has not answered yet"
 RETAINED_REASONS: Final = ("CrashLoopBackOff", "InvalidPipeline", "ApplicationFailed")
 SUSPENDING: Final = Reconciling("Suspending", "the driver stops after the batch in flight")
@@ -35,6 +37,9 @@ class RunnerStatus:
     lag_seconds: float | None = None
     rejected: Sequence[Json] = ()
     spark_ui: str = ""
+    has_caught_up: bool = False
+    catch_up_seconds_left: float | None = None
+    comparisons: Sequence[Comparison] = ()
 
     @classmethod
     def parse(cls, answer: Mapping[str, Json]) -> "RunnerStatus":
@@ -48,6 +53,9 @@ class RunnerStatus:
             answer.get("lagSeconds"),
             answer.get("rejected", ()),
             str(answer.get("sparkUi") or ""),
+            bool(answer.get("caughtUp")),
+            answer.get("catchUpSecondsLeft"),
+            tuple(Comparison.parse(it) for it in answer.get("comparisons") or ()),
         )
 
 
@@ -181,6 +189,14 @@ def debounce_run(run: PipelineRun, resource: Mapping[str, Json]) -> PipelineRun:
     return run
 
 
+def as_replaced(run: PipelineRun, by: str) -> PipelineRun:
+    """The run of a Pipeline that is stopped because another one has taken over."""
+    if run.readiness != SUSPENDED:
+        return run
+    message = f"Pipeline {by} has taken over; this one is stopped, and its checkpoint is kept."
+    return replace(run, readiness=Ready(message, REPLACED))
+
+
 def _has_progressed(run: PipelineRun) -> bool:
     if run.state in ("Finished", "Suspended"):
         return True
@@ -202,7 +218,11 @@ def _why_no_driver(observed: PipelineObservations) -> str:
 
 
 def status_fields(
-    resource: Json, run: PipelineRun, application: str | None, lag_records: int | None
+    resource: Json,
+    run: PipelineRun,
+    application: str | None,
+    lag_records: int | None,
+    replacement: Replacement | None = None,
 ) -> dict[str, Json]:
     """A Pipeline's status without its conditions. None: unknown, left out. What the last driver
     reported stays until another reports. `application`: name of the SparkApplication or Deployment.
@@ -222,4 +242,16 @@ def status_fields(
         "lastError": last_error[:MAX_ERROR_LENGTH] or None,
         "restarts": run.restarts if run.restarts is not None else previous.get("restarts"),
         "application": application or previous.get("application"),
+        "replacement": _replacement_field(resource, replacement),
     }
+
+
+def _replacement_field(resource: Json, replacement: Replacement | None) -> Json | None:
+    """What was reported last stays while nothing can be observed: it says that another Pipeline is
+    stopped.
+    """
+    if replacement is not None:
+        fields = replacement.to_json()
+        return {**fields, **({"comparisons": list(fields["comparisons"])} if "comparisons" in fields else {})}
+    is_replacing = "replaces" in (resource.get("spec") or {})
+    return (resource.get("status") or {}).get("replacement") if is_replacing else None

@@ -31,6 +31,14 @@ def source_topics(pipeline: Pipeline) -> list[str]:
     return sorted({it.topic for it in pipeline.spec.sources.values()})
 
 
+def read_topics(pipeline: Pipeline) -> list[str]:
+    """The sources, and topics of sinks that are compared, with what they are compared with."""
+    compared = {
+        name for it in pipeline.spec.sinks if it.topic and it.compare_with for name in (it.topic, it.compare_with)
+    }
+    return sorted({*source_topics(pipeline), *compared})
+
+
 def written_topics(pipeline: Pipeline) -> list[str]:
     """Topics that rows and dead letters are written to."""
     dead_letter = pipeline.spec.dead_letter
