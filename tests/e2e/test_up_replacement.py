@@ -1,4 +1,4 @@
-"""A new version of a pipeline catches up beside the old one, is compared with it, and takes over."""
+"""A new version of a pipeline catches up beside the old one, is compared and takes over."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def test_new_version_catches_up_is_compared_and_takes_over(up: UpProcess) -> Non
 
     produce_values(up, "visits", '{"city": "B"}')
     eventually(lambda: {"city": "B", "n": 2, "last": "B"} in map(json.loads, consume_values(up, "counts-2", 3)), 60)
-    assert len(consume_values(up, "counts-1", 2)) == 2
+    assert {"city": "B", "n": 2} not in [*map(json.loads, consume_values(up, "counts-1", 2))]
     assert up.stop() == 0

@@ -111,6 +111,8 @@ def plan_migration(name: str, changes: Sequence[SpecChange]) -> list[str]:
             "version stopped to continue after it; windows that are open then are incomplete",
             "sinks get the rows since startingOffsets again: choose new topics, tables or folders, except where "
             "outputMode: update replaces rows by key",
+            "or run the new version beside the old one until it has caught up: another metadata.name, new targets, and "
+            "spec.replaces",
             "delete the old checkpoint when the results are right",
         ]
     if any(it.verdict == "depends" for it in changes):
