@@ -56,6 +56,8 @@ def test_new_version_catches_up_is_compared_and_takes_over(up: UpProcess) -> Non
     up.wait_for_line("pipeline v1: Pipeline v2 has taken over; this one is stopped, and its checkpoint is kept.")
 
     produce_values(up, "visits", '{"city": "B"}')
-    eventually(lambda: {"city": "B", "n": 2, "last": "B"} in map(json.loads, consume_values(up, "counts-2", 3)), 60)
+    eventually(
+        lambda: {"city": "B", "n": 2, "last": "B"} in map(json.loads, consume_values(up, "counts-2", 3)), within_s=60
+    )
     assert {"city": "B", "n": 2} not in [*map(json.loads, consume_values(up, "counts-1", 2))]
     assert up.stop() == 0

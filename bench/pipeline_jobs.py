@@ -1,0 +1,42 @@
+"""The jobs of `bench.pipelines`: as Pipelines, and what both versions of them share."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+EVENTS, COUNTS, COPIES = "bench-events", "bench-counts", "bench-copies"
+SCHEMA: Final = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING"
+BATCH_ROWS: Final = 100_000
+SHUFFLE_PARTITIONS: Final = "4"
+ROWS_SQL: Final = "SELECT id, upper(item) AS item, price * 2 AS price, at FROM events WHERE price > 1"
+COUNTS_SQL: Final = "SELECT item, count(*) AS events, round(sum(price), 2) AS revenue FROM events GROUP BY item"
+
+
+def rows_job() -> dict[str, Any]:
+    """Rows are chosen, changed and written to files."""
+    return _job(ROWS_SQL, {"parquet": {"path": "out"}})
+
+
+def counts_job(delivery: str = "atLeastOnce") -> dict[str, Any]:
+    """Counts and sums by key, written to a topic."""
+    sink = {"topic": COUNTS, "key": ["item"], "outputMode": "update", "delivery": delivery}
+    return _job(COUNTS_SQL, sink)
+
+
+def copies_job(delivery: str, trigger: dict[str, Any]) -> dict[str, Any]:
+    """Every row is written to another topic."""
+    job = _job("SELECT id, item, note FROM events", {"topic": COPIES, "delivery": delivery})
+    job["sources"]["events"] |= {"startingOffsets": "latest"}
+    return {**job, "trigger": trigger}
+
+
+def _job(sql: str, sink: dict[str, Any]) -> dict[str, Any]:
+    source = {"topic": EVENTS, "format": {"type": "json", "schema": SCHEMA}, "maxOffsetsPerTrigger": BATCH_ROWS}
+    return {
+        "clusterRef": {"name": "bench"},
+        "sources": {"events": source},
+        "transforms": [{"name": "result", "sql": sql}],
+        "sinks": [{"from": "result", **sink}],
+        "trigger": {"availableNow": True},
+        "spark": {"conf": {"spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS}},
+    }
