@@ -58,7 +58,7 @@ def handle(message: Message, failed_jobs: Producer) -> AcknowledgeType:
     try:
         do(msgspec.json.decode(message.value(), type=Job), attempt)
     except (RuntimeError, msgspec.MsgspecError) as error:
-        print(error)
+        print(f"{error} at {os.getpid()}")
         if attempt < ATTEMPTS:
             return AcknowledgeType.RELEASE
         failed_jobs.produce("failed-jobs", message.value(), message.key(), headers={"error": str(error).encode()})

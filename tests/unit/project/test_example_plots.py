@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
 from examples.activity import plot as activity
 from examples.bar_chart import GREY, Series, draw_bars
+from examples.cdc import plot as cdc
+from examples.cdc.compare import Order
 from examples.flights import plot as flights
+from examples.messaging import plot as messaging
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -52,5 +57,28 @@ def test_views_of_the_first_day_are_drawn_behind_those_of_the_page() -> None:
 
 
 def test_the_images_of_the_documentation_are_bar_charts() -> None:
-    for name in ("activity", "flights"):
-        assert len(bars((IMAGES / f"{name}.svg").read_text())) > 50
+    for name, least in {"activity": 50, "flights": 50, "cdc": 15, "messaging": 6, "two-sites": 50}.items():
+        assert len(bars((IMAGES / f"{name}.svg").read_text())) >= least
+
+
+def test_departures_of_an_airport_are_added_up_by_the_hour_in_new_york() -> None:
+    two_sites = import_module("examples.two-sites.plot")
+    winter, summer = datetime(2013, 1, 1, 13, tzinfo=UTC), datetime(2013, 7, 1, 12, tzinfo=UTC)
+    rows = [
+        two_sites.Departures(winter, "EWR", 9),  # replaced by the last row of the same key
+        two_sites.Departures(winter, "EWR", 1),
+        two_sites.Departures(summer, "EWR", 3),
+        two_sites.Departures(summer, "JFK", 2),
+    ]
+    assert [height for _, height in bars(two_sites.draw(rows))] == [206, 103, 0]
+
+
+def test_jobs_and_failed_attempts_of_each_worker_are_counted() -> None:
+    lines = ["job 1 done by 7", "attempt 1 of job 10 failed at 8", "job 10 done by 7", "job 3 done by 8", "noise"]
+    assert [height for _, height in bars(messaging.draw(lines))] == [206, 103, 0, 103]
+
+
+def test_amounts_of_orders_are_added_up_by_customer_and_status() -> None:
+    rows = [("Bakery", "paid", 10), ("Bakery", "paid", 5), ("Zürich", "shipped", 30)]
+    orders = [Order(number, *row[:2], Decimal(row[2]), None, None) for number, row in enumerate(rows)]
+    assert [height for _, height in bars(cdc.draw(orders))] == [0, 0, 103, 0, 0, 206]
