@@ -51,8 +51,9 @@ def java_options(archive: Path, own: str) -> list[str]:
         return [*_SILENT, f"-XX:SharedArchiveFile={archive}"]
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        new_path(archive).unlink(missing_ok=True)
-    except OSError:  # no home folder, for example: Spark starts without an archive
+    except OSError:  # no home folder, for example
+        return []
+    if not os.access(archive.parent, os.W_OK):  # in an image, for example
         return []
     return [*_SILENT, f"-XX:ArchiveClassesAtExit={new_path(archive)}"]
 
