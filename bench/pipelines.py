@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,7 @@ def measure_throughput(bootstrap: str, rows: int, runs: int) -> None:
     for number in range(rows):
         produce(producer, number, 0.0)
     producer.flush()
-    sides = {
+    sides: dict[str, Callable[[], Run]] = {
         "rows, pipeline": lambda: run_pipeline(bootstrap, rows_job()),
         "rows, by hand": lambda: run_by_hand(bootstrap, "rows"),
         "counts, pipeline": lambda: run_pipeline(bootstrap, counts_job()),

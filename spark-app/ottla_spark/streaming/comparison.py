@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -95,7 +96,7 @@ def compare_sink(spark: SparkSession, sink: Sink, folder: Path, kafka: Kafka) ->
         counts = _count(*_comparable(sink, old, new), keyed=sink.output_mode == "update")
     except (Py4JError, PySparkException, PipelineError) as error:
         return Comparison(sink=sink.query_name, at=at, error=describe_error(error))
-    return Comparison(sink=sink.query_name, at=at, **counts)
+    return structs.replace(Comparison(sink=sink.query_name, at=at), **counts)
 
 
 def _read_records(spark: SparkSession, sink: Sink, topic: str, folder: Path, kafka: Kafka) -> DataFrame:

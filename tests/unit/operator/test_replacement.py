@@ -99,7 +99,8 @@ def test_only_a_take_over_that_is_wanted_stops_the_old_version() -> None:
 
     assert find_replacing([version("WhenEqual", "TakingOver")], "hourly") == "v2"
     assert find_replacing([version("WhenEqual", "TakenOver")], "hourly") == "v2"
-    for other in (version("WhenEqual", "CaughtUp"), version("Manual", "TakenOver"), {"metadata": {}, "spec": None}):
+    invalid: Json = {"metadata": {}, "spec": None}
+    for other in (version("WhenEqual", "CaughtUp"), version("Manual", "TakenOver"), invalid):
         assert find_replacing([other], "hourly") == ""
     assert find_replacing([version("WhenEqual", "TakenOver")], "daily") == ""
 
