@@ -59,16 +59,15 @@ def pipeline_user(pipeline: Pipeline, cluster: Cluster) -> Json:
     offsets to the pipeline's consumer group, and writing the sinks in transactions, which may
     create the sinks' topics.
     """
+    # A transaction commits the number of its batch, as an offset of the sink's topic.
+    transactional = {it.topic for it in pipeline.spec.sinks if it.topic is not None and it.is_transactional}
     rules = [
-        *(_rule(["Read"], "Topic", it) for it in read_topics(pipeline)),
+        *(_rule(["Read"], "Topic", it) for it in sorted({*read_topics(pipeline), *transactional})),
         *(_rule(["Write", "Create"], "Topic", it) for it in written_topics(pipeline)),
         _rule(["Read"], "Group", pipeline.consumer_group),
     ]
-    transactional = sorted({it.topic for it in pipeline.spec.sinks if it.topic is not None and it.is_transactional})
     if transactional:
         rules += [
-            # To commit the number of a batch, as an offset of the sink's topic.
-            *(_rule(["Read"], "Topic", it) for it in transactional),
             _rule(["Write"], "TransactionalId", pipeline.transaction_prefix, is_prefix=True),
             _rule(["Read"], "Group", pipeline.transaction_prefix, is_prefix=True),
         ]

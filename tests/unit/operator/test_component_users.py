@@ -61,6 +61,16 @@ def test_a_pipeline_may_do_what_its_spec_says_and_nothing_else() -> None:
     }
 
 
+def test_a_pipeline_may_read_the_topics_that_it_compares() -> None:
+    sinks = [{"from": "late", "topic": "late-2", "compareWith": "late"}]
+    found = rules_of(pipeline_user(Pipeline.parse(samples.pipeline(sinks=sinks)), SECURED))
+    assert {it for it in found if "Read on topic" in it or "late " in it} == {
+        "allow Read on topic flights",
+        "allow Read on topic late",
+        "allow Read on topic late-2",
+    }
+
+
 def test_a_mirror_may_read_what_it_copies() -> None:
     mirror = Mirror.parse(samples.mirror(topics=["orders", "eu-*", "!eu-secret*", "a*b", "!x*y"], groups=["*"]))
     reads = ["topic orders", "topic eu-*", "topic a*"]

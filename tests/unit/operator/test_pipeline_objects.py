@@ -232,6 +232,10 @@ def test_driver_mounts_the_secrets_of_object_stores_and_finds_its_checkpoint_the
             r"spec.sinks\[0\].parquet.path: 'out' is lost with the pod",
         ),
         (
+            {"sinks": [{"from": "late", "parquet": {"path": "s3a://b/v2"}, "compareWith": "v1"}]},
+            r"spec.sinks\[0\].compareWith: 'v1' is lost with the pod",
+        ),
+        (
             {"sinks": [{"from": "late", "iceberg": {"table": "a.b.c", "catalog": HADOOP}}]},
             r"spec.sinks\[0\].iceberg.catalog.warehouse: 'w' is lost with the pod",
         ),

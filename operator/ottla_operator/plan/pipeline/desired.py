@@ -134,6 +134,8 @@ def _sink_paths(sink: Sink) -> Iterator[tuple[str, str]]:
         yield "parquet.path", sink.parquet.path
     if sink.delta is not None and "://" not in sink.delta.path:
         yield "delta.path", sink.delta.path
+    if (sink.parquet or sink.delta) and sink.compare_with is not None and "://" not in sink.compare_with:
+        yield "compareWith", sink.compare_with
     if sink.iceberg is not None and (catalog := sink.iceberg.catalog) is not None:
         if catalog.type != "rest" and catalog.warehouse is not None and "://" not in catalog.warehouse:
             yield "iceberg.catalog.warehouse", catalog.warehouse
