@@ -210,7 +210,9 @@ def test_log_dirs_versions_and_quorum_of_a_broker_are_described(tool: Tool, brok
     feature = (
         rf"^Feature: metadata.version\s.*SupportedMaxVersion: {level}\s+FinalizedVersionLevel: {level}\s+Epoch: \d+"
     )
-    assert re.search(feature, tool("FeatureCommand", "describe"), re.MULTILINE)
+    features = tool("FeatureCommand", "describe")
+    assert re.search(feature, features, re.MULTILINE)
+    assert re.search(r"^Feature: kraft.version\s.*MaxVersion: 1\s+FinalizedVersionLevel: 1\s", features, re.MULTILINE)
     assert "Cluster ID: " in tool("ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap, bootstrap=False)
 
 

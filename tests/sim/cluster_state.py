@@ -6,8 +6,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
-from ottla_broker.metadata.voter_set import ReplicaKey
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.history import TopicPartition
 
@@ -84,16 +83,19 @@ def committed_voters(cluster: SimulatedCluster) -> frozenset[ReplicaKey]:
     """The voters of the metadata log according to its leader. Empty while there is no leader or the
     newest voter set is not committed.
     """
+    return frozenset(voter.key for voter in committed_voter_set(cluster))
+
+
+def committed_voter_set(cluster: SimulatedCluster) -> VoterSet:
+    """As `committed_voters`, with the voters' addresses."""
     node = controller_broker(cluster)
     if node is None or node.broker is None:
-        return frozenset()
-    log = node.broker.quorum.metadata_log.partition_log
-    if log.high_watermark < log.end:
-        return frozenset()
-    try:
-        return frozenset(voter.key for voter in node.broker.quorum.describe().voters)
-    except KafkaError:
-        return frozenset()  # the leader is resigning
+        return ()
+    quorum = node.broker.quorum
+    log = quorum.metadata_log.partition_log
+    if log.high_watermark < log.end or quorum.leader_id != node.node_id:  # the leader may be resigning
+        return ()
+    return quorum.describe_replica().voters
 
 
 def has_caught_up(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:

@@ -126,6 +126,17 @@ def founding_without_asking() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def voters_do_not_report_addresses() -> Iterator[None]:
+    """A voter whose address has changed sends no UpdateRaftVoter."""
+
+    async def update_own_entry(*_: Any) -> None:
+        return None
+
+    with patch.object(QuorumPeers, "update_own_entry", update_own_entry):
+        yield
+
+
 RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     rule.__name__.replace("_", " "): rule
     for rule in (
@@ -137,5 +148,6 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         leaders_without_check_quorum,
         metadata_committed_by_one,
         founding_without_asking,
+        voters_do_not_report_addresses,
     )
 }

@@ -8,7 +8,13 @@ from ottla_broker.metadata.voter_set import ReplicaKey
 from tests.sim import triggers
 from tests.sim.broker_faults import BrokerFaults, sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
-from tests.sim.cluster_state import committed_voters, controller_broker, newest_image, unhealthy_partitions
+from tests.sim.cluster_state import (
+    committed_voter_set,
+    committed_voters,
+    controller_broker,
+    newest_image,
+    unhealthy_partitions,
+)
 from tests.sim.fault_budget import FaultBudget
 from tests.sim.network import Direction
 
@@ -248,7 +254,8 @@ def voters_are_complete(cluster: SimulatedCluster) -> bool:
 
 def missing_voters(cluster: SimulatedCluster) -> list[str]:
     """Describe what is wrong with the committed voters of the metadata log."""
-    voters = committed_voters(cluster)
+    voter_set = committed_voter_set(cluster)
+    voters = {voter.key for voter in voter_set}
     if not voters:
         return ["the metadata log has no leader, or uncommitted records"]
     current: dict[int, ReplicaKey] = {
@@ -263,4 +270,10 @@ def missing_voters(cluster: SimulatedCluster) -> list[str]:
     ]
     if len(voters) != cluster.voter_count:
         wrong.append(f"{len(voters)} brokers are voters instead of {cluster.voter_count}")
+    hosts = {node.node_id: node.host for node in cluster}
+    wrong += [
+        f"the voter set has broker {voter.broker} at {voter.address}, which is at {hosts[voter.broker]}"
+        for voter in voter_set
+        if voter.endpoint is None or voter.endpoint[0] != hosts.get(voter.broker)
+    ]
     return wrong

@@ -39,6 +39,7 @@ DETECTED_BY = {
     "pre votes always granted": (3, 5, 8, 2),
     "votes answered before sync": (1, 2, 3, 4),
     "several votes in an epoch": (8, 1, 2, 3, 4),
+    "voters do not report addresses": (12, 19),
 }
 
 

@@ -1,6 +1,8 @@
-"""UpdateRaftVoter (82), version 0: a voter of the metadata log names its new address (KIP-853).
+"""UpdateRaftVoter (82), version 0: a voter of the metadata log names its new address, or the levels
+of `kraft.version` that it supports (KIP-853).
 
-- Brokers of Ottla do not send it: the leader takes the address of a voter from its registration.
+- A voter sends it to the leader while the voter set says something else (`own_voter_entry`).
+- INVALID_REQUEST without a listener, and from a voter that does not support `kraft.version` 1.
 - VOTER_NOT_FOUND when no voter has this id and directory id; FENCED_LEADER_EPOCH and
   UNKNOWN_LEADER_EPOCH for another epoch than the leader's.
 """
@@ -63,5 +65,11 @@ async def update_voter(ctx: RequestContext, request: UpdateRaftVoterRequest) -> 
         raise KafkaError(ErrorCode.invalid_request, "the request names no listener of the voter")
     at = request.listeners[0]
     address = format_host_and_port(at.host, int(at.port))
-    voter = Voter(int(request.voter_id), request.voter_directory_id or UUID(int=0), address)
+    versions = request.k_raft_version_feature
+    voter = Voter(
+        int(request.voter_id),
+        request.voter_directory_id or UUID(int=0),
+        address,
+        (int(versions.min_supported_version), int(versions.max_supported_version)),
+    )
     await quorum.update_voter(voter, TIMEOUT_S)

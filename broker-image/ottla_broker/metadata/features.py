@@ -15,17 +15,23 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """`lowest` to `highest`: the levels that brokers support."""
+    """`lowest` to `highest`: the levels that brokers support. `may_be_lowered`: False if a level
+    that is finalized remains."""
 
     name: str
     lowest: int
     highest: int
     default: int
+    may_be_lowered: bool = True
 
 
 METADATA_VERSION: Final = Feature("metadata.version", 27, 27, 27)
 """Kafka's MetadataVersion 4.1-IV1. Ottla has the metadata and the requests between brokers of one
 level only.
+"""
+KRAFT_VERSION: Final = Feature("kraft.version", 0, 1, 1, may_be_lowered=False)
+"""1: the log of the metadata names its voters, which can change (KIP-853). Ottla's log always does;
+voters of level 0 would be named by the settings of Apache Kafka's controllers.
 """
 TRANSACTION_VERSION: Final = Feature("transaction.version", 0, 2, 2)
 """0, 1: producers keep their epoch (0 without flexible records); 2: each end of a transaction
@@ -39,7 +45,14 @@ STREAMS_VERSION: Final = Feature("streams.version", 0, 1, 1)
 """1: the streams protocol is served (KIP-1071)."""
 FEATURES: Final = {
     feature.name: feature
-    for feature in (METADATA_VERSION, TRANSACTION_VERSION, GROUP_VERSION, STREAMS_VERSION, SHARE_VERSION)
+    for feature in (
+        METADATA_VERSION,
+        KRAFT_VERSION,
+        TRANSACTION_VERSION,
+        GROUP_VERSION,
+        STREAMS_VERSION,
+        SHARE_VERSION,
+    )
 }
 
 
@@ -83,6 +96,8 @@ def _checked_level(levels: Mapping[str, int], update: FeatureUpdate) -> int:
         raise _invalid(f"level {level} of feature {name}; {feature.lowest} to {feature.highest} are supported")
     if level < current and upgrade_type is UpgradeType.upgrade:
         raise _invalid(f"level {level} of feature {name} is lower than {current}; ask for a downgrade")
+    if level < current and not feature.may_be_lowered:
+        raise _invalid(f"level {level} of feature {name} is lower than {current}, and this feature is never lowered")
     if level > current and upgrade_type is not UpgradeType.upgrade:
         raise _invalid(f"level {level} of feature {name} is higher than {current}; ask for an upgrade")
     return level

@@ -130,16 +130,13 @@ class LeaderTerm:
 
     def _propose_voters(self) -> VoterSet | None:
         leader = self._leader_state
-        registered = self._registered_brokers()
-        voters = leader.voters
-        for broker in registered:
-            voters = replace_voter(voters, broker)
-        if voters != leader.voters:
-            return voters  # a voter has registered with another address
+        with_own_address = replace_voter(leader.voters, leader.me)  # other voters send UpdateRaftVoter
+        if with_own_address != leader.voters:
+            return with_own_address
         return next_voter_set(
-            voters,
+            leader.voters,
             leader.me.key,
-            [self._candidate(broker) for broker in registered],
+            [self._candidate(broker) for broker in self._registered_brokers()],
             max_voters=self._max_voters,
             may_remove_surplus=self._loop.time() - leader.voters_changed_s > VOTER_LOSS_TIMEOUT_S,
         )

@@ -143,7 +143,9 @@ class MetadataQuorum(CommitLog, Protocol):
         ...
 
     async def update_voter(self, voter: Voter, timeout_s: float) -> None:
-        """Changes a voter's address. Raises VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+        """Changes a voter's address and versions. Raises INVALID_REQUEST, VOTER_NOT_FOUND,
+        REQUEST_TIMED_OUT, NOT_CONTROLLER.
+        """
         ...
 
     async def handle_vote(self, request: VoteRequest) -> tuple[ErrorCode, bool]:

@@ -1,5 +1,5 @@
 """Protocol messages between the replicas of the metadata log: Fetch (1), FetchSnapshot (59), Vote
-(52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeCluster (60).
+(52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeCluster (60), UpdateRaftVoter (82).
 
 A broker without peers never imports this module: loading the schemas takes 20 ms of processor time.
 """
@@ -28,11 +28,12 @@ from kio.schema.fetch.v18.response import (
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest, PartitionSnapshot, TopicSnapshot
 from kio.schema.fetch_snapshot.v1.request import SnapshotId as RequestedSnapshotId
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.update_raft_voter.v0.request import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
 from kio.schema.vote.v2.request import PartitionData as VotePartition
 from kio.schema.vote.v2.request import TopicData as VoteTopic
 from kio.schema.vote.v2.request import VoteRequest as VoteMessage
 from kio.schema.vote.v2.response import VoteResponse
-from kio.static.primitive import Records, i8, i32, i32Timedelta, i64, u16
+from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64, u16
 
 from ottla_broker.metadata.metadata_fetch import (
     METADATA_TOPIC_ID,
@@ -249,6 +250,27 @@ async def send_end_quorum_epoch(
         cluster_id=cluster_id,
         topics=(EndQuorumEpochTopic(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,)),),
         leader_endpoints=(EndQuorumEpochEndpoint(name=VOTER_LISTENER, host=host, port=u16(port)),),
+    )
+    response = await channel.send(request)
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code)
+
+
+async def send_update_raft_voter(channel: Channel, voter: Voter, epoch: int, cluster_id: str | None) -> None:
+    """Asks the leader of `epoch` to name this address and these versions in the voter set. Raises
+    OSError, KafkaError.
+    """
+    host, port = voter.endpoint or ("", 0)
+    lowest, highest = voter.kraft_versions
+    request = UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=i32(epoch),
+        voter_id=i32(voter.broker),
+        voter_directory_id=voter.directory,
+        listeners=(Listener(name=VOTER_LISTENER, host=host, port=u16(port)),),
+        k_raft_version_feature=KRaftVersionFeature(
+            min_supported_version=i16(lowest), max_supported_version=i16(highest)
+        ),
     )
     response = await channel.send(request)
     if response.error_code is not ErrorCode.none:

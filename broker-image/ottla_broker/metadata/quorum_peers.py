@@ -102,6 +102,15 @@ class QuorumPeers:
             lambda channel: quorum_messages.send_end_quorum_epoch(channel, leader, epoch, successors, self.cluster_id),
         )
 
+    # --- a voter's request
+
+    async def update_own_entry(self, leader: Endpoint, epoch: int) -> None:
+        """Sends UpdateRaftVoter for this broker. Raises OSError, KafkaError."""
+        from ottla_broker.metadata import quorum_messages
+
+        async with asyncio.timeout(self._timeout_s), connect(self._channels, leader, self._client_id) as channel:
+            await quorum_messages.send_update_raft_voter(channel, self.me, epoch, self.cluster_id)
+
     async def _notify(self, peer: Voter, send: Callable[[Channel], Awaitable[None]]) -> None:
         endpoint = self._found_at.get(peer.key, peer.endpoint)
         if endpoint is None:

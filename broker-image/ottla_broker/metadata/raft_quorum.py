@@ -27,6 +27,7 @@ from ottla_broker.metadata.metadata_fetch import (
     MetadataFetchResponse,
 )
 from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.own_voter_entry import maintain_own_entry
 from ottla_broker.metadata.partition_index import maintain_partition_index
 from ottla_broker.metadata.quorum import QuorumDescription, ReplicaDescription
 from ottla_broker.metadata.quorum_peers import QuorumPeers
@@ -340,12 +341,15 @@ class RaftQuorum:
             self._observe,
         )
         self._fetcher.cluster_id = self._peers.cluster_id
+        entry = self._loop.create_task(maintain_own_entry(self.metadata_log.voters, self._peers, endpoint, state.epoch))
         try:
             await follower.run()
         except FetchRefused:  # another cluster's broker has the address now
             if not self._caught_up.done():
                 await self._peers.find_leader(endpoint)  # raises, with the names of both clusters
             self._replica.expire_soon()
+        finally:
+            entry.cancel()
 
     def _on_fetch_response(self, response: MetadataFetchResponse) -> None:
         if response.high_watermark >= 0 and self._image.end_offset >= response.high_watermark:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from ottla_broker.metadata.features import KRAFT_VERSION
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.voter_set import ReplicaKey, Voter, VoterSet, replace_voter, without_voter
 from ottla_broker.runtime import uuid_text
@@ -46,7 +47,15 @@ async def remove_voter(leader: LeaderState, key: ReplicaKey, timeout_s: float) -
 
 
 async def update_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None:
-    """Changes a voter's address. Raises VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER."""
+    """Changes a voter's address and versions. Raises INVALID_REQUEST for a voter that does not
+    support the finalized `kraft.version`; VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+    """
+    level, (lowest, highest) = KRAFT_VERSION.default, voter.kraft_versions
+    if not lowest <= level <= highest:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"broker {voter.broker} supports {lowest} to {highest} of {KRAFT_VERSION.name}, which is {level}",
+        )
 
     def propose(voters: VoterSet) -> VoterSet:
         if all(known.key != voter.key for known in voters):
@@ -64,6 +73,8 @@ async def _change(
         async with asyncio.timeout(timeout_s):
             while not leader.is_over:
                 proposed = propose(leader.voters)
+                if proposed == leader.voters:  # a repeated request
+                    return
                 if proposed is not None and leader.can_change_voters(proposed):
                     await leader.change_voters(proposed)
                     return

@@ -23,7 +23,6 @@ from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 VOTER_LISTENER = "BROKERS"
 NO_OFFSET = -1
-_KRAFT_VERSIONS = KRaftVersionFeature(min_supported_version=i16(0), max_supported_version=i16(1))
 
 
 class VoterHistory:
@@ -72,12 +71,14 @@ def encode_voters_batch(voters: VoterSet, now_ms: int, *, leader_epoch: int = -1
 
 
 def _voter_entry(voter: Voter) -> VoterEntry:
-    endpoint = voter.endpoint
+    endpoint, (lowest, highest) = voter.endpoint, voter.kraft_versions
     return VoterEntry(
         voter_id=BrokerId(voter.broker),
         voter_directory_id=voter.directory,
         endpoints=() if endpoint is None else (Endpoint(name=VOTER_LISTENER, host=endpoint[0], port=u16(endpoint[1])),),
-        k_raft_version_feature=_KRAFT_VERSIONS,
+        k_raft_version_feature=KRaftVersionFeature(
+            min_supported_version=i16(lowest), max_supported_version=i16(highest)
+        ),
     )
 
 
@@ -93,11 +94,15 @@ def iter_voter_sets(data: Buffer) -> Iterable[tuple[int, VoterSet]]:
 
 def _decode_voters(value: bytes) -> VoterSet:
     record: VotersRecord = message_reader(VotersRecord)(Cursor(value, 0))
-    return tuple(
-        Voter(
-            int(entry.voter_id),
-            entry.voter_directory_id or UUID(int=0),
-            format_host_and_port(entry.endpoints[0].host, int(entry.endpoints[0].port)) if entry.endpoints else "",
-        )
-        for entry in record.voters
+    return tuple(map(_voter, record.voters))
+
+
+def _voter(entry: VoterEntry) -> Voter:
+    address = format_host_and_port(entry.endpoints[0].host, int(entry.endpoints[0].port)) if entry.endpoints else ""
+    versions = entry.k_raft_version_feature
+    return Voter(
+        int(entry.voter_id),
+        entry.voter_directory_id or UUID(int=0),
+        address,
+        (int(versions.min_supported_version), int(versions.max_supported_version)),
     )

@@ -14,6 +14,8 @@ from uuid import UUID
 
 import msgspec
 
+from ottla_broker.metadata.features import KRAFT_VERSION
+
 ReplicaKey = tuple[int, UUID]
 """A broker with the id of its log directory (KIP-853): with a wiped disk it is another replica."""
 
@@ -22,14 +24,19 @@ Endpoint = tuple[str, int]
 
 VOTER_COUNTS = (1, 3, 5)
 
+KRAFT_VERSIONS = (KRAFT_VERSION.lowest, KRAFT_VERSION.highest)
+"""The levels of `kraft.version` that this broker supports."""
+
 
 class Voter(msgspec.Struct, frozen=True):
     """A broker whose copy of the metadata log counts. `directory`: the id of its log directory;
-    `address`: host:port for other brokers (an IPv6 host in brackets), which may change."""
+    `address`: host:port for other brokers (an IPv6 host in brackets), which may change, as may
+    `kraft_versions`, the levels of `kraft.version` that it supports."""
 
     broker: int
     directory: UUID
     address: str = ""
+    kraft_versions: tuple[int, int] = KRAFT_VERSIONS
 
     @property
     def key(self) -> ReplicaKey:
@@ -97,7 +104,7 @@ def can_change_voters(
 
 
 def replace_voter(voters: VoterSet, voter: Voter) -> VoterSet:
-    """The voters, with the address of `voter`."""
+    """The voters, with the address and versions of `voter`."""
     return tuple(voter if known.key == voter.key else known for known in voters)
 
 

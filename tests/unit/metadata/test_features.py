@@ -37,6 +37,8 @@ def test_level_is_lowered_and_raised_as_the_request_says() -> None:
         FeatureUpdate(NAME, 1, UpgradeType.upgrade),
         FeatureUpdate("metadata.version", 26, UpgradeType.unsafe_downgrade),
         FeatureUpdate("metadata.version", 28, UpgradeType.upgrade),
+        FeatureUpdate("kraft.version", 0, UpgradeType.safe_downgrade),
+        FeatureUpdate("kraft.version", 0, UpgradeType.unsafe_downgrade),
         FeatureUpdate("unknown.version", 1, UpgradeType.upgrade),
     ],
     ids=str,

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from ottla_broker.metadata import leader_term
+from ottla_broker.metadata.voter_set import Voter
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.cluster import SimulatedBroker
 from tests.unit.metadata.whole_cluster import WholeCluster, run_scenario
 
@@ -86,6 +89,35 @@ def test_brokers_that_all_get_other_addresses_elect_a_leader(seed: int) -> None:
         await cluster.until(lambda: addresses() == {f"elsewhere-{number}:9092" for number in (1, 2, 3)})
 
     run_scenario(scenario, seed=seed)
+
+
+def test_a_voter_is_updated_once_and_must_support_the_finalized_kraft_version() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        assert leader.broker is not None
+        quorum = leader.broker.quorum
+        history = quorum.metadata_log.voters
+
+        async def update(voter: Voter) -> KafkaError | None:
+            assert leader.process is not None
+            work = leader.process.run(quorum.update_voter(voter, 5))
+            await cluster.until(work.done)
+            reason = work.exception()
+            assert reason is None or isinstance(reason, KafkaError)
+            return reason
+
+        follower = next(voter for voter in history.latest if voter.broker != leader.node_id)
+        moved = replace(follower, address="elsewhere:9092", kraft_versions=(0, 2))
+        assert await update(moved) is None
+        appended_at = history.latest_offset
+        assert moved in history.latest
+        assert await update(moved) is None
+        assert history.latest_offset == appended_at
+        refused = await update(replace(moved, kraft_versions=(2, 3)))
+        assert refused is not None and refused.code is ErrorCode.invalid_request
+        await cluster.until(lambda: follower in history.latest)  # it reports its entry itself
+
+    run_scenario(scenario)
 
 
 def test_a_disk_of_another_cluster_is_refused_with_both_cluster_ids() -> None:

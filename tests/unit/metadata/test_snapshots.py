@@ -135,7 +135,7 @@ def test_replacing_an_image_returns_what_has_changed(seed: int) -> None:
 
 # --- files
 
-VOTERS = (Voter(1, UUID(int=1), "one:9092"), Voter(2, UUID(int=2), "[::1]:9093"))
+VOTERS = (Voter(1, UUID(int=1), "one:9092"), Voter(2, UUID(int=2), "[::1]:9093", (0, 2)))
 
 
 def test_two_snapshots_are_kept_and_partial_ones_are_deleted(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> 
             # Older clients cannot read a lowest level of 0.
             *(
                 [
+                    ("kraft.version", 0, 1),
                     ("transaction.version", 0, 2),
                     ("group.version", 0, 1),
                     ("streams.version", 0, 1),
@@ -64,6 +65,7 @@ async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> 
         ]
         assert [(it.name, it.min_version_level, it.max_version_level) for it in response.finalized_features] == [
             ("metadata.version", 27, 27),
+            ("kraft.version", 1, 1),
             ("transaction.version", 2, 2),
             ("group.version", 1, 1),
             ("streams.version", 1, 1),
