@@ -23,8 +23,10 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.static.primitive import i8, i16, i32
 
+from ottla_broker.metadata.features import UpgradeType
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.partition_requests import to_timedelta_field
@@ -51,6 +53,12 @@ class SimulatedAdmin(SimulatedClient):
         if self.random.randrange(2):
             return await client.send(request)
         return await client.send_to_controller(request)
+
+    async def update_feature(self, client: Client, name: str, level: int, upgrade_type: UpgradeType) -> None:
+        key = FeatureUpdateKey(feature=name, max_version_level=i16(level), upgrade_type=i8(upgrade_type))
+        request = UpdateFeaturesRequest(timeout=to_timedelta_field(3), feature_updates=(key,), validate_only=False)
+        answer = await self.send_to_controller(client, request)
+        raise_for_error(answer.error_code, f"{name} {level}: {answer.error_message}")
 
     def count(self, what: str) -> None:
         self.workload.counts[what] = self.workload.counts.get(what, 0) + 1

@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest, TopicPartitions
-from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32
 
@@ -98,19 +97,13 @@ class ConsumerGroupMember(Member):
         raise_for_error(response.error_code, "ConsumerGroupHeartbeat")
         self._epoch, self._is_full = int(response.member_epoch), False
         owned = set(self._owned)
-        if response.assignment is not None:
-            owned = {
-                (self._topic, int(partition))
-                for topic in response.assignment.topic_partitions
-                if topic.topic_id == self._topic_id
-                for partition in topic.partitions
-            }
+        if (assigned := self._read_assignment(response)) is not None:
+            owned = assigned
             if surplus := self._owned.keys() - owned:
                 await asyncio.sleep(self.random.uniform(0, REVOCATION_S))  # the application finishes its work
                 self._give_up(surplus)
             self._is_full = True  # reports what it owns with the next heartbeat
-        for tp in owned:
-            self.workload.history.record_owner(self._group, tp, self._id, self.loop.time(), sent_at + SESSION_S)
+        self._record_owners(owned, sent_at + SESSION_S)
         if added := sorted(owned - self._owned.keys()):
             found = await self._positions(client, added)
             self._owned |= {tp: max(found.get(tp, 0), 0) for tp in added}
@@ -118,12 +111,27 @@ class ConsumerGroupMember(Member):
                 f"is in {self._group}, epoch {self._epoch}, with {sorted(p for _, p in self._owned)}"
             )
 
+    def _read_assignment(self, response: Any) -> set[TopicPartition] | None:
+        """None if it has not changed."""
+        if response.assignment is None:
+            return None
+        return {
+            (self._topic, int(partition))
+            for topic in response.assignment.topic_partitions
+            if topic.topic_id == self._topic_id
+            for partition in topic.partitions
+        }
+
+    def _record_owners(self, owned: set[TopicPartition], until_s: float) -> None:
+        for tp in owned:
+            self.workload.history.record_owner(self._group, tp, self._id, self.loop.time(), until_s)
+
     def _give_up(self, partitions: Any) -> None:
         for tp in list(partitions):
             self.workload.history.remove_owner(self._group, tp, self._id)
             del self._owned[tp]
 
-    async def _send_heartbeat(self, client: Client) -> ConsumerGroupHeartbeatResponse:
+    async def _send_heartbeat(self, client: Client) -> Any:
         if self._topic_id is None:
             (topic,) = (await self.metadata(client, [self._topic])).topics
             self._topic_id = topic.topic_id
@@ -140,5 +148,4 @@ class ConsumerGroupMember(Member):
             subscribed_topic_names=(TopicName(self._topic),) if is_full else None,
             topic_partitions=owned,
         )
-        response: ConsumerGroupHeartbeatResponse = await self._ask(client, request)
-        return response
+        return await self._ask(client, request)

@@ -46,6 +46,7 @@ INVARIANT_BY_TEXT: Final = {
     "delivery count:": "wrong delivery count",
     "not acquired:": "acknowledged without being acquired",
     "sharers do not finish": "lost",
+    "no dead letter:": "dead letter lost",
     "the last stable offset of": "last stable offset went back",
     "lost:": "lost",
     "replaced:": "replaced",

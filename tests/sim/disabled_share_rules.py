@@ -6,12 +6,13 @@ it.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.share_groups import share_state_shard
+from ottla_broker.share_groups.dead_letters import DeadLetters
 from ottla_broker.share_groups.in_flight_ranges import InFlightRange
 from ottla_broker.share_groups.share_partition import SharePartition, StateWrite
 from ottla_broker.share_groups.share_partition_leader import DeliveredRecords, ShareFetchLimits, SharePartitionLeader
@@ -24,7 +25,9 @@ from ottla_broker.share_groups.share_state import (
 )
 from ottla_broker.share_groups.share_state_client import ShareStateClient
 from ottla_broker.share_groups.share_state_shard import ShareStateShard
-from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+ARCHIVING = int(DeliveryState.archiving)
 
 
 @contextmanager
@@ -101,6 +104,34 @@ def released_records_archived() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def dead_letters_forgotten_on_takeover() -> Iterator[None]:
+    """A leader that takes over does not write the dead letters that its predecessor had to
+    write."""
+    original = ShareStateClient.read
+
+    async def read(client: ShareStateClient, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        state = await original(client, key, leader_epoch)
+        batches = tuple(_archived(one) if one.delivery_state == ARCHIVING else one for one in state.batches)
+        return replace(state, batches=batches)
+
+    with patch.object(ShareStateClient, "read", read):
+        yield
+
+
+@contextmanager
+def records_archived_before_their_dead_letters() -> Iterator[None]:
+    """A record is stored as archived, and then its dead letter is written."""
+
+    async def write_dead_letters(leader: SharePartitionLeader, records: SharePartition, letters: DeadLetters) -> None:
+        with suppress(KafkaError):
+            await leader._store(records, records.archive_dead_letters(letters))
+        await leader._dead_letters.write(leader.key.group_id, leader.partition, letters)
+
+    with patch.object(SharePartitionLeader, "_write_dead_letters", write_dead_letters):
+        yield
+
+
 def _archived(one: StateBatch) -> StateBatch:
     return one._replace(delivery_state=int(DeliveryState.archived))
 
@@ -147,5 +178,7 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         released_records_archived,
         updates_forgotten_on_takeover,
         records_delivered_without_a_session,
+        dead_letters_forgotten_on_takeover,
+        records_archived_before_their_dead_letters,
     )
 }

@@ -20,7 +20,7 @@ from tests.sim.cluster import SimulatedCluster
 from tests.sim.cluster_state import newest_image, running_brokers
 from tests.sim.history import History, TopicPartition
 from tests.sim.log_history import AFTER_LEADER_EPOCH, Batch, LogHistory
-from tests.sim.reader import INTERNAL, committed_batches
+from tests.sim.reader import WRITTEN_BY_BROKERS, committed_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def leader_replicas(cluster: SimulatedCluster) -> dict[TopicPartition, LeaderRep
         (partition.topic, partition.partition): LeaderReplica(broker, partition)
         for _, broker in running_brokers(cluster)
         for partition in broker.partitions
-        if partition.is_leader and not partition.topic.startswith(INTERNAL)
+        if partition.is_leader and not partition.topic.startswith(WRITTEN_BY_BROKERS)
     }
 
 

@@ -12,6 +12,7 @@ SYNC_S = (0.004, 0.02, 0.1)
 QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
 QUORUM_FAULTS_FOR_S = (5.0, 15.0)
 LOCK_S = 2.0  # of a record of the share group
+DEAD_LETTERS_ONE_IN = 2  # seeds with a share group
 TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
 TRANSACTION_FAULTS_FOR_S = (8.0, 18.0)
 
@@ -24,7 +25,7 @@ class Plan:
     records lost by them are no violation. `only_metadata`: no records are produced, and faults are
     those that matter to the metadata log. `changes_access`: rules, credentials and quotas change.
     `is_transactional`: transactional producers and workers run. `has_share_group`: members of a
-    share group run.
+    share group run; with `has_dead_letters` the group has a dead-letter topic.
     """
 
     seed: int
@@ -38,6 +39,7 @@ class Plan:
     changes_access: bool = False
     is_transactional: bool = False
     has_share_group: bool = False
+    has_dead_letters: bool = False
     max_deliveries: int = 10  # of a record of the share group
     voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
     partitions: int = 1
@@ -86,6 +88,9 @@ class Plan:
         random = Random(seed ^ 0x54A2E)
         plan = cls.of(seed, random.choice(TRANSACTION_SIZES) if brokers is None else brokers)
         plan.has_share_group = True
+        plan.has_dead_letters = seed % DEAD_LETTERS_ONE_IN == 0
+        if plan.has_dead_letters:
+            plan.max_deliveries = 4
         plan.faults_for_s = random.uniform(*TRANSACTION_FAULTS_FOR_S)
         plan.settings |= {
             "share.coordinator.state.topic.num.partitions": str(random.choice((1, 2, 3))),
@@ -99,6 +104,7 @@ class Plan:
             "group.share.min.record.lock.duration.ms": "1000",
             "group.share.delivery.count.limit": str(plan.max_deliveries),
             "group.share.partition.max.record.locks": str(random.choice((100, 2_000))),
+            "errors.deadletterqueue.auto.create.topics.enable": str(plan.has_dead_letters).lower(),
         }
         return plan
 
@@ -130,6 +136,10 @@ class Plan:
             "group.min.session.timeout.ms": "1000",
             "group.consumer.session.timeout.ms": "3000",
             "group.consumer.min.session.timeout.ms": "1000",
+            "group.streams.session.timeout.ms": "3000",
+            "group.streams.min.session.timeout.ms": "1000",
+            "group.streams.num.standby.replicas": "1",
+            "group.streams.initial.rebalance.delay.ms": "0",
             "offsets.topic.replication.factor": str(plan.replicas),
             "default.replication.factor": str(plan.replicas),
             "min.insync.replicas": str(plan.min_insync_replicas),
@@ -139,7 +149,9 @@ class Plan:
             plan.settings["log.flush.interval.messages"] = "1"
         if plan.brokers > 1:
             plan.settings |= _cluster_settings(random)
-        plan.settings["group.consumer.assignment.interval.ms"] = str(random.choice((0, 300, 1_000)))
+        interval_ms = str(random.choice((0, 300, 1_000)))
+        plan.settings["group.consumer.assignment.interval.ms"] = interval_ms
+        plan.settings["group.streams.assignment.interval.ms"] = interval_ms
         return plan
 
 

@@ -15,7 +15,7 @@ from tests.sim.processes import SimulatedProcess
 from tests.sim.read_committed import visible_records
 
 READ_BYTES = 1 << 20
-INTERNAL = "__"
+WRITTEN_BY_BROKERS = ("__", "dlq.")  # names of topics whose records no producer has sent
 
 
 class Reader(SimulatedClient):
@@ -41,7 +41,7 @@ class Reader(SimulatedClient):
         for topic in answer.topics:
             name, topic_id = topic.name or "", topic.topic_id
             assert isinstance(topic_id, UUID)
-            if not name.startswith(INTERNAL):
+            if not name.startswith(WRITTEN_BY_BROKERS):
                 self.topics[name] = Topic(topic_id, len(topic.partitions))
                 for partition in range(len(topic.partitions)):
                     self.contents[name, partition] = await self._read(client, (name, partition))

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.metadata import leader_term
+from ottla_broker.share_groups import dead_letter_writer
 from tests.sim.access_admin import AccessAdmin
 from tests.sim.access_monitor import AccessMonitor, access_is_as_acknowledged
 from tests.sim.admin import ReassignmentAdmin, TopicAdmin
@@ -32,6 +33,7 @@ from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
 from tests.sim.share_workload import SHARE_STATE_TOPIC, ShareWorkload
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
+from tests.sim.streams_group_member import StreamsGroupMember
 from tests.sim.trace import Trace
 from tests.sim.transaction_faults import TransactionFaults
 from tests.sim.transaction_workload import OUTPUTS, TransactionWorkload
@@ -40,6 +42,8 @@ from tests.sim.virtual_loop import Deadlock
 TOPIC = "events"
 GROUPS = ("readers", "others")
 MIGRATING_ONE_IN = 3  # groups: their members change the protocol
+DEAD_LETTER_ATTEMPTS = 1000  # never given up, so that all must arrive after the faults
+STREAMS_ONE_IN = 4  # groups: their members are threads of a Kafka Streams application
 CONVERGES_WITHIN_S = 120.0
 SETTLES_WITHIN_S = 30.0
 ENDS_WITHIN_S = 60.0  # longer than any transaction's timeout
@@ -134,6 +138,7 @@ class ClusterSimulation:
                 monitor.observe_appends(),
                 self._election_safety.observe_advances(),
                 patch.object(leader_term, "VOTER_LOSS_TIMEOUT_S", self.plan.voter_loss_timeout_s),
+                patch.object(dead_letter_writer, "ATTEMPTS", DEAD_LETTER_ATTEMPTS),
             ):
                 return self.loop.run_until_complete(main)
         except Deadlock as reason:
@@ -163,8 +168,8 @@ class ClusterSimulation:
                 return ["transaction.version cannot be set", *self.history.violations]
         if self._shares is not None:
             share_admin = self._shares.create_admin(self._client)
-            setting = share_admin.process.run(share_admin.begin_at_earliest())
-            if not await self._driver.finishes_within(60, setting, "set where the share group begins"):
+            setting = share_admin.process.run(share_admin.configure_group(has_dead_letters=plan.has_dead_letters))
+            if not await self._driver.finishes_within(60, setting, "configure the share group"):
                 return ["the config of the share group cannot be set", *self.history.violations]
         clients = [*features, *self._clients()]
         tasks = [client.process.run(client.run()) for client in clients]
@@ -229,9 +234,17 @@ class ClusterSimulation:
             member: Any = random.choice((Member, ConsumerGroupMember))
             if Random(f"{plan.seed} {group}").randrange(MIGRATING_ONE_IN) == 0:
                 member = MigratingMember
+            if Random(f"{plan.seed} {group} streams").randrange(STREAMS_ONE_IN) == 0:
+                member = StreamsGroupMember
             clients += [
                 self._client(
-                    partial(member, group=group, topic=TOPIC, rack=random.choice(("", f"rack-{number}"))),
+                    partial(
+                        member,
+                        group=group,
+                        topic=TOPIC,
+                        rack=random.choice(("", f"rack-{number}")),
+                        **({"number": number} if member is StreamsGroupMember else {}),
+                    ),
                     f"{group}-{number}",
                 )
                 for number in range(random.randrange(1, 4))
@@ -325,7 +338,7 @@ class ClusterSimulation:
                 *(f"{broker.host} is not serving" for broker in self.cluster if not broker.is_serving),
                 *missing_voters(self.cluster),
                 *(() if self._transactions is None else self._transactions.missing_progress()),
-                *(() if self._shares is None else self._shares.missing_progress()),
+                *(() if self._shares is None else self._shares.missing_progress(self.cluster)),
                 *(["no broker runs"] if image is None else unhealthy_partitions(image)),
             ]
 

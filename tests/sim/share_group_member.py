@@ -58,11 +58,14 @@ class ShareGroupMember(SimulatedClient):
         shares: ShareHistory,
         group: str,
         topic: str,
+        *,
+        has_dead_letters: bool,
     ) -> None:
         super().__init__(workload, process, random)
         self._shares = shares
         self._group = group
         self._topic = topic
+        self._has_dead_letters = has_dead_letters  # otherwise it accepts before the limit
         self._id = str(UUID(int=random.getrandbits(128)))
         self._epoch = JOIN
         self._assigned: list[TopicPartition] = []
@@ -259,7 +262,8 @@ class ShareGroupMember(SimulatedClient):
         now_s, random = self.loop.time(), self.random
         work_s = random.uniform(*WORK_S)
         kind = random.randrange(20)
-        if self._shares.faults_are_over or kind >= 8 or delivery.count >= self._shares.max_deliveries // 2:
+        is_last = delivery.count >= self._shares.max_deliveries // 2 and not self._has_dead_letters
+        if self._shares.faults_are_over or kind >= 8 or is_last:
             return AcknowledgeType.accept, now_s + work_s
         if kind < 3:
             return AcknowledgeType.release, now_s + work_s

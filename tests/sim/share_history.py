@@ -40,13 +40,14 @@ class Delivery:
 class SharedRecord:
     """`finished_s`: when the answer to a final acknowledgement came. `uncertain`: final
     acknowledgements without a definite answer. `released`: the delivery count of the last answered
-    release, and when that answer came."""
+    release, and when that answer came. `is_rejected`: it was acquired when it was rejected."""
 
     deliveries: list[Delivery] = field(default_factory=list)
     finished_s: float | None = None
     finished_by: str = ""
     uncertain: int = 0
     released: tuple[int, float] = (0, 0.0)
+    is_rejected: bool = False
 
 
 @dataclass
@@ -85,6 +86,7 @@ class ShareHistory:
         for other in () if may_be_finished else known.deliveries:
             if other.member != member and other.asked_s >= mine.received_s and other.received_s <= asked_s:
                 self.record_violation(f"not acquired: {what} after the record was delivered to {other.member}")
+        known.is_rejected |= kind is AcknowledgeType.reject and not may_be_finished
         if kind.is_final and known.finished_s is None:
             known.finished_s, known.finished_by = now_s, member
         elif kind is AcknowledgeType.release and not may_be_finished:
@@ -101,6 +103,14 @@ class ShareHistory:
             return True
         most = max((one.count for one in known.deliveries), default=0)
         return known.finished_s is None and not known.uncertain and most < self.max_deliveries
+
+    def expected_dead_letters(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Records that were rejected, or delivered as often as allowed and not finished."""
+        for (tp, offset), known in self.records.items():
+            most = max((one.count for one in known.deliveries), default=0)
+            is_given_up = known.finished_s is None and not known.uncertain and most >= self.max_deliveries
+            if known.is_rejected or is_given_up:
+                yield tp, offset
 
 
 def share_violations(history: ShareHistory, contents: Contents) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The members of a share group in one run, what they need, and what is checked of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 from typing import Any
@@ -12,30 +12,45 @@ from kio.schema.incremental_alter_configs.v1.request import (
 )
 from kio.static.primitive import i8
 
+from ottla_broker.metadata.features import SHARE_VERSION, UpgradeType
+from ottla_broker.share_groups.dead_letters import OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
 from ottla_broker.wire.client import Client, raise_for_error
+from ottla_broker.wire.records import iter_records
 from tests.sim.admin import SimulatedAdmin
 from tests.sim.checks import Contents
 from tests.sim.client import Workload
+from tests.sim.cluster import SimulatedCluster
+from tests.sim.cluster_state import running_brokers
+from tests.sim.history import TopicPartition
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedProcess
+from tests.sim.reader import committed_batches
 from tests.sim.share_group_member import ShareGroupMember
 from tests.sim.share_history import ShareHistory, share_violations
 
 GROUP = "sharers"
 GROUP_RESOURCE = 32
 SHARE_STATE_TOPIC = "__share_group_state"
+DEAD_LETTER_TOPIC = "dlq.sharers"
 
 NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str], Any]
 """Creates a client in a process of its own, of the given name."""
 
 
 class ShareGroupAdmin(SimulatedAdmin):
-    async def begin_at_earliest(self) -> None:
-        """Sets where the group begins, before its first member joins."""
+    async def configure_group(self, *, has_dead_letters: bool) -> None:
+        """Sets where the group begins, and its dead-letter topic, before its first member joins."""
+        configs = {"share.auto.offset.reset": "earliest"}
+        if has_dead_letters:
+            configs["errors.deadletterqueue.topic.name"] = DEAD_LETTER_TOPIC
 
         async def attempt(client: Client) -> bool:
-            config = AlterableConfig(name="share.auto.offset.reset", config_operation=i8(0), value="earliest")
-            resource = AlterConfigsResource(resource_type=i8(GROUP_RESOURCE), resource_name=GROUP, configs=(config,))
+            if has_dead_letters:
+                await self.update_feature(client, SHARE_VERSION.name, SHARE_VERSION.highest, UpgradeType.upgrade)
+            changes = tuple(
+                AlterableConfig(name=name, config_operation=i8(0), value=value) for name, value in configs.items()
+            )
+            resource = AlterConfigsResource(resource_type=i8(GROUP_RESOURCE), resource_name=GROUP, configs=changes)
             request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
             (result,) = (await self.send_to_controller(client, request)).responses
             raise_for_error(result.error_code, f"config of {GROUP}: {result.error_message}")
@@ -47,6 +62,7 @@ class ShareGroupAdmin(SimulatedAdmin):
 class ShareWorkload:
     def __init__(self, plan: Plan, workload: Workload, random: Random, topic: str) -> None:
         self.history = ShareHistory(workload.history.record_violation, plan.max_deliveries)
+        self._has_dead_letters = plan.has_dead_letters
         self._workload = workload
         self._random = random
         self._topic = topic
@@ -57,7 +73,13 @@ class ShareWorkload:
         return admin
 
     def create_clients(self, create: NewClient) -> list[Any]:
-        member = partial(ShareGroupMember, shares=self.history, group=GROUP, topic=self._topic)
+        member = partial(
+            ShareGroupMember,
+            shares=self.history,
+            group=GROUP,
+            topic=self._topic,
+            has_dead_letters=self._has_dead_letters,
+        )
         return [create(member, f"sharer-{number}") for number in range(self._random.choice((2, 3, 3, 4)))]
 
     @property
@@ -77,12 +99,32 @@ class ShareWorkload:
             for at in range(len(ack.values))
         ]
 
-    def missing_progress(self) -> list[str]:
+    def missing_progress(self, cluster: SimulatedCluster) -> list[str]:
         self._wanted = [one for one in self._wanted if self.history.unfinished(*one)]
         if not self._wanted:
-            return []
+            return list(self._missing_dead_letters(cluster)) if self._has_dead_letters else []
         tp, offset = self._wanted[0]
         return [f"{GROUP} do not finish {len(self._wanted)} records, such as {tp} offset {offset}"]
 
+    def _missing_dead_letters(self, cluster: SimulatedCluster) -> Iterator[str]:
+        written = set(find_dead_letters(cluster))
+        self.history.counts["dead letter written"] = len(written)
+        for tp, offset in self.history.expected_dead_letters():
+            if (tp, offset) not in written:
+                yield f"no dead letter: {tp} offset {offset} is not in {DEAD_LETTER_TOPIC}"
+                return
+
     def violations(self, contents: Contents) -> list[str]:
         return list(share_violations(self.history, contents))
+
+
+def find_dead_letters(cluster: SimulatedCluster) -> Iterator[tuple[TopicPartition, int]]:
+    """The source records of the dead letters below the high watermarks of their partitions."""
+    for _, broker in running_brokers(cluster):
+        for partition in broker.partitions:
+            if partition.topic == DEAD_LETTER_TOPIC and partition.is_leader:
+                data = b"".join(batch for _, batch in committed_batches(partition.log))
+                for _, record in iter_records(data):
+                    headers = {name: (value or b"").decode() for name, value in record.headers}
+                    source = headers[TOPIC_HEADER], int(headers[PARTITION_HEADER])
+                    yield source, int(headers[OFFSET_HEADER])

@@ -8,12 +8,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from kio.schema.update_features.v1.request import FeatureUpdateKey, UpdateFeaturesRequest
-from kio.static.primitive import i8, i16
-
-from ottla_broker.metadata.features import TRANSACTION_VERSION
-from ottla_broker.wire.client import Client, raise_for_error
-from ottla_broker.wire.partition_requests import to_timedelta_field
+from ottla_broker.metadata.features import TRANSACTION_VERSION, UpgradeType
+from ottla_broker.wire.client import Client
 from tests.sim.admin import SimulatedAdmin
 from tests.sim.client import FAILURES, Workload
 from tests.sim.history import TopicPartition
@@ -29,7 +25,6 @@ OUTPUTS = "outputs"
 GROUP = "workers"
 VERSION_CHANGE_S = (1.0, 10.0)
 READ_BYTES = 1 << 20
-UPGRADE, DOWNGRADE = 1, 2
 
 NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str], Any]
 """Creates a client in a process of its own, of the given name."""
@@ -51,15 +46,10 @@ class TransactionVersionAdmin(SimulatedAdmin):
     async def set_level(self, level: int) -> None:
         if level == self._level:
             return
-        kind = UPGRADE if level > self._level else DOWNGRADE
+        kind = UpgradeType.upgrade if level > self._level else UpgradeType.safe_downgrade
 
         async def attempt(client: Client) -> bool:
-            key = FeatureUpdateKey(
-                feature=TRANSACTION_VERSION.name, max_version_level=i16(level), upgrade_type=i8(kind)
-            )
-            request = UpdateFeaturesRequest(timeout=to_timedelta_field(3), feature_updates=(key,), validate_only=False)
-            answer = await self.send_to_controller(client, request)
-            raise_for_error(answer.error_code, f"transaction.version {level}: {answer.error_message}")
+            await self.update_feature(client, TRANSACTION_VERSION.name, level, kind)
             return True
 
         if await self.retry_until_done(f"set transaction.version to {level}", attempt):
