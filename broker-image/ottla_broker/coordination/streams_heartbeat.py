@@ -127,9 +127,11 @@ def heartbeat(
     _schedule_deadlines(group, after, config, now)
     if request.shuts_down_application:
         group.shutdown_requested_by = member.id
-    includes_assignment = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
-    if includes_assignment and after.user_endpoint is not None:
+    has_new_tasks = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
+    if has_new_tasks and after.user_endpoint is not None:
         group.endpoint_epoch += 1
+    # A member that has lost a response reports other tasks. Kafka 4.2 does not repeat them to it.
+    includes_assignment = has_new_tasks or request.owned not in (None, after.assigned)
     statuses += _problems(group, configured)
     return StreamsHeartbeatResult(
         after.id,

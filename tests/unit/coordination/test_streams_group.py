@@ -212,6 +212,30 @@ def test_a_wrong_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
     assert world.group.state is StreamsGroupState.stable
 
 
+@pytest.mark.parametrize("same_epoch", [True, False])
+def test_a_member_that_lost_a_response_gets_its_tasks_with_the_next_one(same_epoch: bool) -> None:
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    world.metadata.set(lines=2, counts=2)
+    one, two = Client("a", "p"), Client("b", "q")
+    world.send(one)
+    if same_epoch:  # the other member waits for a task, and gets it within its epoch
+        world.send(two)
+        world.send(one)
+        world.send(one)
+        losing = two
+    else:  # a task is added with the next epoch
+        world.metadata.set(lines=3, counts=3)
+        losing = one
+    before = losing.epoch, losing.running
+    world.send(losing)
+    lost = losing.running
+    assert lost != before[1] and (losing.epoch == before[0]) == same_epoch
+    losing.epoch, losing.running = before
+    world.send(losing)
+    assert losing.running == lost
+    assert world.send(losing).tasks is None
+
+
 def test_members_learn_of_each_others_endpoints() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     world.metadata.set(lines=2, counts=2)
