@@ -8,11 +8,12 @@
   features (KIP-584). v4 differs in features whose lowest version is 0.
 - The APIs of clients' metrics (KIP-714) are listed if the broker can read metrics, with the extra
   `telemetry`. Kafka lists them with a plugin that receives metrics.
-- Features: `metadata.version`, finalized at Apache Kafka 4.1's level, which cannot be changed; and
-  those that UpdateFeatures changes: `transaction.version`, by which producers choose the
-  transaction protocol (KIP-890), `group.version`, without which consumers have the classic protocol
-  alone (KIP-848), `streams.version` (KIP-1071) and `share.version` (KIP-932). The epoch of the
-  finalized features is the offset of the last metadata record applied, as in Kafka.
+- Features: `metadata.version`, finalized at Apache Kafka 4.1's level, and `kraft.version`,
+  finalized at 1 (KIP-853), which cannot be changed; and those that UpdateFeatures changes:
+  `transaction.version`, by which producers choose the transaction protocol (KIP-890),
+  `group.version`, without which consumers have the classic protocol alone (KIP-848),
+  `streams.version` (KIP-1071) and `share.version` (KIP-932). The epoch of the finalized features is
+  the offset of the last metadata record applied, as in Kafka.
 """
 
 import re
