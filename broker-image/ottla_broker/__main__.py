@@ -30,6 +30,7 @@ from ottla_broker.config import (
     CONSOLE_ENABLE,
     HTTP_LISTENER,
     HTTP_SECURITY_LISTENER,
+    OTEL_EXPORTER_OTLP_ENDPOINT,
     PRODUCE_SPIN_MAX_US,
     SCHEMA_REGISTRY_LISTENER,
     Config,
@@ -164,7 +165,8 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
     runtime = Runtime(boot_id=machine_boot_id)
     broker = Broker(config, answer_locally, runtime=runtime, first_users=first_users)
     add_process_fields(node=broker.node_id)
-    server = Server(broker, busy_poll=make_busy_poll(config))
+    tracer = make_tracer(broker)
+    server = Server(broker, busy_poll=make_busy_poll(config), sample_trace=None if tracer is None else tracer.sample)
     close_http: Callable[[], Awaitable[None]] | None = None
     registry: StartedRegistry | None = None
     restart: asyncio.Task[None] | None = None
@@ -175,6 +177,8 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         advertised = server.bind()
         registry = await start_registry(broker, server, advertised)
         close_http = await start_http(broker, server, None if registry is None else registry.registry)
+        if tracer is not None:
+            tracer.start()
         await server.serve()
         endpoints = {
             name: Endpoint(at.host, at.port, config.security_protocol(name)) for name, at in advertised.items()
@@ -201,6 +205,8 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         await broker.stop()
         if close_http is not None:
             await close_http()
+        if tracer is not None:
+            await tracer.close()
 
 
 async def _stop_on_order(broker: Broker, stop: asyncio.Event) -> None:
@@ -320,6 +326,17 @@ async def start_registry(broker: Broker, server: Server, advertised: Mapping[str
     except TlsConfigError as reason:
         raise StartError(f"schema.registry.listener={address}: {reason}") from None
     return StartedRegistry({ENDPOINT: endpoint}, registry)
+
+
+def make_tracer(broker: Broker) -> Any:
+    """A Tracer, which is not imported here; None where nothing is traced. Raises StartError."""
+    if broker.config(OTEL_EXPORTER_OTLP_ENDPOINT) is None:
+        return None
+    try:  # OpenTelemetry's messages and aiohttp take megabytes and start-up time
+        from ottla_broker.tracing.tracer import Tracer
+    except ImportError as reason:
+        raise StartError(f"otel.exporter.otlp.endpoint needs pip install 'ottla[telemetry]': {reason}") from None
+    return Tracer(broker)
 
 
 def make_busy_poll(config: Config) -> busy_poll.BusyPoll | None:

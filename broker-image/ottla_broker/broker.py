@@ -49,6 +49,7 @@ from ottla_broker.metadata.records import NO_LEADER, Endpoint
 from ottla_broker.metadata.state_condition import StateCondition
 from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.metadata_publisher import MetadataPublisher
+from ottla_broker.metrics import TraceCounts
 from ottla_broker.mirroring.appended_retention import AppendedRetention
 from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
@@ -189,6 +190,7 @@ class Broker:
         self.client_quotas = build_client_quotas(config)
         self.client_telemetry = ClientTelemetry(image, config(TELEMETRY_MAX_BYTES))
         self.pipeline_reports = PipelineReports()
+        self.trace_counts = TraceCounts()
         self.on_logins_removed: Callable[[], None] = lambda: None
         self.audit_log = build_audit_log(config, runtime, self._build_topic_audit)
         self._publisher = MetadataPublisher(

@@ -27,6 +27,7 @@ from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import CloseConnection, ConnectionState
 from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse
+from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.security.principal import principal_from_certificate
 from ottla_broker.security.principal_mapping import NoMatchingRule, PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession
@@ -52,10 +53,13 @@ MIN_RESPONSE_BYTES: Final = 64 * 1024
 
 
 class WaitingReply(NamedTuple):
-    """A response that is not ready yet, and when its request was served."""
+    """A response that is not ready yet, and when its request was served. `trace`: None unless it is
+    traced.
+    """
 
     reply: Future[Buffers]
     request: ServedRequest
+    trace: RequestTrace | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +69,8 @@ class ConnectionServices:
     clients do not read. `new_frames`: creates the reader of a new connection. `sasl_sessions`:
     creates the session of a new connection, by the names of the listeners with SASL.
     `principal_mappers`: by the names of the listeners where certificates of clients are their
-    logins.
+    logins. `sample_trace`: the trace of a request that is chosen to have one; None unless tracing
+    is on.
     """
 
     dispatcher: RequestDispatcher
@@ -78,6 +83,7 @@ class ConnectionServices:
     sasl_sessions: Mapping[str, Callable[[], SaslSession]]
     principal_mappers: Mapping[str, PrincipalMapper]
     busy_poll: BusyPoll | None
+    sample_trace: Callable[[bytearray, ConnectionState], RequestTrace | None] | None
     on_open: Callable[["Connection"], float | None]  # a number: it is refused, and closed after as many seconds
     on_close: Callable[["Connection"], None]
     on_response_memory_exhausted: Callable[[], None]
@@ -242,16 +248,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: bytearray, received_s: float | None = None) -> None:
         """`received_s`: None if the request was received in this turn of the loop."""
-        turn = self._services.produce_turn
-        if (found := self._templates.match(frame)) is not None and turn.accepts(self.state):
+        services = self._services
+        turn = services.produce_turn
+        trace = None if services.sample_trace is None else services.sample_trace(frame, self.state)
+        if trace is None and (found := self._templates.match(frame)) is not None and turn.accepts(self.state):
             self._joined += 1
             turn.add(self, frame, *found)
             return
         if self._joined:
             turn.complete()  # before a request that may depend on what this connection sent before
-        self._serve_alone(frame, received_s)
+        self._serve_alone(frame, received_s, trace)
 
-    def _serve_alone(self, frame: bytearray, received_s: float | None = None) -> None:
+    def _serve_alone(
+        self, frame: bytearray, received_s: float | None = None, trace: RequestTrace | None = None
+    ) -> None:
         services = self._services
         times = services.dispatcher.request_times
         began_s = times.clock()
@@ -270,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
                 self._starve(frame, began_s - queue_s)
                 return
-            reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes())
+            reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes(), trace)
             if key == ApiKey.PRODUCE:
                 self._templates.learn(frame, header)
             api = FOLLOWER_FETCH if key == ApiKey.FETCH and self.state.is_follower else key
@@ -278,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(reply, Future):
                 request = ServedRequest(api, queue_s, began_s, handled_s)
                 pipelined = key == ApiKey.PRODUCE and not isinstance(reply, OrderedResponse)
-                self._wait_for(reply, request, pipelined=pipelined)
+                self._wait_for(reply, request, pipelined=pipelined, trace=trace)
             else:
                 times.observe(api, queue_s, handled_s - began_s)
                 self._answered_api = api
@@ -286,6 +296,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._answer(reply)
                 if services.busy_poll is not None and key == ApiKey.PRODUCE:
                     self._earn_busy_poll(services.busy_poll, frame)
+            if trace is not None and not isinstance(reply, Future):
+                trace.end(queue_s, began_s, handled_s)
         except (MalformedMessage, CloseConnection) as reason:
             self._close_for_error(str(reason))
         if len(frame) > SMALL_FRAME_BYTES:
@@ -344,8 +356,10 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._write(reply)
 
-    def _wait_for(self, reply: Future[Buffers], request: ServedRequest, *, pipelined: bool) -> None:
-        self._replies.append(WaitingReply(reply, request))
+    def _wait_for(
+        self, reply: Future[Buffers], request: ServedRequest, *, pipelined: bool, trace: RequestTrace | None = None
+    ) -> None:
+        self._replies.append(WaitingReply(reply, request, trace))
         if not pipelined:
             self._working = reply
         if isinstance(reply, DeferredResponse):
@@ -369,8 +383,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         while self._replies:
             first = self._replies[0]
+            trace = None
             if isinstance(first, WaitingReply):
-                done, request = first
+                done, request, trace = first
                 if not done.done() or done.cancelled() or done.exception() is not None:
                     break
                 self._answered_api = request.api
@@ -378,6 +393,8 @@ class Connection(asyncio.BufferedProtocol):
                 first = done.result()
             self._replies.popleft()
             self._write(first)
+            if trace is not None:
+                trace.end(request.queue_s, request.began_s, request.handled_s)
         if self.state.sasl is not None:
             self._apply_sasl(self.state.sasl)
         if self._is_finishing:

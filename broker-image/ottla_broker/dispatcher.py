@@ -20,6 +20,7 @@ from ottla_broker.requests.login import respond_to_token
 from ottla_broker.requests.reply import Buffers, Reply
 from ottla_broker.requests.request_log import with_request_fields
 from ottla_broker.requests.request_quota import RequestQuota
+from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.requests.started_coroutine import continue_coroutine
 from ottla_broker.requests.timed_coroutine import TimedCoroutine
@@ -87,7 +88,12 @@ class RequestDispatcher:
         return api is None or not api.is_served_while_starting
 
     def dispatch(
-        self, frame: bytearray, header: RequestHeader, connection: ConnectionState, max_response_bytes: int
+        self,
+        frame: bytearray,
+        header: RequestHeader,
+        connection: ConnectionState,
+        max_response_bytes: int,
+        trace: RequestTrace | None = None,
     ) -> Reply:
         """The response with its size in front, a future of one, or None where the client wants
         none.
@@ -100,7 +106,15 @@ class RequestDispatcher:
         if connection.sasl is not None and not connection.sasl.may_send(key):
             raise CloseConnection(f"API key {key} is served to authenticated clients only")
         context = RequestContext(
-            self._broker, connection, version, header.client_id, self._authorizer, None, key, header.correlation_id
+            self._broker,
+            connection,
+            version,
+            header.client_id,
+            self._authorizer,
+            None,
+            key,
+            header.correlation_id,
+            trace,
         )
         quota = None
         if self._client_quotas.is_active:

@@ -29,6 +29,8 @@ from ottla_broker.listener_certificates import ListenerCertificates, ListenError
 from ottla_broker.logins import ListenerLogins
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.produce_turn import ProduceTurn
+from ottla_broker.requests.context import ConnectionState
+from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
@@ -78,6 +80,7 @@ class Server:
     on the running loop.
 
     `listen_on`: replaced by tests without sockets. `busy_poll`: None on a loop of virtual time.
+    `sample_trace`: see `ConnectionServices`.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Server:
         authorizer: Authorizer | None = None,
         listen_on: ListenOn = listen_on_socket,
         busy_poll: BusyPoll | None = None,
+        sample_trace: Callable[[bytearray, ConnectionState], RequestTrace | None] | None = None,
     ) -> None:
         self._broker = broker
         self._limits = limits or ConnectionLimits.from_config(broker.config)
@@ -118,6 +122,7 @@ class Server:
             self._logins.sasl_sessions,
             self._logins.principal_mappers,
             busy_poll,
+            sample_trace,
             on_open=self._admit,
             on_close=self._remove,
             on_response_memory_exhausted=self._watch_slow_readers,

@@ -103,18 +103,23 @@ def produce(
         (topic, [appends.append(topic, index, records) for index, records in partitions])
         for topic, partitions in request.topics
     ]
+    if context.trace is not None:
+        context.trace.on_appended(request, results)
     if request.acks == NO_RESPONSE:
         if appends.rejected:
             close_connection(results)
         return None
     if appends.uncommitted:
-        return DelayedProduce(context, header, results, appends.uncommitted, request.timeout_ms).response
+        response = DelayedProduce(context, header, results, appends.uncommitted, request.timeout_ms).response
+        if context.trace is not None:
+            context.trace.on_waiting(appends.uncommitted, response)
+        return response
     if not appends.rejected:
         return [write_produce_response(header.version, header.correlation_id, results, (), throttle_ms)]
-    response = [build_response(context, header, results)]
+    rejection = [build_response(context, header, results)]
     if (leader := find_successor(context, results)) is not None:
-        return forward_or_reject(context, leader, request, bytes(frame), response)
-    return response
+        return forward_or_reject(context, leader, request, bytes(frame), rejection)
+    return rejection
 
 
 class Appends:

@@ -34,3 +34,4 @@ from ottla_broker.config.setting import Setting as Setting
 from ottla_broker.config.setting import SettingError as SettingError
 from ottla_broker.config.setting import UpdateMode as UpdateMode
 from ottla_broker.config.topic_settings import *  # noqa: F403
+from ottla_broker.config.tracing_settings import *  # noqa: F403

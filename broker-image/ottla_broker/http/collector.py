@@ -48,6 +48,7 @@ def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
         _transactions,
         _quotas,
         _client_telemetry,
+        _tracing,
     ):
         yield from collect(broker)
     yield from _server(server)
@@ -212,6 +213,13 @@ def _client_telemetry(broker: Broker) -> Iterator[Family]:
     yield single_sample(metrics.TELEMETRY_PUSHES, pushed.pushes)
     yield single_sample(metrics.TELEMETRY_DROPPED, pushed.dropped)
     yield from pushed.families(broker.runtime.now_ms())
+
+
+def _tracing(broker: Broker) -> Iterator[Family]:
+    counts = broker.trace_counts
+    yield single_sample(metrics.SPANS_EXPORTED, counts.exported_spans)
+    yield single_sample(metrics.SPANS_DROPPED, counts.dropped_spans)
+    yield single_sample(metrics.REQUESTS_LIMITED, counts.limited_requests)
 
 
 def _controller(broker: Broker) -> Iterator[Family]:

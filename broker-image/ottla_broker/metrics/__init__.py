@@ -16,6 +16,7 @@ from ottla_broker.metrics.controller import *
 from ottla_broker.metrics.partitions import *
 from ottla_broker.metrics.disks import *
 from ottla_broker.metrics.coordinators import *
+from ottla_broker.metrics.tracing import *
 from ottla_broker.metrics.quorum import *
 from ottla_broker.metrics.process import *
 from ottla_broker.metrics.declaration import METRICS as METRICS

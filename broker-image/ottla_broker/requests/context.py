@@ -10,6 +10,7 @@ from kio.static.primitive import i32
 
 from ottla_broker.broker import Broker
 from ottla_broker.requests.reply import Reply
+from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.security.audit import AuditedResource, AuditEvent
 from ottla_broker.security.authorizer import CLUSTER, OPERATIONS, Authorizer, Operation, Resource, ResourceType
 from ottla_broker.security.principal import ANONYMOUS, Principal
@@ -91,7 +92,8 @@ class ChargedRequest(Protocol):
 @dataclass(slots=True)
 class RequestContext:
     """One request. `version` is the version of the request on the wire, whatever version its
-    handler is written for. `quota`: None where no client quota applies.
+    handler is written for. `quota`: None where no client quota applies. `trace`: None unless it is
+    traced.
     """
 
     broker: Broker
@@ -102,6 +104,7 @@ class RequestContext:
     quota: "ChargedRequest | None" = None
     api_key: int = -1
     correlation_id: int = 0
+    trace: RequestTrace | None = None
 
     @property
     def throttle_ms(self) -> int:

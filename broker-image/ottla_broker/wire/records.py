@@ -188,7 +188,7 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
                 append_time_ms,
                 key,
                 value,
-                _parse_headers(payload, headers_at, end) if headers_at else (),
+                parse_headers(payload, headers_at, end) if headers_at else (),
                 base_offset + delta,
             )
             for _, end, _, delta, key, value, headers_at in iter_record_spans(payload, header.count)
@@ -199,7 +199,7 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
             base_timestamp + later,
             key,
             value,
-            _parse_headers(payload, headers_at, end) if headers_at else (),
+            parse_headers(payload, headers_at, end) if headers_at else (),
             base_offset + delta,
         )
         for _, end, later, delta, key, value, headers_at in iter_record_spans(payload, header.count)
@@ -221,7 +221,7 @@ def iter_record_spans(payload: bytes, count: int) -> Iterator[RecordSpan]:
     """Yields the position and the main fields of each of `count` records in a payload.
 
     Raises KafkaError: CORRUPT_MESSAGE unless the payload has exactly `count` valid records. Headers
-    are checked by `_parse_headers` only.
+    are checked by `parse_headers` only.
     """
     at, size = 0, len(payload)
     try:
@@ -323,7 +323,7 @@ def encode_with_timestamp_delta(payload: bytes, span: RecordSpan, timestamp_delt
     return encode_varint(len(body)) + body
 
 
-def _parse_headers(payload: bytes, at: int, end: int) -> Headers:
+def parse_headers(payload: bytes, at: int, end: int) -> Headers:
     """Headers of the record that ends at `end`; their count is at `at`. Raises KafkaError:
     CORRUPT_MESSAGE.
     """

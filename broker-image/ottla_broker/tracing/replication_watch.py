@@ -1,0 +1,50 @@
+"""When followers fetched beyond the records of one request: the fetches that its acknowledgement
+waited for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla_broker.log.validation import LogAppendInfo
+from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition_leader import PartitionLeader
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetch:
+    """The first fetch of a follower from beyond the records. `at_s`: when it arrived."""
+
+    broker: int
+    topic: str
+    partition: int
+    offset: int
+    at_s: float
+
+
+@dataclass(slots=True, eq=False)
+class ReplicationWatch:
+    """`clock`: the one of `ReplicaFetch.at_s`. It looks at the followers whenever one of them has
+    fetched, until it is stopped. `fetches`: one for each follower.
+    """
+
+    partition: Partition
+    appended: LogAppendInfo
+    clock: Callable[[], float]
+    fetches: dict[int, ReplicaFetch] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """The leader notifies `log_start_waiters`, if there are any, at each follower's fetch."""
+        self.partition.log_start_waiters.add(self.look)
+
+    def stop(self) -> None:
+        self.partition.log_start_waiters.remove(self.look)
+
+    def look(self) -> None:
+        role = self.partition.role
+        if not isinstance(role, PartitionLeader):
+            return
+        for follower in role.followers:
+            if follower.log_end > self.appended.last_offset and follower.broker not in self.fetches:
+                self.fetches[follower.broker] = ReplicaFetch(
+                    follower.broker, self.partition.topic, self.partition.partition, follower.log_end, self.clock()
+                )

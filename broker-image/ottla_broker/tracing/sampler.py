@@ -1,0 +1,35 @@
+"""Chooses the requests that are traced: a share of them by chance, and no more than so many in a
+second. Pure.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_broker.metrics import TraceCounts
+
+MAX_TRACES_PER_S: Final = 100
+
+
+@dataclass(slots=True)
+class Sampler:
+    """`ratio`: the share, 0 to 1. `random`: a number from 0 to 1, which is not reached."""
+
+    ratio: Callable[[], float]
+    random: Callable[[], float]
+    clock: Callable[[], float]
+    counts: TraceCounts
+    _second_began_s: float = 0.0
+    _traces: int = 0  # in this second
+
+    def is_sampled(self) -> bool:
+        if self.random() >= self.ratio():
+            return False
+        now_s = self.clock()
+        if now_s - self._second_began_s >= 1:
+            self._second_began_s, self._traces = now_s, 0
+        if self._traces >= MAX_TRACES_PER_S:
+            self.counts.limited_requests += 1
+            return False
+        self._traces += 1
+        return True
