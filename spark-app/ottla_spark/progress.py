@@ -16,7 +16,7 @@ as in `status`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,13 +35,29 @@ RejectedRows = Mapping[str, Mapping[str, int]]
 UNDECODED: Final = "undecoded"
 """The rule that records of a source decode."""
 _REJECTED_PREFIX: Final = "rejected"
+TRACES: Final = "traces"
+"""The observed metrics of records that are traced: their number, and some of them."""
+TRACED_COUNT: Final = "traced"
 _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRecord:
+    """A record with a sampled header `traceparent`. Where it came from is None if the steps have
+    dropped the columns.
+    """
+
+    traceparent: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
     """Result of one batch of a query. `start_offsets`, `end_offsets`: range of the batch in each
-    partition.
+    partition. `started_ms`: since 1970. `traced`: some of the `traced_count` records that are
+    traced, where tracing is on.
     """
 
     query: str
@@ -56,6 +72,9 @@ class BatchProgress:
     start_offsets: Offsets
     end_offsets: Offsets
     rejected: RejectedRows = field(default_factory=dict)
+    started_ms: int = 0
+    traced: Sequence[TracedRecord] = ()
+    traced_count: int = 0
 
 
 def parse_progress_event(event: str | Mapping[str, Any]) -> BatchProgress:
@@ -80,6 +99,9 @@ def parse_progress_event(event: str | Mapping[str, Any]) -> BatchProgress:
         start_offsets=starts,
         end_offsets=ends,
         rejected=_parse_rejected(observed.values()),
+        started_ms=_parse_time_ms(progress.get("timestamp")),
+        traced=_parse_traced(observed.get(TRACES, {})),
+        traced_count=int(observed.get(TRACES, {}).get(TRACED_COUNT) or 0),
     )
 
 
@@ -97,6 +119,17 @@ def _parse_rejected(observed: Iterable[Mapping[str, Any]]) -> RejectedRows:
                 view, _, rule = view_and_rule.partition(":")
                 rejected.setdefault(view, {})[rule] = int(count or 0)
     return rejected
+
+
+def _parse_traced(observed: Mapping[str, Any]) -> list[TracedRecord]:
+    found = [one for name, one in observed.items() if name != TRACED_COUNT and one is not None]
+    return [
+        TracedRecord(one["traceparent"], one.get("topic"), one.get("partition"), one.get("offset")) for one in found
+    ]
+
+
+def _parse_time_ms(text: str | None) -> int:
+    return 0 if text is None else round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def parse_offsets(value: object) -> dict[TopicPartition, int]:

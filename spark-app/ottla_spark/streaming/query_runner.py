@@ -8,6 +8,7 @@ batches are aborted.
 
 from __future__ import annotations
 
+import os
 import queue
 import tempfile
 import threading
@@ -53,7 +54,9 @@ from ottla_spark.streaming.encode import record_encoder
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
 from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.sink_context import SinkContext
+from ottla_spark.streaming.traced_records import observe_traced
 from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter, count_writers
+from ottla_spark.tracing import PipelineTracer, open_tracer
 
 _BATCH_REFUSED: Final = "OttlaBatchRefused"
 _INTERRUPTED: Final = "InterruptedException"
@@ -84,6 +87,7 @@ def _run_in_session(
     scratch: Path,
 ) -> None:
     session.check_java()
+    tracer = open_tracer(pipeline.name, os.environ)
     registry = registry_of(environment.registry, environment.client_properties)
     check_registry(registry, registry_users(pipeline))
     pipeline = resolve_schemas(pipeline, registry)
@@ -114,10 +118,12 @@ def _run_in_session(
             metadata = checkpoint.resume_metadata(files.read_metadata(), pipeline, topic_ids, conf, cores)
             spark.conf.set(session.SHUFFLE_PARTITIONS, str(metadata.shuffle_partitions))
             files.write_metadata(metadata)
-            QueryRunner(spark, pipeline, environment, admin, files, metadata, progress, stop_requested).run()
+            QueryRunner(spark, pipeline, environment, admin, files, metadata, progress, stop_requested, tracer).run()
     finally:
         gateway = spark.sparkContext._gateway
         spark.stop()
+        if tracer is not None:
+            tracer.close()
     if archive is not None:
         class_archive.await_archive(archive, gateway)
 
@@ -142,8 +148,11 @@ class QueryRunner:
         metadata: CheckpointMetadata,
         progress: ProgressLog,
         stop_requested: threading.Event,
+        tracer: PipelineTracer | None = None,
     ) -> None:
         self._spark = spark
+        self._tracer = tracer
+        self._topics = {target.query_name: target.topic for target in pipeline.spec.sinks}
         self._pipeline = pipeline
         self._environment = environment
         self._admin = admin
@@ -198,7 +207,10 @@ class QueryRunner:
         tables = {
             name: ReferenceTable(spark, pipeline, name, kafka, self._admin, self._checkpoint) for name in spec.tables
         }
-        raw = {name: source.read_stream(spark, stream, kafka) for name, stream in spec.streams.items()}
+        is_traced = self._tracer is not None
+        raw = {
+            name: source.read_stream(spark, stream, kafka, is_traced=is_traced) for name, stream in spec.streams.items()
+        }
         rows_of_tables = {name: table.rows() for name, table in tables.items()}
         views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter(), rows_of_tables)
         if spec.dead_letter is not None:
@@ -219,7 +231,8 @@ class QueryRunner:
         sink.check_columns(target, rows)
         sink.check_folder(target, self._pipeline.folder)
         if deferred is None:
-            return self._start_query(target, count_rows(rows), write)
+            counted = count_rows(rows)
+            return self._start_query(target, counted if self._tracer is None else observe_traced(counted), write)
 
         def write_rows_and_dead_letters(rows: DataFrame, batch: int) -> None:
             rows.persist()  # Spark would compute the rows twice
@@ -305,6 +318,8 @@ class QueryRunner:
             self._admin.commit_offsets(self._pipeline.resource.consumer_group, self._offsets.committable)
             self._lag = self._measure_lag()
         self._progress.write_batch(batch, self._lag)
+        if self._tracer is not None:
+            self._tracer.record_batch(batch, self._topics[batch.query])
         if self._dead_letter_writer is not None:
             known_ends = self._offsets.committable if self._offsets.all_queries_reported else {}
             self._dead_letter_writer.after_batch(batch, known_ends)

@@ -32,6 +32,7 @@ from ottla_operator.resources.sinks import Parquet, Sink
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.streaming.encode import RecordEncoder, output_columns
 from ottla_spark.streaming.latest_rows import is_deleted
+from ottla_spark.streaming.traced_records import TRACEPARENT, traceparent_columns
 
 BatchWriter = Callable[[DataFrame, int], None]
 """Writes the rows of the batch with this number."""
@@ -84,9 +85,12 @@ def check_folder(sink: Sink, folder: Path) -> None:
 
 
 def to_records(rows: DataFrame, sink: Sink, batch: int, encode: RecordEncoder) -> DataFrame:
-    """Rows as records: key, value, headers."""
+    """Rows as records: key, value, headers. The header `traceparent` of a source's record is passed
+    on where rows have it.
+    """
     key, value = record_columns(rows, sink, encode)
-    records = rows.select(key.alias("key"), value.alias("value"))
+    traceparents = traceparent_columns(rows)
+    records = rows.select(key.alias("key"), value.alias("value"), *traceparents)
     if "_offset" not in rows.columns:
         # Rows from state have no fixed order. Sorted, each row has the same sequence number if the
         # batch runs again.
@@ -94,7 +98,11 @@ def to_records(rows: DataFrame, sink: Sink, batch: int, encode: RecordEncoder) -
     sequence = F.monotonically_increasing_id().cast("string")
     headers = (("ottla.batch", F.lit(str(batch))), ("ottla.sequence", sequence))
     pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in headers]
-    return records.withColumn("headers", F.array(*pairs))
+    if not traceparents:
+        return records.withColumn("headers", F.array(*pairs))
+    traced = F.struct(F.lit("traceparent").alias("key"), F.col(TRACEPARENT).cast("binary").alias("value"))
+    both = F.when(F.col(TRACEPARENT).isNull(), F.array(*pairs)).otherwise(F.array(*pairs, traced))
+    return records.withColumn("headers", both).drop(TRACEPARENT)
 
 
 def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> tuple[Column, Column]:

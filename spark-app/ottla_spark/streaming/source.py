@@ -1,7 +1,7 @@
 """Sources: topics as raw rows, through Spark's Kafka connector.
 
 A raw row has `_key` and `_value` (bytes), `_topic`, `_partition`, `_offset` and `_timestamp` (of
-the record).
+the record). In a pipeline that is traced, rows of streams have `_traceparent` as well.
 
 - A *stream* reads each record once, starting at the checkpoint.
 - A *table* is the latest record of each key; a record without a value deletes the row. See
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ottla_operator.resources.sources import Source
+from ottla_spark.streaming.traced_records import TRACEPARENT_OF_HEADERS
 
 ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_timestamp")
 """Columns of every source that say where a row came from. Sinks omit columns that start with
@@ -35,9 +36,11 @@ _RAW_COLUMNS: Final = (
 )
 
 
-def read_stream(spark: SparkSession, source: Source, kafka: Mapping[str, str]) -> DataFrame:
+def read_stream(spark: SparkSession, source: Source, kafka: Mapping[str, str], *, is_traced: bool = False) -> DataFrame:
     """New records of the topic. `kafka`: client properties, including bootstrap.servers."""
     reader = spark.readStream.format("kafka").options(**stream_options(source, kafka))
+    if is_traced:
+        return reader.option("includeHeaders", "true").load().selectExpr(*_RAW_COLUMNS, TRACEPARENT_OF_HEADERS)
     return reader.load().selectExpr(*_RAW_COLUMNS)
 
 

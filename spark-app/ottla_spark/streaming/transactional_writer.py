@@ -33,6 +33,7 @@ from ottla_spark.streaming.checkpoint import Checkpoint
 from ottla_spark.streaming.encode import RecordEncoder
 from ottla_spark.streaming.sink import is_key_value, record_columns
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
+from ottla_spark.streaming.traced_records import TRACEPARENT, traceparent_columns
 from ottla_spark.streaming.transform import is_stateful
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
@@ -52,8 +53,8 @@ _PRODUCER: Final[dict[str, Any]] = {
     "log_level": 0,
 }
 
-Record = tuple[bytearray | None, bytearray | None]
-"""Key and value."""
+Record = tuple[bytearray | None, bytearray | None] | tuple[bytearray | None, bytearray | None, str | None]
+"""Key and value, and the header `traceparent` where rows have it."""
 OpenProducer = Callable[[dict[str, Any]], Any]
 
 
@@ -102,13 +103,14 @@ def count_writers(rows: DataFrame, partitions: int) -> int:
 
 
 def divide(rows: DataFrame, key: Column, value: Column, *, by_key: bool, writers: int) -> DataFrame:
-    """Records (key, value) of the rows; partition n of the result has those of writer n.
+    """Records (key, value, and the header `traceparent` where rows have it) of the rows; partition
+    n of the result has those of writer n.
 
     Rows that have their origin are divided by the source's partition and keep its order. Others are
     divided by their key or, without one, by their value.
     """
     origin = [name for name in ORIGIN_COLUMNS if name in rows.columns]
-    records = rows.select(key.alias("key"), value.alias("value"), *origin)
+    records = rows.select(key.alias("key"), value.alias("value"), *traceparent_columns(rows), *origin)
     if {*_PARTITION, _OFFSET} <= set(origin):
         return records.repartition(writers, *_PARTITION).sortWithinPartitions(*_PARTITION, _OFFSET)
     return records.repartition(writers, "key" if by_key else "value")
@@ -141,7 +143,8 @@ class TransactionalWriter:
         by_key = bool(self._sink.key) or is_key_value(rows)
         records = divide(rows, key, value, by_key=by_key, writers=self._stored or self._planned)
         write = partial(_write_partition, self._target, self._batch(number), open_producer)
-        records.select("key", "value").rdd.mapPartitionsWithIndex(write).count()
+        traceparents = [TRACEPARENT] if TRACEPARENT in records.columns else []
+        records.select("key", "value", *traceparents).rdd.mapPartitionsWithIndex(write).count()
 
     def _store(self, writers: int) -> None:
         if writers != self._stored:
@@ -204,8 +207,9 @@ def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterat
     """Headers are those of `sink.to_records`."""
     first = writer << _SEQUENCE_BITS
     batch_header = ("ottla.batch", str(batch).encode())
-    for sequence, (key, value) in enumerate(records, first):
+    for sequence, (key, value, *traceparents) in enumerate(records, first):
         headers = [batch_header, ("ottla.sequence", str(sequence).encode())]
+        headers += [("traceparent", one.encode()) for one in traceparents if one is not None]
         while True:
             try:
                 producer.produce(topic, _to_bytes(value), _to_bytes(key), headers=headers)
