@@ -9,13 +9,14 @@ from tests.waiting import eventually
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
-def find_whole_trace(collector: Collector) -> tuple[ReceivedSpan, dict[str, ReceivedSpan]] | None:
-    """The Produce request of the record with the header, and its phases by name."""
-    for request in collector.named("Produce"):
-        phases = {one.name: one for one in collector.children(request)}
-        if request.trace_id == TRACE and "wait for replicas" in phases:
-            return request, phases
-    return None
+def find_produce(collector: Collector) -> ReceivedSpan | None:
+    """The request of the record with the header, when its phases are received too."""
+    requests = [one for one in collector.named("Produce") if one.trace_id == TRACE]
+    return next((one for one in requests if "wait for replicas" in phases_of(collector, one)), None)
+
+
+def phases_of(collector: Collector, request: ReceivedSpan) -> dict[str, ReceivedSpan]:
+    return {one.name: one for one in collector.children(request)}
 
 
 def test_trace_of_a_record_through_leader_followers_and_acknowledgement() -> None:
@@ -26,7 +27,9 @@ def test_trace_of_a_record_through_leader_followers_and_acknowledgement() -> Non
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "client.id": "shop"})
         producer.produce("orders", b"an order", headers={"traceparent": f"00-{TRACE}-{SPAN}-01".encode()})
         assert producer.flush(30) == 0
-        request, phases = eventually(lambda: find_whole_trace(collector), message="the trace of the produce")
+        request = eventually(lambda: find_produce(collector), message="the trace of the produce")
+        assert request is not None
+        phases = phases_of(collector, request)
         assert request.parent_id == SPAN
         assert (
             request.attributes.items()

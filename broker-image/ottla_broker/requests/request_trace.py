@@ -1,4 +1,4 @@
-"""What a traced request reports to `ottla_broker.tracing`, which is imported where tracing is on."""
+"""What a traced request reports to `ottla_broker.tracing`, which is imported with the first one."""
 
 from collections.abc import Sequence
 from typing import Protocol
