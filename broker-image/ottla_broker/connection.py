@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
                 if services.busy_poll is not None and key == ApiKey.PRODUCE:
                     self._earn_busy_poll(services.busy_poll, frame)
             if trace is not None and not isinstance(reply, Future):
-                trace.end(queue_s, began_s, handled_s)
+                trace.end(queue_s, began_s, handled_s, has_waited=False)
         except (MalformedMessage, CloseConnection) as reason:
             self._close_for_error(str(reason))
         if len(frame) > SMALL_FRAME_BYTES:
@@ -394,7 +394,7 @@ class Connection(asyncio.BufferedProtocol):
             self._replies.popleft()
             self._write(first)
             if trace is not None:
-                trace.end(request.queue_s, request.began_s, request.handled_s)
+                trace.end(request.queue_s, request.began_s, request.handled_s, has_waited=True)
         if self.state.sasl is not None:
             self._apply_sasl(self.state.sasl)
         if self._is_finishing:

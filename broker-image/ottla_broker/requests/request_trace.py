@@ -25,7 +25,8 @@ class RequestTrace(Protocol):
     ) -> None:
         """Called when `response` waits for replicas."""
 
-    def end(self, queue_s: float, began_s: float, handled_s: float, /) -> None:
+    def end(self, queue_s: float, began_s: float, handled_s: float, *, has_waited: bool) -> None:
         """Called when the response is written to the socket, or when there is none: how long the
-        request waited, when its handler began, and when that returned.
+        request was queued, when its handler began, and when that returned. `has_waited`: the
+        response was not ready then.
         """

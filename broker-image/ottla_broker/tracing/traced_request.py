@@ -91,8 +91,8 @@ class TracedRequest:
             self._records = []
         return self._contexts
 
-    def end(self, queue_s: float, began_s: float, handled_s: float) -> None:
-        ended_s = self.services.clock()
+    def end(self, queue_s: float, began_s: float, handled_s: float, *, has_waited: bool) -> None:
+        ended_s = self.services.clock() if has_waited else handled_s
         # After the other responses of this turn of the loop.
         asyncio.get_running_loop().call_soon(self._export, began_s - queue_s, began_s, handled_s, ended_s)
 
