@@ -40,8 +40,8 @@ class TracedBroker:
 @asynccontextmanager
 async def run_traced_broker(folder: Path, collector: Collector, ratio: str = "1") -> AsyncIterator[TracedBroker]:
     """A broker with a topic. The collector has all spans when the block is left."""
-    settings = {"otel_exporter_otlp_endpoint": collector.endpoint, "otel_traces_sampler_arg": ratio}
-    async with run_broker(folder, **settings) as broker:
+    endpoint = collector.endpoint
+    async with run_broker(folder, otel_exporter_otlp_endpoint=endpoint, otel_traces_sampler_arg=ratio) as broker:
         tracer = Tracer(broker)
         traced = TracedBroker(broker, tracer, Server(broker, sample_trace=tracer.sample))
         traced.send(plain_requests.metadata_request(TOPIC))
