@@ -116,18 +116,6 @@ class BrokerPods:
             it.leader in it.isrs and sorted(it.isrs) == sorted(it.replicas) for it in partitions
         )
 
-    def controller(self, bootstrap: str) -> int:
-        """The id of the controller, as a broker at `bootstrap` reports it; −1 without one."""
-
-        async def request() -> int:
-            async with connect(bootstrap, timeout_s=10) as client:
-                return (await describe_cluster(client)).controller
-
-        try:
-            return asyncio.run(request())
-        except (Unreachable, KafkaError):
-            return -1
-
     def kill_process(self, broker: int, machine: Machine) -> None:
         """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
         container.
@@ -207,3 +195,16 @@ class BrokerPods:
 
 def _http_probe(path: str) -> dict[str, Any]:
     return {"httpGet": {"path": path, "port": 8080}, "periodSeconds": 1, "timeoutSeconds": 5}
+
+
+def find_controller(bootstrap: str) -> int:
+    """The id of the controller, as a broker at `bootstrap` reports it; −1 without one."""
+
+    async def request() -> int:
+        async with connect(bootstrap, timeout_s=10) as client:
+            return (await describe_cluster(client)).controller
+
+    try:
+        return asyncio.run(request())
+    except (Unreachable, KafkaError):
+        return -1

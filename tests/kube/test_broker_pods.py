@@ -4,7 +4,7 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.kube.broker_pods import BrokerPods
+from tests.kube.broker_pods import BrokerPods, find_controller
 from tests.kube.cluster import Kubernetes
 from tests.waiting import eventually
 
@@ -15,7 +15,7 @@ def test_a_broker_pod_serves_clients_and_recovers_its_records_after_a_restart(ku
     brokers.create(1, {"offsets.topic.replication.factor": "1"})
     brokers.wait_until_ready(0)
     bootstrap = brokers.bootstrap(0)
-    assert brokers.controller(bootstrap) == 0
+    assert find_controller(bootstrap) == 0
     rd.create_topic(bootstrap, "durable")
     rd.produce(bootstrap, "durable", [Message(None, b"%d" % number, START_MS) for number in range(100)])
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 from tests.clients import librdkafka as rd
 from tests.e2e.rounds.load import Load
 from tests.kube import client_load
-from tests.kube.broker_pods import BrokerPods
+from tests.kube.broker_pods import BrokerPods, find_controller
 from tests.kube.client_load import RECOVERY_WITHIN_S, wait_for_progress
 from tests.kube.cluster import Kubernetes
 from tests.waiting import eventually
@@ -63,10 +63,10 @@ def test_clients_continue_when_each_broker_pod_is_deleted_in_turn(pods: BrokerPo
 def test_clients_continue_when_the_controller_is_killed(pods: BrokerPods, kube: Kubernetes) -> None:
     with run_clients(pods, "controller-killed") as load:
         bootstrap = pods.bootstrap(*BROKERS)
-        before = pods.controller(bootstrap)
+        before = find_controller(bootstrap)
         pods.kill_process(before, kube.nodes[0].machine)
         eventually(
-            lambda: pods.controller(bootstrap) not in (-1, before), within_s=30, message="another broker is controller"
+            lambda: find_controller(bootstrap) not in (-1, before), within_s=30, message="another broker is controller"
         )
         wait_for_progress(load)
 
@@ -76,7 +76,7 @@ def test_clients_continue_when_a_leader_is_killed_while_the_api_server_is_unavai
 ) -> None:
     with run_clients(pods, "api-server-outage") as load:
         bootstrap = pods.bootstrap(*BROKERS)
-        controller = pods.controller(bootstrap)
+        controller = find_controller(bootstrap)
         kube.plane.api_server.kill()
         try:
             victim = next(broker for broker in BROKERS if broker != controller)
@@ -104,12 +104,12 @@ def test_clients_continue_after_the_controller_was_killed_while_the_api_server_w
 ) -> None:
     with run_clients(pods, "both-unavailable") as load:
         bootstrap = pods.bootstrap(*BROKERS)
-        controller = pods.controller(bootstrap)
+        controller = find_controller(bootstrap)
         kube.plane.api_server.kill()
         try:
             pods.kill_process(controller, kube.nodes[0].machine)
             eventually(
-                lambda: pods.controller(bootstrap) not in (-1, controller),
+                lambda: find_controller(bootstrap) not in (-1, controller),
                 within_s=20,
                 message="another broker is controller",
             )
