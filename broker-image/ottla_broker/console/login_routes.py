@@ -1,7 +1,6 @@
 """The pages and forms by which users log in and out, of the methods that the settings allow."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -9,12 +8,10 @@ from aiohttp import web
 from ottla_broker.broker import Broker
 from ottla_broker.console.certificate_login import CertificateLogin
 from ottla_broker.console.login import SessionAccess
-from ottla_broker.console.login_methods import LoginMethods, OidcSettings
+from ottla_broker.console.login_methods import LoginMethods
+from ottla_broker.console.oidc_login import OidcLogin
 from ottla_broker.console.password_login import PasswordLogin
 from ottla_broker.console.requests import PageError, PageRequest, with_security_headers
-
-if TYPE_CHECKING:
-    from ottla_broker.console.oidc_login import OidcLogin
 
 LoginHandler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -35,7 +32,7 @@ class LoginRoutes:
         self._passwords = None if passwords is None else PasswordLogin(broker, passwords, access)
         self._certificates = None if certificates is None else CertificateLogin(broker, certificates, access)
         self._provider_name = "" if oidc is None else urlsplit(oidc.issuer).netloc
-        self._oidc = None if oidc is None else self._make_oidc_login(broker, oidc)
+        self._oidc = None if oidc is None else OidcLogin(broker, oidc, access, self._show_entry)
 
     @property
     def wants_certificates(self) -> bool:
@@ -60,10 +57,8 @@ class LoginRoutes:
         if self._oidc is not None:
             await self._oidc.close()
 
-    def _make_oidc_login(self, broker: Broker, settings: OidcSettings) -> "OidcLogin":
-        from ottla_broker.console.oidc_login import OidcLogin  # its HTTP client takes memory
-
-        return OidcLogin(broker, settings, self._access, lambda http: self._make_page(http).render("logged_in.html"))
+    def _show_entry(self, http: web.Request) -> web.Response:
+        return self._make_page(http).render("logged_in.html")
 
     async def _show(self, http: web.Request) -> web.Response:
         return with_security_headers(self._render(http, ""))
