@@ -55,7 +55,15 @@ def java_options(archive: Path, own: str) -> list[str]:
         return []
     if not os.access(archive.parent, os.W_OK):  # in an image, for example
         return []
+    _delete_abandoned(archive)
     return [*_SILENT, f"-XX:ArchiveClassesAtExit={new_path(archive)}"]
+
+
+def _delete_abandoned(archive: Path) -> None:
+    """Deletes what a JVM has left that was killed while it wrote."""
+    for it in archive.parent.glob(f"{archive.stem}.*"):
+        if it.suffix[1:].isdigit() and not Path(f"/proc/{it.suffix[1:]}").exists():
+            it.unlink(missing_ok=True)
 
 
 def new_path(archive: Path) -> Path:

@@ -52,6 +52,17 @@ def test_jvm_that_writes_no_archive_changes_nothing(archive: Path) -> None:
     assert [*archive.parent.iterdir()] == []
 
 
+def test_what_a_killed_process_has_left_is_deleted(archive: Path) -> None:
+    archive.parent.mkdir()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    own, left = class_archive.new_path(archive), archive.with_suffix(f".{ended.pid}")
+    own.touch()
+    left.touch()
+    class_archive.java_options(archive, "")
+    assert [*archive.parent.iterdir()] == [own]
+
+
 def test_the_newest_archives_of_other_versions_stay(archive: Path) -> None:
     archive.parent.mkdir()
     for number in range(5):
