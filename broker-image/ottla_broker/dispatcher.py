@@ -3,7 +3,7 @@
 import asyncio
 from asyncio import Future
 from collections.abc import Coroutine
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ottla_broker.api.api_versions import api_versions_response
 from ottla_broker.api.fetch import FetchHandler
@@ -22,7 +22,6 @@ from ottla_broker.requests.request_log import with_request_fields
 from ottla_broker.requests.request_quota import RequestQuota
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
-from ottla_broker.requests.started_coroutine import continue_coroutine
 from ottla_broker.requests.timed_coroutine import TimedCoroutine
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.sasl_session import SaslSession
@@ -139,8 +138,6 @@ class RequestDispatcher:
                 work = self._forward(handler, context, header, request, frame, quota)
             else:
                 work = _handle(handler, context, header, request, quota)
-                if api is not None and api.starts_at_once and quota is None and not is_json():
-                    return self._start(work)
             return self._run(with_request_fields(context, work) if is_json() else work, quota)
         if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
             response = api_versions_response(ErrorCode.unsupported_version)
@@ -189,18 +186,6 @@ class RequestDispatcher:
             return handle(context, frame, header, max_response_bytes)
         finally:
             quota.charge_processing(self._processing_clock() - began_s)
-
-    def _start(self, work: Coroutine[Any, Any, Buffers]) -> Reply:
-        """Begins a handler in this turn of the loop. It gets a task only if it has to wait."""
-        try:
-            waits_for = work.send(None)
-        except StopIteration as end:
-            return cast("Buffers", end.value)
-        except Exception as failure:  # noqa: BLE001  # the connection handles it as that of a task
-            reply: Future[Buffers] = self._loop.create_future()
-            reply.set_exception(failure)
-            return reply
-        return self._run(continue_coroutine(work, waits_for))
 
     def _run(self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None = None) -> Future[Buffers]:
         """Runs a handler to its end even if its connection closes: others may depend on what it

@@ -19,13 +19,7 @@ from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(
-    ApiKey.SYNC_GROUP,
-    versions=(0, 5),
-    flexible=4,
-    starts_at_once=True,
-    rights=(Right(Operation.read, ResourceType.group),),
-)
+API = Api(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4, rights=(Right(Operation.read, ResourceType.group),))
 
 PROTOCOL_REQUIRED_SINCE = 5
 

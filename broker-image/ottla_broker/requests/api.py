@@ -77,9 +77,6 @@ class Api:
 
     `is_forwarded`: clients may send it to any broker, and only the active controller can answer
     (KIP-590). `is_served_while_starting`: other brokers need its response to start, or to continue.
-    `starts_at_once`: its handlers begin in the turn of the event loop in which the request arrives,
-    and a task is created only if they have to wait. Until then there is no current task, which
-    `asyncio.timeout` needs.
     `rights`: the authorizations that it requires, in the order of the checks; docs/protocol.md
     lists them.
     """
@@ -89,7 +86,6 @@ class Api:
     flexible: int | None
     is_forwarded: bool = False
     is_served_while_starting: bool = False
-    starts_at_once: bool = False
     rights: tuple[Right, ...] | None = None
     handlers: list[Handler] = field(default_factory=list)
 
