@@ -130,7 +130,6 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
         registry=options.registry,
         secrets=options.secrets,
         report=RunReport(options.report) if options.report else None,
-        archives=jars.cache_folder() if options.master is None else None,
     )
     stop_requested = _stop_on_signals()
     with serve_progress(_parse_address(options.http), environment.snapshot):

@@ -19,8 +19,7 @@ class RuntimeEnvironment:
     configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
     one. snapshot: receives the pipeline's progress. secrets: a folder that has one folder for each
     Secret, named like it. display: shows a person the progress until the pipeline has caught up.
-    report: draws the progress as an HTML file. archives: folder for archives of Spark's classes;
-    None: the JVM loads them from the jars. Only on this machine.
+    report: draws the progress as an HTML file.
     """
 
     bootstrap: str
@@ -35,7 +34,6 @@ class RuntimeEnvironment:
     snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
     display: CatchUpDisplay | None = None
     report: RunReport | None = None
-    archives: Path | None = None
 
     @property
     def client_properties(self) -> dict[str, str]:

@@ -34,7 +34,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.replacement import Comparison
 from ottla_operator.resources.sinks import Sink
-from ottla_spark import class_archive, jars
+from ottla_spark import jars
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
 from ottla_spark.librdkafka_properties import to_librdkafka
@@ -97,15 +97,12 @@ def _run_in_session(
         needed_jars(spec.sinks) | stores, notify=lambda message: progress.write_state("starting", doing=message)
     )
     own = {**s3_conf(spec, environment.checkpoint, secrets), **spec.spark.conf, **environment.conf}
-    folder = environment.archives
-    archive = class_archive.archive_path(folder, needed) if folder is not None else None
     conf = session.spark_conf(
         with_sink_conf(own, spec.sinks, pipeline.folder, secrets, iceberg_s3_properties(spec.s3, secrets)),
         master=environment.master,
         jars=needed,
         scratch=scratch,
         log=environment.log or scratch / "spark.log",
-        archive=archive,
     )
     spark = session.start_session(pipeline.name, conf)
     if (url := spark.sparkContext.uiWebUrl) is not None:
@@ -120,12 +117,9 @@ def _run_in_session(
             files.write_metadata(metadata)
             QueryRunner(spark, pipeline, environment, admin, files, metadata, progress, stop_requested, tracer).run()
     finally:
-        gateway = spark.sparkContext._gateway
         spark.stop()
         if tracer is not None:
             tracer.close()
-    if archive is not None:
-        class_archive.await_archive(archive, gateway)
 
 
 def source_topics(pipeline: PipelineDefinition) -> set[str]:

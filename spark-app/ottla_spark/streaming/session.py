@@ -19,7 +19,6 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from ottla_operator.resources.common import parse_duration_ms
-from ottla_spark import class_archive
 from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.jars import find_java
 
@@ -72,16 +71,10 @@ def check_java() -> None:
 
 
 def spark_conf(
-    conf: Mapping[str, str],
-    *,
-    master: str | None,
-    jars: Sequence[Path],
-    scratch: Path,
-    log: Path,
-    archive: Path | None = None,
+    conf: Mapping[str, str], *, master: str | None, jars: Sequence[Path], scratch: Path, log: Path
 ) -> dict[str, str]:
     """Spark's configuration: the runner's defaults, overridden by `conf`. Writes the log
-    configuration to `scratch`. archive: that of Spark's classes.
+    configuration to `scratch`.
     """
     defaults = {
         # 4: a failed task is retried, as on a cluster. The default of a local master is no retry.
@@ -111,8 +104,6 @@ def spark_conf(
     options = [f"-Dlog4j2.configurationFile=file:{log4j}", conf.get(name)]
     if defaults["spark.master"].startswith("local"):
         options.insert(0, _C1_COMPILER_ONLY)
-    if archive is not None:
-        options[0:0] = class_archive.java_options(archive, conf.get(name, ""))
     merged[name] = " ".join(filter(None, options))
     return merged
 
