@@ -1,4 +1,4 @@
-"""The jobs of `bench.pipelines` as somebody would write them in PySpark.
+"""The jobs of `bench.pipelines`, written by hand in PySpark.
 
     python -m bench.spark_by_hand JOB --bootstrap HOST:PORT --folder FOLDER
 

@@ -17,7 +17,7 @@ LoginHandler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class LoginRoutes:
-    """`make_page`: a page of nobody who has logged in."""
+    """`make_page`: a page for users who have not logged in."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class LoginAttempts:
     def find(self, cookie: str, state: str) -> LoginAttempt | None:
         """None if no attempt with this cookie and state has been started, or too long ago."""
         attempt, end = self._derive(cookie), cookie.partition(".")[0]
-        # Its end can be believed where the state is right: nobody else can derive it from a cookie.
+        # A cookie with the right state is this broker's own, so its end is a number.
         is_right = hmac.compare_digest(attempt.state.encode(), state.encode())
         return attempt if is_right and self._now_s() < int(end) else None
 

@@ -30,7 +30,7 @@ def find_contexts(batches: Iterable[memoryview | None]) -> list[TraceContext]:
 
 
 def _contexts_of_batch(batch: memoryview) -> list[TraceContext]:
-    """Nothing of a batch whose records do not parse: the log accepts it without a look at them."""
+    """Nothing of a batch whose records do not parse: the log accepts it without parsing them."""
     header = parse_batch_header(batch)
     try:
         payload = decompress_records(batch, header, limit=MAX_BATCH_BYTES)

@@ -23,8 +23,8 @@ class ReplicaFetch:
 
 @dataclass(slots=True, eq=False)
 class ReplicationWatch:
-    """`clock`: the one of `ReplicaFetch.at_s`. It looks at the followers whenever one of them has
-    fetched, until it is stopped. `fetches`: one for each follower.
+    """`clock`: the one of `ReplicaFetch.at_s`. The followers are checked whenever one of them has
+    fetched, until the watch is stopped. `fetches`: one for each follower.
     """
 
     partition: Partition
@@ -34,12 +34,12 @@ class ReplicationWatch:
 
     def start(self) -> None:
         """The leader notifies `log_start_waiters`, if there are any, at each follower's fetch."""
-        self.partition.log_start_waiters.add(self.look)
+        self.partition.log_start_waiters.add(self.record_fetches)
 
     def stop(self) -> None:
-        self.partition.log_start_waiters.remove(self.look)
+        self.partition.log_start_waiters.remove(self.record_fetches)
 
-    def look(self) -> None:
+    def record_fetches(self) -> None:
         role = self.partition.role
         if not isinstance(role, PartitionLeader):
             return
