@@ -52,5 +52,9 @@ def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
 
 
 def unexpected_errors(member: GroupMember) -> list[str]:
-    """Errors other than rebalances of the group, which happen when the second member joins."""
-    return [error for error in member.recovered_errors if "rebalanc" not in error.lower()]
+    """Errors other than rebalances of the group, which happen when the second member joins, and
+    commits while a new coordinator loads: librdkafka repeats them for 0.3 s only, which a slow
+    machine exceeds, and the member commits again.
+    """
+    expected = ("rebalanc", "coordinator load in progress")
+    return [error for error in member.recovered_errors if not any(it in error.lower() for it in expected)]

@@ -58,11 +58,11 @@ def test_files_of_two_versions_are_compared_row_by_row_with_their_number(
 
 
 def test_a_running_pipeline_compares_when_it_has_caught_up(pipeline: Runner, old: Runner, topics: Topics) -> None:
-    topics.make("live-in", "live-1", "live-2")
-    topics.write("live-in", *({"id": number, "city": "A"} for number in range(10)))
+    topics.make("beside-in", "beside-1", "beside-2")
+    topics.write("beside-in", *({"id": number, "city": "A"} for number in range(10)))
     rows = "SELECT id, city FROM events"
-    old(version("live-in", {"from": "rows", "topic": "live-1"}, sql=rows), name="v1")
-    spec = version("live-in", {"from": "rows", "topic": "live-2", "compareWith": "live-1"}, sql=rows)
+    old(version("beside-in", {"from": "rows", "topic": "beside-1"}, sql=rows), name="v1")
+    spec = version("beside-in", {"from": "rows", "topic": "beside-2", "compareWith": "beside-1"}, sql=rows)
     lines = pipeline(spec, name="v2", stop_when=lambda seen: any("comparisons" in line for line in seen))
     assert compared(lines) == {"rows": {"oldRows": 10, "newRows": 10, "equal": 10}}
     assert lines[-1]["state"] == "stopped"
