@@ -25,6 +25,7 @@ CLIENTS = {"alice": "alice-secret", "bob": "bob-secret"}
 CONSOLE = ("console", "console-secret")
 """The client as which a console logs in users, where there is one."""
 AUDIENCE = "kafka"
+LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 @dataclass
@@ -119,3 +120,20 @@ def _install() -> Path:
                 skip_or_fail_in_ci(f"npm cannot install oidc-provider: {done.stderr[-300:]}")
             (place / "installed").touch()
     return place
+
+
+def listener_settings(bootstrap: str, login: str, oidc: OidcServer) -> dict[str, str]:
+    """Settings of a broker that takes the server's tokens at `login`. Clients of `bootstrap` have
+    no login and are super users.
+    """
+    return {
+        "listeners": f"PLAINTEXT://{bootstrap},LOGIN://{login}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.login.oauthbearer.sasl.jaas.config": f"{LOGIN_MODULE} required;",
+        "sasl.oauthbearer.jwks.endpoint.url": oidc.jwks_url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "authorizer.class.name": "StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }

@@ -17,12 +17,10 @@ from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.browser import WIDE, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.test_sasl import SaslBroker, acl, create_acls
-from tests.oidc_server import AUDIENCE, CONSOLE, OidcServer, new_key, run_oidc_server
+from tests.oidc_server import CONSOLE, OidcServer, listener_settings, new_key, run_oidc_server
 from tests.ports import free_port
 
 pytest.importorskip("jwt", reason="PyJWT, a dependency of the broker, is not installed")
-
-MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 @dataclass(frozen=True)
@@ -43,15 +41,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcConsole]:
         run_ottla_broker(start=False) as broker,
     ):
         broker.settings |= {
-            "listeners": f"PLAINTEXT://{broker.bootstrap},LOGIN://127.0.0.1:{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "sasl.enabled.mechanisms": "OAUTHBEARER",
-            "listener.name.login.oauthbearer.sasl.jaas.config": f"{MODULE} required;",
-            "sasl.oauthbearer.jwks.endpoint.url": oidc.jwks_url,
-            "sasl.oauthbearer.expected.audience": AUDIENCE,
-            "authorizer.class.name": "StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
+            **listener_settings(broker.bootstrap, f"127.0.0.1:{login}", oidc),
             "http.listener": f"127.0.0.1:{http}",
             "console.enable": "true",
             "console.oidc.issuer": oidc.url,

@@ -24,13 +24,12 @@ from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.e2e.java_tools import run_java_tool
-from tests.oidc_server import AUDIENCE, CLIENTS, OidcServer, new_key, run_oidc_server
+from tests.oidc_server import AUDIENCE, CLIENTS, LOGIN_MODULE, OidcServer, listener_settings, new_key, run_oidc_server
 from tests.ports import free_port
 from tests.waiting import eventually
 
 jwt = pytest.importorskip("jwt", reason="PyJWT, a dependency of the broker, is not installed")
 
-MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 WITHIN_S = 30.0
 
 
@@ -55,16 +54,8 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
             pytest.skip("Kafka allows endpoints of tokens by a system property of Java alone")
         login = f"127.0.0.1:{free_port()}"
         broker.settings |= {
-            "listeners": f"PLAINTEXT://{broker.bootstrap},LOGIN://{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "sasl.enabled.mechanisms": "OAUTHBEARER",
-            "listener.name.login.oauthbearer.sasl.jaas.config": f"{MODULE} required;",
-            "sasl.oauthbearer.jwks.endpoint.url": oidc.jwks_url,
-            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            **listener_settings(broker.bootstrap, login, oidc),
             "sasl.oauthbearer.expected.issuer": oidc.url,
-            "authorizer.class.name": "StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
         }
         broker.start()
         yield OAuthBroker(broker, login, oidc)
@@ -172,7 +163,7 @@ def test_java_tool_reads_a_token_from_a_file(
     config = tmp_path / "client.properties"
     config.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
-        f"sasl.jaas.config={MODULE} required;\n"
+        f"sasl.jaas.config={LOGIN_MODULE} required;\n"
         f"sasl.oauthbearer.token.endpoint.url=file://{tmp_path}/token\n"
         "sasl.login.callback.handler.class="
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n"

@@ -4,6 +4,7 @@ bootstrap servers.
 
 from collections.abc import Iterable
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from ottla_broker.config.value_types import ConfigType, ValueType, parsed, split_list
 from ottla_broker.security.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas_config
@@ -178,10 +179,13 @@ def jwks_url() -> ValueType[str]:
 
 
 def parse_http_url(text: str) -> str:
-    scheme, _, rest = text.strip().partition("://")
-    if scheme not in ("https", "http") or not rest or rest.startswith("/") or any(it in rest for it in "?# "):
+    """Raises ValueError."""
+    url = text.strip()
+    parts = urlsplit(url)
+    if not url.startswith(("https://", "http://")) or not parts.hostname or any(it in url for it in "?# "):
         raise ValueError
-    return text.strip()
+    _ = parts.port  # raises ValueError
+    return url
 
 
 def http_url() -> ValueType[str]:

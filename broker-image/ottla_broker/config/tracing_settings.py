@@ -6,19 +6,17 @@ https://opentelemetry.io/docs/languages/java/configuration.
 
 from urllib.parse import urlsplit
 
+from ottla_broker.config.addresses import parse_http_url
 from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
 from ottla_broker.config.value_types import ValueType, double, parsed, string
 
 
 def parse_collector_url(text: str) -> str:
     """The URL without a slash at its end. Raises ValueError."""
-    url = urlsplit(text.strip())
-    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
-        raise ValueError
-    if url.username is not None or url.password is not None:
+    url = parse_http_url(text)
+    if "@" in urlsplit(url).netloc:
         raise ValueError("a URL with a login would be shown to everybody who may describe the broker")
-    _ = url.port  # raises ValueError
-    return text.strip().rstrip("/")
+    return url.rstrip("/")
 
 
 def collector_url() -> ValueType[str]:

@@ -9,7 +9,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.console.certificate_login import CertificateLogin
 from ottla_broker.console.login import SessionAccess
 from ottla_broker.console.login_methods import LoginMethods
-from ottla_broker.console.oidc_login import OidcLogin
+from ottla_broker.console.oidc_login import REDIRECT_PATH, START_PATH, OidcLogin
 from ottla_broker.console.password_login import PasswordLogin
 from ottla_broker.console.requests import PageError, PageRequest, with_security_headers
 
@@ -45,8 +45,8 @@ class LoginRoutes:
         if self._certificates is not None:
             served.append(web.post("/login/certificate", self._answer(self._certificates.log_in)))
         if self._oidc is not None:
-            served.append(web.get("/login/oidc/start", self._answer(self._oidc.send_to_provider)))
-            served.append(web.get("/login/oidc", self._answer(self._oidc.finish)))
+            served.append(web.get(START_PATH, self._answer(self._oidc.send_to_provider)))
+            served.append(web.get(REDIRECT_PATH, self._answer(self._oidc.finish)))
         return served
 
     def start(self) -> None:

@@ -15,8 +15,9 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """`lowest` to `highest`: the levels that brokers support. `may_be_lowered`: False if a level
-    that is finalized remains."""
+    """`lowest` to `highest`: the levels that brokers support. `may_be_lowered`: False if its
+    finalized level can only rise.
+    """
 
     name: str
     lowest: int

@@ -24,6 +24,8 @@ GROUP_HEADER: Final = "__dlq.errors.group"
 DELIVERY_COUNT_HEADER: Final = "__dlq.errors.delivery.count"
 MESSAGE_HEADER: Final = "__dlq.errors.message"
 INTERNAL_PREFIX: Final = "__"
+LETTER_BYTES: Final = 16
+"""Beside the estimated size of a record, so that a batch is rather too small."""
 
 
 class DeadLetterReason(StrEnum):
@@ -106,7 +108,7 @@ def split_by_size(records: Iterable[Record], max_bytes: int) -> Iterator[list[Re
     batch: list[Record] = []
     size = 0
     for record in records:
-        added = estimate_size(record)
+        added = LETTER_BYTES + estimate_size(record)
         if batch and size + added > max_bytes:
             yield batch
             batch, size = [], 0

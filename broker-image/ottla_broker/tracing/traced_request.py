@@ -49,7 +49,7 @@ class TracedRequest:
     client: dict[str, Attribute]
     header: RequestHeader
     fetch: FetchRequest | None = None
-    _records: list[memoryview | None] = field(default_factory=list)  # until they are looked at
+    _records: list[memoryview | None] = field(default_factory=list)  # until their headers are read
     _contexts: list[TraceContext] | None = None
     _results: Sequence[tuple[Topic, Sequence[ProduceResponsePartition]]] = ()
     _watches: list[ReplicationWatch] = field(default_factory=list)

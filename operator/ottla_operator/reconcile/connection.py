@@ -3,12 +3,16 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import KafkaClient, Unreachable, connect
 from ottla_operator.plan.conditions import Reconciling
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess, Platform
 from ottla_operator.resources.cluster import Cluster
+
+CONNECT_TIMEOUT_S: Final = 5.0
+"""For reconcilers that go on without the brokers' responses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from ottla_operator.plan.source_credentials import (
     user_settings,
 )
 from ottla_operator.reconcile.component_users import ComponentLogin, mirror_login
-from ottla_operator.reconcile.connection import connect_to_cluster
+from ottla_operator.reconcile.connection import CONNECT_TIMEOUT_S, connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.reconcile.validation import ValidationCache, error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating, resource_key
@@ -41,7 +41,6 @@ from ottla_operator.resources.model import Json
 
 RETRY_S: Final = 1.0
 WAIT_S: Final = 5.0
-CONNECT_TIMEOUT_S: Final = 5.0
 KEPT_FIELDS: Final = ("role", "topics", "lagRecords", "lagSeconds", "lagBytes", "silentSeconds")
 TRANSIENT_ERRORS: Final = frozenset(
     {

@@ -29,9 +29,9 @@ from ottla_operator.plan.pipeline.topic_readiness import (
     topics_ready_condition,
     unmanaged_sources,
 )
-from ottla_operator.reconcile.connection import connect_to_cluster
+from ottla_operator.reconcile.connection import CONNECT_TIMEOUT_S, connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
-from ottla_operator.reconcile.replacement import CONNECT_TIMEOUT_S, ReplacementReconciler, stopped
+from ottla_operator.reconcile.replacement import ReplacementReconciler, stopped
 from ottla_operator.reconcile.validation import ValidationCache, error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster

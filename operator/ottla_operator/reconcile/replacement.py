@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from msgspec import structs
 
@@ -20,15 +19,13 @@ from ottla_operator.plan.pipeline.replacement import (
 )
 from ottla_operator.plan.pipeline.status import REPLACED, SUSPENDED, PipelineRun
 from ottla_operator.plan.pipeline.topic_readiness import source_topics
-from ottla_operator.reconcile.connection import connect_to_cluster
+from ottla_operator.reconcile.connection import CONNECT_TIMEOUT_S, connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.replacement import Replacement, Replaces
-
-CONNECT_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
     def to_json(self) -> dict[str, Json]:
         """Inverse of `parse`, without fields that hold their default."""
-        fields: dict[str, Json] = msgspec.to_builtins(self)
+        fields: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(self))  # to_builtins would keep tuples
         return fields
 
 

@@ -32,7 +32,7 @@ from ottla_operator.resources.sinks import Parquet, Sink
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.streaming.encode import RecordEncoder, output_columns
 from ottla_spark.streaming.latest_rows import is_deleted
-from ottla_spark.streaming.traced_records import TRACEPARENT, traceparent_columns
+from ottla_spark.streaming.traced_records import TRACEPARENT, TRACEPARENT_HEADER, traceparent_columns
 
 BatchWriter = Callable[[DataFrame, int], None]
 """Writes the rows of the batch with this number."""
@@ -100,7 +100,7 @@ def to_records(rows: DataFrame, sink: Sink, batch: int, encode: RecordEncoder) -
     pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in headers]
     if not traceparents:
         return records.withColumn("headers", F.array(*pairs))
-    traced = F.struct(F.lit("traceparent").alias("key"), F.col(TRACEPARENT).cast("binary").alias("value"))
+    traced = F.struct(F.lit(TRACEPARENT_HEADER).alias("key"), F.col(TRACEPARENT).cast("binary").alias("value"))
     both = F.when(F.col(TRACEPARENT).isNull(), F.array(*pairs)).otherwise(F.array(*pairs, traced))
     return records.withColumn("headers", both).drop(TRACEPARENT)
 

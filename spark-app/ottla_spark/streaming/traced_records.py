@@ -14,10 +14,12 @@ from pyspark.sql import functions as F
 
 from ottla_spark.progress import TRACED_COUNT, TRACES
 
+TRACEPARENT_HEADER: Final = "traceparent"
 TRACEPARENT: Final = "_traceparent"
+"""The column."""
 _VALID: Final = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 _SAMPLED: Final = "[13579bdf]$"
-_VALUES: Final = "transform(filter(headers, it -> it.key = 'traceparent'), it -> CAST(it.value AS STRING))"
+_VALUES: Final = f"transform(filter(headers, it -> it.key = '{TRACEPARENT_HEADER}'), it -> CAST(it.value AS STRING))"
 TRACEPARENT_OF_HEADERS: Final = f"get(filter({_VALUES}, it -> it RLIKE '{_VALID}'), 0) AS {TRACEPARENT}"
 MAX_TRACED: Final = 16
 """Records of a batch that have spans. Each is the first of those in one of as many buckets, so that

@@ -33,7 +33,7 @@ from ottla_spark.streaming.checkpoint import Checkpoint
 from ottla_spark.streaming.encode import RecordEncoder
 from ottla_spark.streaming.sink import is_key_value, record_columns
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
-from ottla_spark.streaming.traced_records import TRACEPARENT, traceparent_columns
+from ottla_spark.streaming.traced_records import TRACEPARENT, TRACEPARENT_HEADER, traceparent_columns
 from ottla_spark.streaming.transform import is_stateful
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
@@ -209,7 +209,7 @@ def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterat
     batch_header = ("ottla.batch", str(batch).encode())
     for sequence, (key, value, *traceparents) in enumerate(records, first):
         headers = [batch_header, ("ottla.sequence", str(sequence).encode())]
-        headers += [("traceparent", one.encode()) for one in traceparents if one is not None]
+        headers += [(TRACEPARENT_HEADER, one.encode()) for one in traceparents if one is not None]
         while True:
             try:
                 producer.produce(topic, _to_bytes(value), _to_bytes(key), headers=headers)

@@ -1,4 +1,4 @@
-"""What happens to spans when the collector is there, is away, or refuses them."""
+"""Spans are exported, kept while the collector is unavailable, and dropped if it refuses them."""
 
 import logging
 

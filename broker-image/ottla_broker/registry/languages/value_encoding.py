@@ -112,7 +112,9 @@ def write_message_path(path: Sequence[int]) -> bytes:
 
 
 def _write_zigzag(number: int) -> bytes:
-    """Of a number that is not negative."""
+    """Of a number that is not negative. `wire.records.encode_varint` would load Kafka's messages,
+    12 MB, into this process.
+    """
     left, written = number << 1, bytearray()
     while left > 0x7F:
         written.append(left & 0x7F | 0x80)

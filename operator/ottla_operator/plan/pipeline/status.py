@@ -251,7 +251,6 @@ def _replacement_field(resource: Json, replacement: Replacement | None) -> Json 
     stopped.
     """
     if replacement is not None:
-        fields = replacement.to_json()
-        return {**fields, **({"comparisons": list(fields["comparisons"])} if "comparisons" in fields else {})}
+        return replacement.to_json()
     is_replacing = "replaces" in (resource.get("spec") or {})
     return (resource.get("status") or {}).get("replacement") if is_replacing else None
