@@ -37,7 +37,9 @@ DETECTED_BY = {
     "acquired records lost on takeover": (1,),
     "released records archived": (1,),
     "updates forgotten on takeover": (1, 2, 3),
-    "records delivered without a session": (84,),
+    "records delivered without a session": (187, 337),
+    "dead letters forgotten on takeover": (6, 8),
+    "records archived before their dead letters": (6, 8),
 }
 
 
