@@ -66,7 +66,8 @@ docs: $(VENV)/.installed-test ## build the documentation site into build/site; f
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The suites. Each is a pytest marker too (pyproject.toml). `make test` runs two groups in parallel. Tests that wait for processes run in
-# STREAMS parallel streams of whole files. Tests that only compute run at lower priority and use the processors that the others leave idle.
+# STREAMS parallel streams of whole files. Tests that only compute run at lower priority, in as many streams, and use the processors that the
+# others leave idle.
 COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e
 # Tests that need a kubelet: building their programs and images takes longer than running everything else.
@@ -74,7 +75,7 @@ NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernet
 STREAMS ?= 2
 
 test: check docs kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
-	@mkdir -p build; nice -n 5 $(BIN)/pytest $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
+	@mkdir -p build; nice -n 5 $(BIN)/pytest --numprocesses $(STREAMS) $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; exit $$((waited | computed))
 

@@ -7,7 +7,7 @@ tests fill the end.
 
 import pytest
 
-LONGEST_FIRST = ("tests/spark/", "tests/e2e/")
+LONGEST_FIRST = ("tests/sim/", "tests/spark/", "tests/e2e/")
 SHARED_JVM = "tests/spark/"
 SEPARATE_PROCESSES = ("tests/spark/test_example.py", "tests/spark/test_delegation_tokens.py")
 
