@@ -13,6 +13,8 @@ from tests.ports import free_port
 from tests.waiting import eventually
 
 CHECKOUT = Path(__file__).parents[2]
+# kio imports hypothesis (8 MiB) where it is installed, as beside tests; in the image it is not.
+PROGRAM = "import sys; sys.modules['hypothesis'] = None; from ottla_operator.cli.main import main; sys.exit(main())"
 
 
 @dataclass
@@ -28,7 +30,7 @@ class OperatorProcess:
     port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "ottla_operator.cli", "operator", "--http", f"127.0.0.1:{self.port}"]
+        command = [sys.executable, "-c", PROGRAM, "operator", "--http", f"127.0.0.1:{self.port}"]
         paths = os.pathsep.join(str(CHECKOUT / it) for it in ("broker-image", "operator"))
         environment = {
             "KUBECONFIG": str(self.kubeconfig),

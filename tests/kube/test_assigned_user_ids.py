@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(900)  # images may have to be built
 
-NAMESPACE, CLUSTER, PORT = "assigned", "demo", 9092
+NAMESPACE, CLUSTER = "assigned", "demo"
 LABEL = "ottla.test/assigns-uid"
 USER = 1000650000
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -139,14 +139,15 @@ def test_operator_and_brokers_run_as_the_user_that_the_platform_assigns(
         message=lambda: f"{operator_ids(installed_operator)}\n{installed_operator.describe_pods()}",
     )
     spec: Json = {"replicas": 1, "storage": {"size": "1Gi"}, "resources": {"requests": {"cpu": "100m"}}}
-    spec["listeners"] = [{"name": "plain", "port": PORT}]
+    spec["listeners"] = [{"name": "out", "port": 9094, "type": "NodePort"}]
     assigned.create("Cluster", CLUSTER, spec)
     try:
         assigned.wait_for_status("Cluster", CLUSTER, within_s=READY_WITHIN_S)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{describe_pods(installed_operator.kube, NAMESPACE, '')}") from error
     assert ids_of(installed_operator, f"{CLUSTER}-1") == (USER, 0)
-    bootstrap = f"{assigned.list_objects('v1', 'pods')[f'{CLUSTER}-1']['status']['podIP']}:{PORT}"
+    service = assigned.list_objects("v1", "services")[f"{CLUSTER}-out-bootstrap"]
+    bootstrap = f"{installed_operator.kube.nodes[0].address}:{service['spec']['ports'][0]['nodePort']}"
     rd.create_topic(bootstrap, "owned")
     assert rd.produce(bootstrap, "owned", rd.numbered_messages(0, 10)) == list(range(10))
     assigned.delete("Cluster", CLUSTER)

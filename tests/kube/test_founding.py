@@ -1,6 +1,8 @@
 """A Cluster continues from its disks alone, on a real kubelet: one that is created again over its
 volume claims, and one of which a majority of the voters has lost its disks."""
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.kube.cluster import Kubernetes
-from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods
+from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods, find_process
 from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
@@ -66,6 +68,8 @@ def test_a_cluster_that_is_created_again_continues_on_its_claims(kube: Kubernete
 
 def test_a_cluster_without_a_majority_of_its_disks_is_recovered(kube: Kubernetes, disks: NamespaceClient) -> None:
     before = disks.get("Cluster", NAME)["status"]["clusterId"]
+    for broker in (2, 3):  # neither hands anything over, nor heals what the other leaves
+        os.kill(find_process(kube, f"{NAME}-{broker}"), signal.SIGSTOP)
     for broker in (2, 3):
         core = f"/api/v1/namespaces/{NAME}"
         disks.api.request("DELETE", f"{core}/persistentvolumeclaims/data-{NAME}-{broker}")
