@@ -23,8 +23,9 @@ CONSOLE_WRITE = _console.row("console.write", one_of("login", "everyone", "nobod
     is_ottla_only=True)
 CONSOLE_OIDC_ISSUER = _console.row("console.oidc.issuer", http_url(), None,
     "Issuer of an OpenID Connect provider by which users of the console log in, exactly as its tokens name it. Its "
-    "endpoints are read from `/.well-known/openid-configuration` below it. A listener has to have OAUTHBEARER: its "
-    "`sasl.oauthbearer.sub.claim.name`, clock skew, and truststore hold for id tokens, too. Not set: no such login.",
+    "endpoints are read from `/.well-known/openid-configuration` below it. `sasl.oauthbearer.sub.claim.name` and "
+    "`sasl.oauthbearer.clock.skew.seconds` hold for id tokens, too: those of the first listener with OAUTHBEARER, if "
+    "there is one. Not set: no such login.",
     is_ottla_only=True)
 CONSOLE_OIDC_CLIENT_ID = _console.row("console.oidc.client.id", string("a text", empty=False), None,
     "Id by which the provider knows the console, and which id tokens have to name as their audience. Required with "
@@ -35,6 +36,9 @@ CONSOLE_OIDC_CLIENT_SECRET = _console.row("console.oidc.client.secret", secret()
 CONSOLE_OIDC_SCOPE = _console.row("console.oidc.scope", oidc_scope(), "openid",
     "Scopes that the console asks for, separated by blanks. Claims such as `email` may need more than `openid`.",
     is_ottla_only=True)
+CONSOLE_OIDC_TRUSTSTORE_LOCATION = _console.row("console.oidc.truststore.location", string("a file", empty=False), None,
+    "File with the certificate authorities (PEM) that sign the provider's certificate. Not set: those of the login "
+    "module of the first listener with OAUTHBEARER, or else the system's.", is_ottla_only=True)
 CONSOLE_OIDC_REDIRECT_URI = _console.row("console.oidc.redirect.uri", http_url(), None,
     "URL of the console's `/login/oidc` as browsers reach it and the provider knows it. Set it where a proxy ends TLS. "
     "Not set: that of the address under which the browser has opened the console.", is_ottla_only=True)

@@ -87,17 +87,22 @@ class OauthSettings:
 
 def listener_oauth(config: ListenerSettings, listener: str) -> OauthSettings | None:
     """None without an endpoint of keys."""
+    url = config.of_listener(listener, rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, OAUTHBEARER)
+    return None if url is None else token_settings(config, listener, url)
+
+
+def token_settings(config: ListenerSettings, listener: str, keys_url: str) -> OauthSettings:
+    """`listener`: empty for the settings that no listener overrides."""
 
     def of(setting: Setting[T]) -> T:
         return config.of_listener(listener, setting, OAUTHBEARER)
 
-    url, login = of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL), of(rows.SASL_JAAS_CONFIG)
-    if url is None:
-        return None
-    audiences = of(rows.SASL_OAUTHBEARER_EXPECTED_AUDIENCE)
+    login, audiences = of(rows.SASL_JAAS_CONFIG), of(rows.SASL_OAUTHBEARER_EXPECTED_AUDIENCE)
     return OauthSettings(
         JwksEndpoint(
-            url, "" if login is None else login.truststore, of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_TOKEN_FILE) or ""
+            keys_url,
+            "" if login is None else login.truststore,
+            of(rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_TOKEN_FILE) or "",
         ),
         TokenRules(
             audiences or (),

@@ -1,7 +1,7 @@
 """How users of the console log in, by the settings of the broker's listeners. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_broker.config import (
@@ -12,12 +12,13 @@ from ottla_broker.config import (
     CONSOLE_OIDC_ISSUER,
     CONSOLE_OIDC_REDIRECT_URI,
     CONSOLE_OIDC_SCOPE,
+    CONSOLE_OIDC_TRUSTSTORE_LOCATION,
     HTTP_SECURITY_LISTENER,
     SSL_CLIENT_AUTH,
     Config,
     SettingError,
 )
-from ottla_broker.config.listener_security import OauthSettings, listener_oauth, listener_sasl
+from ottla_broker.config.listener_security import OauthSettings, listener_sasl, token_settings
 from ottla_broker.security.scram import MECHANISMS
 from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN, SASL_PROTOCOLS, TLS_PROTOCOLS
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUIRED
@@ -27,8 +28,9 @@ PASSWORD_MECHANISMS: Final = frozenset({PLAIN, *MECHANISMS})
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """`listener`: one with OAUTHBEARER, whose `oauth` names the claim of principals.
-    `client_secret`: empty for a public client. `redirect_uri`: empty: that of each request.
+    """`oauth` names the claim of principals and the authorities that sign the provider's
+    certificate. `client_secret`: empty for a public client. `redirect_uri`: empty: that of each
+    request.
     """
 
     issuer: str
@@ -36,7 +38,6 @@ class OidcSettings:
     client_secret: str = field(repr=False)
     scope: str
     redirect_uri: str
-    listener: str
     oauth: OauthSettings
 
 
@@ -108,14 +109,11 @@ def find_oidc_settings(config: Config) -> OidcSettings | None:
         raise SettingError([f"{CONSOLE_OIDC_CLIENT_ID.name} is set, and {CONSOLE_OIDC_ISSUER.name} is not"])
     if client_id is None:
         raise SettingError([f"{CONSOLE_OIDC_ISSUER.name}={issuer} needs {CONSOLE_OIDC_CLIENT_ID.name}"])
-    listener = _find_sasl_listener(config, frozenset({OAUTHBEARER}))
-    oauth = None if listener is None else listener_oauth(config, listener)
-    if listener is None or oauth is None:
-        problem = f"{CONSOLE_OIDC_ISSUER.name}={issuer}: no listener has OAUTHBEARER, as which its users would log in"
-        raise SettingError([problem])
-    return OidcSettings(
-        issuer, client_id, secret or "", config(CONSOLE_OIDC_SCOPE), redirect_uri or "", listener, oauth
-    )
+    listener = _find_sasl_listener(config, frozenset({OAUTHBEARER})) or ""
+    oauth = token_settings(config, listener, issuer)  # the provider's metadata name the URL of its keys
+    if truststore := config(CONSOLE_OIDC_TRUSTSTORE_LOCATION):
+        oauth = replace(oauth, endpoint=replace(oauth.endpoint, trusted_certificates=truststore))
+    return OidcSettings(issuer, client_id, secret or "", config(CONSOLE_OIDC_SCOPE), redirect_uri or "", oauth)
 
 
 def _find_sasl_listener(config: Config, mechanisms: frozenset[str]) -> str | None:

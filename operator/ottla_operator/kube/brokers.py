@@ -22,6 +22,7 @@ from ottla_operator.kube.storage_expansion import expand_storage
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker, refuse_settings
 from ottla_operator.plan.conditions import Reconciling, Stalled
+from ottla_operator.plan.console import console_files, secret_names
 from ottla_operator.plan.inter_broker_login import plan_login
 from ottla_operator.plan.inter_broker_tls import is_wanted, keep_certificates, plan_tls
 from ottla_operator.plan.objects import names
@@ -92,6 +93,7 @@ class PodPlatform:
                 f"Secret {tls.secret_name(cluster)} is renewed, valid until {certificate.not_after}: brokers read it"
             )
             await self.events.record(resource, "CertificateChanged", message)
+        await self._check_console_secrets(cluster)
         login = plan_login(cluster, [it.login for it in observed.pods.values()])
         now = datetime.datetime.now(datetime.UTC)
         login_secret = await self._connections.prepare(cluster, login, observed, due_rotation(cluster, now))
@@ -173,6 +175,13 @@ class PodPlatform:
         except SecretUnusable as error:
             return in_use, None, str(error)
         return found.digest, status, ""
+
+    async def _check_console_secrets(self, cluster: Cluster) -> None:
+        """Raises Blocked: a pod whose volume names a missing Secret would not start."""
+        try:
+            console_files(cluster, await read_secrets(self.api, cluster.metadata.namespace, secret_names(cluster)))
+        except SecretUnusable as error:
+            raise Blocked(Stalled("ConsoleSecretUnusable", str(error)), WAIT_S) from error
 
     async def _maintain_certificates(
         self, resource: Json, cluster: Cluster, observed: ClusterObjects, brokers: int

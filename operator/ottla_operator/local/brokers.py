@@ -17,7 +17,6 @@ from ottla_operator.local.login_files import write_login
 from ottla_operator.local.registry_ports import claim_port
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.plan.broker_processes import (
-    CONSOLE_ENABLE,
     CONSOLE_WRITE,
     HOST,
     INTER_BROKER,
@@ -30,6 +29,7 @@ from ottla_operator.plan.broker_processes import (
     with_replication_defaults,
 )
 from ottla_operator.plan.cluster_status import ObservedBroker
+from ottla_operator.plan.console import ENABLE_SETTING
 from ottla_operator.plan.inter_broker_login import (
     InterBrokerLogin,
     observed_login,
@@ -335,7 +335,7 @@ def broker_command(plan: BrokerProcessPlan, console: str, registry: str) -> Sequ
     if registry:
         settings[REGISTRY_LISTENER] = registry
     if console:
-        settings = {CONSOLE_WRITE: "everyone"} | settings | {CONSOLE_ENABLE: "true", "http.listener": console}
+        settings = {CONSOLE_WRITE: "everyone"} | settings | {ENABLE_SETTING: "true", "http.listener": console}
     options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     return [sys.executable, "-m", "ottla_broker", *options]
 

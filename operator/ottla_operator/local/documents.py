@@ -17,6 +17,7 @@ import yaml
 from ottla_operator.local import schema_files, secrets
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan.component_users import mirror_user, needs_mirror_user, needs_pipeline_user, pipeline_user
+from ottla_operator.plan.console import console_files
 from ottla_operator.plan.refused_settings import find_refused_settings
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources import validation
@@ -258,7 +259,7 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
 
 def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
     """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has
-    brokers, and Secrets that listeners cannot use.
+    brokers, and Secrets that listeners and consoles cannot use.
     """
     clusters = {it.name: it for it in documents if it.kind == "Cluster"}
     for it in documents:
@@ -277,6 +278,10 @@ def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
                 listener_certificates.check_certificates(certificates, time.time())
         except SecretUnusable as error:
             yield f"{it.locate(('spec', 'tls', 'secretRef'))}: {error}"
+        try:
+            console_files(Cluster.parse(it.data), found)
+        except SecretUnusable as error:
+            yield f"{it.locate(('spec', 'console', 'oidc'))}: {error}"
 
 
 def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[validation.FieldPath, str]]:

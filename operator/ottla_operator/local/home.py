@@ -5,6 +5,7 @@
 .ottla/<cluster>/certificates/secret/    of listeners with TLS, from a Secret: keystore.pem, ca.crt
 .ottla/<cluster>/certificates/internal/  the same, of the cluster's own authority
 .ottla/<cluster>/authority/              that authority: ca-1.crt, ca-1.key
+.ottla/<cluster>/console/                client secret and authorities of an OpenID Connect provider
 .ottla/<cluster>/inter-broker-login/     passwords of brokers and of `ottla up`, client.properties
 .ottla/<cluster>/<id>/data               a broker's log directory
 .ottla/<cluster>/<id>/settings.json      settings that its process was started with
@@ -19,11 +20,12 @@
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ottla_operator.plan.broker_processes import KEYSTORE
+from ottla_operator.plan.broker_processes import CONSOLE_FILES, KEYSTORE
 from ottla_operator.plan.listener_certificates import AUTHORITIES, ListenerCertificates
 from ottla_operator.reconcile.platform import ReconcileState
 
@@ -128,6 +130,12 @@ def write_certificates(folder: Path, certificates: ListenerCertificates) -> tupl
         if present.get(name) != contents[name]:
             replace_file(target / name, contents[name], mode=0o600)
     return target, bool(present) and present != contents
+
+
+def write_console_files(folder: Path, files: Mapping[str, str]) -> None:
+    """`folder`: the cluster's. `files`: content by name; only their owner can read them."""
+    for name, content in files.items():
+        replace_file(folder / CONSOLE_FILES / name, content, mode=0o600)
 
 
 def replace_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:

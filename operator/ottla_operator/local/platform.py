@@ -13,7 +13,7 @@ from ottla_operator.certificates.internal_authority import authority_secret_name
 from ottla_operator.local import internal_certificates, secrets
 from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
-from ottla_operator.local.home import Home, read_state, write_certificates
+from ottla_operator.local.home import Home, read_state, write_certificates, write_console_files
 from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, SchemaRow, State, TopicRow
 from ottla_operator.local.login_files import ensure_login, read_login
 from ottla_operator.local.pipelines import PipelineProcesses, ProcessConnection, ProcessLaunch
@@ -30,6 +30,7 @@ from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
 from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
+from ottla_operator.plan.console import console_files
 from ottla_operator.plan.inter_broker_login import authenticates_everyone
 from ottla_operator.plan.listener_security import (
     describe_missing_open_listener,
@@ -107,6 +108,7 @@ class LocalPlatform:
                 certificates[name], is_renewed = write_certificates(home / name, found)
                 if is_renewed:
                     self.view.say(f"cluster {name}: Secret {found.secret} is renewed: brokers read it", "info")
+            write_console_files(home / name, console_files(it, self._secrets))
         certificates |= {
             name: Home(home).internal_certificates(name)
             for name, it in clusters.items()

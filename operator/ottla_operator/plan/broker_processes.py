@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.console import ENABLE_SETTING, console_settings, find_oidc
 from ottla_operator.plan.inter_broker_login import (
     OPTIONAL_SETTING,
     InterBrokerLogin,
@@ -30,7 +31,7 @@ from ottla_operator.resources.cluster import DEFAULT_REGISTRY_PORT, Cluster
 FIRST_BROKER = 1
 HOST = "127.0.0.1"
 KEYSTORE = "keystore.pem"
-CONSOLE_ENABLE = "console.enable"
+CONSOLE_FILES = "console"
 CONSOLE_WRITE = "console.write"
 CONSOLE_PORT_DISTANCE = 1000
 """Distance from the port of a broker's first listener to that of its console."""
@@ -170,6 +171,7 @@ def _plan_broker(
         "log.dirs": str(folder / "data"),
         **security_settings(cluster, login),
         **login_settings(login, between, str(files.login)),
+        **console_settings(cluster, home / CONSOLE_FILES),
     }
     wanted_registry, registry_port = cluster.spec.schema_registry, None
     if wanted_registry is not None and cluster.schema_registry_port is not None:
@@ -192,14 +194,15 @@ def _plan_broker(
 
 
 def serves_console(cluster: Cluster, settings: Settings) -> bool:
-    """True unless `console.enable` is false, or clients log in by certificates only: users of the
-    console need passwords.
+    """True unless it is disabled, or clients log in by certificates only: users of the console need
+    passwords or an OpenID Connect provider.
     """
     has_passwords = any(it.authentication == "SCRAM" for it in cluster.listeners)
     is_open = "authorizer.class.name" not in settings and all(
         it.authentication in (None, "None") for it in cluster.listeners
     )
-    return (has_passwords or is_open) and settings.get(CONSOLE_ENABLE, "true") == "true"
+    can_log_in = has_passwords or find_oidc(cluster) is not None
+    return (can_log_in or is_open) and settings.get(ENABLE_SETTING, "true") == "true"
 
 
 def _next_free(port: int, used_ports: set[int]) -> int:

@@ -162,6 +162,12 @@ STALLED_REASONS: Final = (
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
     Reason("CertificateUnusable", "Cluster", "A Secret of `tls` is missing or unusable.", "Correct the Secret."),
     Reason(
+        "ConsoleSecretUnusable",
+        "Cluster",
+        "A Secret of `console.oidc` is missing or unusable: a broker's pod could not start with it.",
+        "Correct the Secret.",
+    ),
+    Reason(
         "LoginUnusable",
         "Cluster",
         "The Secret with the passwords of brokers and operator is lost or unusable.",

@@ -7,9 +7,11 @@ would be overridden silently.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final
 
 from ottla_broker.config import Config, SettingError, find_setting_problems, has_reference
+from ottla_operator.plan.console import console_settings
 from ottla_operator.plan.inter_broker_login import plan_login
 from ottla_operator.plan.listener_security import security_settings
 from ottla_operator.resources.cluster import Cluster
@@ -38,6 +40,17 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("log.dir", "log.dirs"), "the brokers' disks follow from spec.storage"),
     **dict.fromkeys(
         ("schema.registry.listener", "schema.registry.security.listener"), "it follows from spec.schemaRegistry"
+    ),
+    **dict.fromkeys(
+        (
+            "console.oidc.issuer",
+            "console.oidc.client.id",
+            "console.oidc.client.secret",
+            "console.oidc.truststore.location",
+            "console.oidc.scope",
+            "console.oidc.redirect.uri",
+        ),
+        "it follows from spec.console.oidc",
     ),
     "http.security.listener": "the probes of brokers' pods and `ottla up` connect to http.listener without TLS",
     "http.listener": "brokers on Kubernetes always have it, and those of `ottla up` would share its port",
@@ -88,6 +101,8 @@ def _find_problems(cluster: Cluster, name: str, text: str) -> Iterator[str]:
         yield f"{name} cannot be set here: it follows from authentication in spec.listeners"
     elif (why := OPERATOR_SETTINGS.get(name)) is not None:
         yield f"{name} cannot be set here: {why}"
+    elif name in console_settings(cluster, PurePath()):
+        yield f"{name} cannot be set here: it follows from spec.console"
     else:
         yield from find_setting_problems(name, text)
 

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta, field
 
+from ottla_operator.resources.cluster_console import Console
 from ottla_operator.resources.cluster_status import ClusterStatus
 from ottla_operator.resources.cluster_tls import Tls
 from ottla_operator.resources.common import (
@@ -282,6 +283,14 @@ class ClusterSpec(Model, frozen=True):
         ),
     ] = None
 
+    console: Annotated[
+        Console | None,
+        doc(
+            "Serves the console at every broker; {} for the defaults. Defaults to what console.enable in config says: "
+            "off on Kubernetes, on with `ottla up`."
+        ),
+    ] = None
+
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         at_most_one("version", "image", message="version and image exclude each other: an image has its own version"),
         Rule(
@@ -311,6 +320,17 @@ class ClusterSpec(Model, frozen=True):
                 )
             ),
             "authorization",
+        ),
+        Rule(
+            "!has(self.console) || !has(self.console.oidc) || (has(self.listeners) && "
+            "self.listeners.exists(l, has(l.authentication) && l.authentication != 'None'))",
+            "console.oidc needs a listener with authentication SCRAM or TLS: the console of an open cluster has no "
+            "logins",
+            lambda spec: (
+                "oidc" not in spec.get("console", {})
+                or any(it.get("authentication", "None") != "None" for it in _objects(spec.get("listeners")))
+            ),
+            "console",
         ),
         Rule(
             None,

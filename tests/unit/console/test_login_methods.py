@@ -49,8 +49,28 @@ def test_passwords_are_those_of_a_listener_for_clients_if_there_is_one() -> None
 def test_oidc_logs_in_users_of_a_listener_with_oauthbearer() -> None:
     methods = find_login_methods(config(OAUTH | OIDC))
     assert methods is not None and methods.oidc is not None
-    assert (methods.password_listener, methods.certificate_listener, methods.oidc.listener) == (None, None, "OUT")
+    assert (methods.password_listener, methods.certificate_listener) == (None, None)
     assert (methods.oidc.oauth.rules.subject_claim, methods.oidc.scope) == ("email", "openid")
+
+
+@pytest.mark.parametrize("logins", [SCRAM, CERTIFICATES])
+def test_oidc_logs_in_users_where_no_client_has_tokens(logins: dict[str, str]) -> None:
+    authorities = {"console.oidc.truststore.location": "/ca.crt", "sasl.oauthbearer.sub.claim.name": "email"}
+    methods = find_login_methods(config(logins | OIDC | authorities))
+    assert methods is not None and methods.oidc is not None
+    oauth = methods.oidc.oauth
+    assert (oauth.rules.subject_claim, oauth.endpoint.trusted_certificates) == ("email", "/ca.crt")
+
+
+def test_truststore_of_the_provider_is_its_own_or_that_of_the_listener() -> None:
+    module = (
+        'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required ssl.truststore.location="/l";'
+    )
+    of_listener = OAUTH | OIDC | {"listener.name.out.oauthbearer.sasl.jaas.config": module}
+    for settings, expected in ((of_listener, "/l"), (of_listener | {"console.oidc.truststore.location": "/o"}, "/o")):
+        methods = find_login_methods(config(settings))
+        assert methods is not None and methods.oidc is not None
+        assert methods.oidc.oauth.endpoint.trusted_certificates == expected
 
 
 @pytest.mark.parametrize(
@@ -76,8 +96,6 @@ def test_certificates_log_in_where_the_listener_asks_for_them(settings: dict[str
         ({"authorizer.class.name": "StandardAuthorizer"}, r"while clients .*authorizer.class.name="),
         (OAUTH, "console.oidc.issuer, which is not set"),
         (CERTIFICATES, "listener OUT requires certificates"),
-        (OIDC, "https://issuer: no listener has OAUTHBEARER"),
-        (SCRAM | OIDC, "https://issuer: no listener has OAUTHBEARER"),
         (OAUTH | {"console.oidc.issuer": "https://issuer"}, "needs console.oidc.client.id"),
         (SCRAM | {"console.oidc.client.id": "console"}, "console.oidc.issuer is not"),
         ({"console.oidc.scope": "email"}, "without openid"),

@@ -93,7 +93,7 @@ async def redeem(respond: Respond, *, secret: str = "s c", methods: tuple[str, .
     async with TestServer(app, host="127.0.0.1") as server:
         oauth = OauthSettings(JwksEndpoint("http://keys"), TokenRules(), 1, 1, 1)
         issuer = str(server.make_url("")).rstrip("/")
-        settings = OidcSettings(issuer, "a:client", secret, "openid", "", "LOGIN", oauth)
+        settings = OidcSettings(issuer, "a:client", secret, "openid", "", oauth)
         runtime: Any = SimpleNamespace(run_in_thread=asyncio.to_thread)
         return await OidcProvider(settings, runtime).redeem_code("code", "verifier", "http://here")
 
@@ -163,7 +163,7 @@ async def test_other_responses_are_errors(
     ],
 )
 @async_test
-async def test_provider_is_trusted_by_the_truststore_of_the_listener(
+async def test_provider_is_trusted_by_the_truststore(
     trusts_authority: bool, has_tls: bool, reason: str, tmp_path: Path
 ) -> None:
     made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
@@ -176,7 +176,7 @@ async def test_provider_is_trusted_by_the_truststore_of_the_listener(
     try:
         endpoint = JwksEndpoint("http://keys", str(made.certificate) if trusts_authority else "")
         oauth = OauthSettings(endpoint, TokenRules(), 1, 1, 1)
-        settings = OidcSettings(f"https://127.0.0.1:{server.port}", "c", "", "openid", "", "LOGIN", oauth)
+        settings = OidcSettings(f"https://127.0.0.1:{server.port}", "c", "", "openid", "", oauth)
         runtime: Any = SimpleNamespace(run_in_thread=asyncio.to_thread)
         with pytest.raises(ProviderError, match=reason):
             await OidcProvider(settings, runtime).find_metadata()

@@ -8,10 +8,12 @@ with until it is restarted on purpose, and its volume names them.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Final
 
 from ottla_operator.plan import inter_broker_login, listener_security
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.console import console_settings
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin
 from ottla_operator.plan.inter_broker_tls import InterBrokerTls, tls_settings, with_tls
 from ottla_operator.plan.objects import names
@@ -25,6 +27,7 @@ INTER_BROKER: Final = "INTER_BROKER"  # no listener of a Cluster can have this n
 DATA_PATH: Final = "/var/lib/ottla"
 CERTIFICATES_PATH: Final = "/etc/ottla-certificates"
 LOGIN_PATH: Final = "/etc/ottla-login"
+CONSOLE_PATH: Final = "/etc/ottla-console"
 
 _SETTINGS_OF_KEYS: Final = {
     tls.CHAIN: "ssl.keystore.certificate.chain",
@@ -68,6 +71,7 @@ def common_settings(
         **listener_security.security_settings(cluster, login),
         **inter_broker_login.login_settings(login, INTER_BROKER, LOGIN_PATH),
         **tls_settings(transport),
+        **console_settings(cluster, PurePath(CONSOLE_PATH)),
     }
     if (registry_port := cluster.schema_registry_port) is not None:
         made |= {

@@ -11,10 +11,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
+from ottla_operator.plan.console import secret_items
 from ottla_operator.plan.inter_broker_login import LOGIN_MODULE, LOGIN_VERSION, InterBrokerLogin
 from ottla_operator.plan.inter_broker_tls import InterBrokerTls
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.config import CERTIFICATES_PATH, COMMON_FILE, DATA_PATH, LOGIN_PATH, broker_file
+from ottla_operator.plan.objects.config import (
+    CERTIFICATES_PATH,
+    COMMON_FILE,
+    CONSOLE_PATH,
+    DATA_PATH,
+    LOGIN_PATH,
+    broker_file,
+)
 from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
 from ottla_operator.plan.objects.pod_template import apply_pod_template
 from ottla_operator.plan.objects.security_context import container_security, pod_security
@@ -28,7 +36,7 @@ DEFAULT_RESOURCES: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}}
 """An idle broker needs less. Without requests its pod would be the first to be evicted from a full
 node.
 """
-_MOUNTS: Final = {"certificates": CERTIFICATES_PATH, "login": LOGIN_PATH}
+_MOUNTS: Final = {"certificates": CERTIFICATES_PATH, "login": LOGIN_PATH, "console": CONSOLE_PATH}
 RACK_TIMEOUT_S: Final = 30
 """Time after which a broker starts without its rack: a badly placed broker is better than none."""
 
@@ -85,7 +93,7 @@ def pod_hash(template: Json) -> str:
 
 
 def _template(cluster: Cluster, images: BrokerImages, settings: str, *, has_login: bool) -> Json:
-    secrets = [*_certificates(cluster), *(_login(cluster) if has_login else [])]
+    secrets = [*_certificates(cluster), *(_login(cluster) if has_login else []), *_console(cluster)]
     spec = {
         "serviceAccountName": cluster.name,
         "automountServiceAccountToken": False,
@@ -198,6 +206,14 @@ def _login(cluster: Cluster) -> list[Json]:
         "items": [{"key": it, "path": it} for it in (LOGIN_MODULE, LOGIN_VERSION)],
     }
     return [{"name": "login", "secret": secret}]
+
+
+def _console(cluster: Cluster) -> list[Json]:
+    sources = [
+        {"secret": {"name": secret, "items": [{"key": key, "path": file}]}}
+        for secret, key, file in secret_items(cluster)
+    ]
+    return [{"name": "console", "projected": {"defaultMode": 0o440, "sources": sources}}] if sources else []
 
 
 def _rack_volumes(cluster: Cluster) -> list[Json]:

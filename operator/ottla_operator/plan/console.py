@@ -1,0 +1,82 @@
+"""The brokers' settings of the console, and the files of its Secrets. Pure.
+
+Brokers read the files when they start: a Secret that changes is used from the next restart on.
+"""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Final
+
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
+from ottla_operator.plan.user_secret import check_password
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_console import OidcLogin
+
+CLIENT_SECRET: Final = "client-secret"
+AUTHORITIES: Final = "ca.crt"
+"""Names of the files."""
+ENABLE_SETTING: Final = "console.enable"
+WHERE: Final = "spec.console.oidc"
+
+
+def find_oidc(cluster: Cluster) -> OidcLogin | None:
+    console = cluster.spec.console
+    return None if console is None else console.oidc
+
+
+def console_settings(cluster: Cluster, folder: PurePath) -> dict[str, str]:
+    """Empty for a Cluster that leaves the console to `spec.config`. `folder`: of the files."""
+    console = cluster.spec.console
+    if console is None:
+        return {}
+    settings = {ENABLE_SETTING: "false" if console.enabled is False else "true"}
+    if (oidc := console.oidc) is None:
+        return settings
+    found = {
+        "console.oidc.issuer": oidc.issuer,
+        "console.oidc.client.id": oidc.client_id,
+        "console.oidc.client.secret": f"${{directory:{folder}:{CLIENT_SECRET}}}" if oidc.client_secret_from else None,
+        "console.oidc.truststore.location": str(folder / AUTHORITIES) if oidc.ca_secret_ref else None,
+        "console.oidc.scope": oidc.scope,
+        "console.oidc.redirect.uri": oidc.redirect_uri,
+        "sasl.oauthbearer.sub.claim.name": oidc.user_claim,
+    }
+    return settings | {name: value for name, value in found.items() if value is not None}
+
+
+def secret_names(cluster: Cluster) -> tuple[str, ...]:
+    """The Secrets that `console_files` needs."""
+    return tuple(dict.fromkeys(name for _, name, _, _ in _references(cluster)))
+
+
+def secret_items(cluster: Cluster) -> list[tuple[str, str, str]]:
+    """(Secret, key, file) of each file."""
+    return [(name, key, file) for _, name, key, file in _references(cluster)]
+
+
+def console_files(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -> dict[str, str]:
+    """Content by file. `secrets`: those that exist, by name. Raises SecretUnusable."""
+    found = {}
+    for field, name, key, file in _references(cluster):
+        if name not in secrets:
+            raise SecretUnusable(f"{WHERE}.{field}: Secret {name} does not exist")
+        values = secrets[name].values
+        if not values.get(key):
+            there = ", ".join(sorted(values)) or "nothing"
+            raise SecretUnusable(f"{WHERE}.{field}: Secret {name} has no {key}; it has: {there}")
+        if file == CLIENT_SECRET:
+            check_password(values[key], f"{WHERE}.{field}: {key} of Secret {name}")
+        found[file] = values[key]
+    return found
+
+
+def _references(cluster: Cluster) -> list[tuple[str, str, str, str]]:
+    """(field of the spec, Secret, key, file)."""
+    if (oidc := find_oidc(cluster)) is None:
+        return []
+    found = []
+    if (secret := oidc.client_secret_from) is not None:
+        found.append(("clientSecretFrom", secret.name, secret.key, CLIENT_SECRET))
+    if (authorities := oidc.ca_secret_ref) is not None:
+        found.append(("caSecretRef", authorities.name, AUTHORITIES, AUTHORITIES))
+    return found
