@@ -25,6 +25,7 @@ _MARKED_MESSAGE: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<m
 _PYTHON_ERROR: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(?P<error>\S.*)")
 _OWN_ERROR: Final = "ottla_spark.errors.PipelineError: "
 _CLASS_PREFIX: Final = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z]\w*(?:Exception|Error):\s*")
+_ERROR_CLASS: Final = re.compile(r"(?P<name>(?:[a-zA-Z_$][\w$]*\.)*[A-Z][\w$]*(?:Exception|Error))(?::|\s|$)")
 _CALL: Final = re.compile(r"^An error occurred while calling \S+ : ")
 _SPARK_CLASS: Final = re.compile(r"^\[(?P<name>[A-Z_.0-9]+)\]\s*")
 _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w+")
@@ -90,13 +91,30 @@ def describe_error(error: BaseException | str) -> str:
     for pattern, meaning in _MEANINGS:
         if pattern in text:
             return meaning
-    # Where a batch is written, Spark's own errors pass through Python. Only errors of the
-    # pipeline's code are Python's.
-    raised = list(_PYTHON_ERROR.finditer(text))
-    if own := [found["error"] for found in raised if not found["error"].startswith(("pyspark.", "py4j."))]:
-        last = own[-1].strip()
+    if last := _python_error(text):
         return last.removeprefix(_OWN_ERROR) if last.startswith(_OWN_ERROR) else f"Python raised {last}"
-    return _first_sentence(_innermost(text[raised[-1].start("error") :] if raised else text)) or type(error).__name__
+    return _first_sentence(_java_error(text)) or type(error).__name__
+
+
+def find_error_type(error: BaseException) -> str:
+    """The class of the innermost cause, without its message, which may have values of records."""
+    text = str(error)
+    found = None if isinstance(error, PipelineError) else _ERROR_CLASS.match(_python_error(text) or _java_error(text))
+    return found["name"] if found else type(error).__name__
+
+
+def _python_error(text: str) -> str:
+    """The error that the pipeline's own code has raised, with its class; empty if none has. Where a
+    batch is written, Spark's errors pass through Python, too.
+    """
+    own = [found["error"] for found in _PYTHON_ERROR.finditer(text)]
+    return next((it.strip() for it in reversed(own) if not it.startswith(("pyspark.", "py4j."))), "")
+
+
+def _java_error(text: str) -> str:
+    """The innermost cause of Spark's or Java's error, with its stack trace."""
+    raised = list(_PYTHON_ERROR.finditer(text))
+    return _innermost(text[raised[-1].start("error") :] if raised else text)
 
 
 def _innermost(text: str) -> str:

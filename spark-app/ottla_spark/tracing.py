@@ -2,6 +2,8 @@
 
 - A batch is a span, made when it has completed: Spark reports it then. It has links to the records
   that are traced.
+- A batch that fails is a span with the class of its error. Messages of errors are left out, because
+  they may have values of records.
 - Of each of these records a span `process` is a part of the record's own trace: its parent is the
   producer's span, by the header `traceparent`. It lasts as long as the batch.
 
@@ -11,10 +13,12 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla_spark.errors import MissingDependency, PipelineError
+from ottla_spark.errors import MissingDependency, PipelineError, find_error_type
 from ottla_spark.progress import BatchProgress, Offsets, TracedRecord
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -62,6 +66,14 @@ def open_tracer(pipeline: str, environ: Mapping[str, str]) -> PipelineTracer | N
     return PipelineTracer(provider, pipeline)
 
 
+@dataclass(frozen=True, slots=True)
+class StartedBatch:
+    """A batch whose rows are being written. `started_ns`: since 1970."""
+
+    number: int
+    started_ns: int
+
+
 class PipelineTracer:
     """`provider`: a TracerProvider of OpenTelemetry's SDK, which exports in a thread of its own."""
 
@@ -69,20 +81,22 @@ class PipelineTracer:
         self._provider = provider
         self._tracer = provider.get_tracer(SCOPE)
         self._pipeline = pipeline
+        self._unfinished: dict[str, StartedBatch] = {}
+
+    def start_batch(self, query: str, number: int) -> None:
+        """A query has one batch at a time. Called from the threads of batches."""
+        self._unfinished[query] = StartedBatch(number, time.time_ns())
 
     def record_batch(self, batch: BatchProgress, topic: str | None) -> None:
         """`topic`: the one that the batch was written to; None for other sinks."""
         from opentelemetry.trace import Link, SpanKind, set_span_in_context
 
+        started = self._unfinished.get(batch.query)
+        if started is not None and started.number == batch.number:
+            del self._unfinished[batch.query]
         start_ns = batch.started_ms * 1_000_000
         end_ns = start_ns + batch.duration_ms * 1_000_000
-        common: dict[str, str | int] = {
-            "messaging.system": "kafka",
-            "ottla.pipeline": self._pipeline,
-            "ottla.batch": batch.number,
-        }
-        if topic is not None:
-            common["messaging.destination.name"] = topic
+        common = self._common_attributes(topic) | {"ottla.batch": batch.number}
         records = [(record, span) for record in batch.traced if (span := remote_span(record)) is not None]
         whole = self._tracer.start_span(
             f"batch {batch.query}",
@@ -100,6 +114,27 @@ class PipelineTracer:
                 start_ns,
             ).end(end_ns)
         whole.end(end_ns)
+
+    def record_failure(self, query: str, topic: str | None, error: BaseException) -> None:
+        """The batch whose error has ended the query. It has no number if it failed before its rows
+        were written: such as while its offsets were read.
+        """
+        from opentelemetry.trace import Status, StatusCode
+
+        name, now_ns = find_error_type(error), time.time_ns()
+        started = self._unfinished.pop(query, None)
+        known = {} if started is None else {"ottla.batch": started.number}
+        span = self._tracer.start_span(
+            f"batch {query}",
+            attributes=self._common_attributes(topic) | known | {"ottla.query": query, "error.type": name},
+            start_time=now_ns if started is None else started.started_ns,
+        )
+        span.set_status(Status(StatusCode.ERROR, name))
+        span.end(now_ns)
+
+    def _common_attributes(self, topic: str | None) -> dict[str, str | int]:
+        found: dict[str, str | int] = {"messaging.system": "kafka", "ottla.pipeline": self._pipeline}
+        return found if topic is None else found | {"messaging.destination.name": topic}
 
     def close(self) -> None:
         """Sends what has not been sent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla_spark.errors import PipelineError
 from tests.otlp_collector import run_collector
 from tests.spark.conftest import Runner, Topics, events
 
@@ -56,3 +57,23 @@ def test_trace_of_a_record_goes_on_to_the_sinks(
         assert batch.links == [(record.trace_id, SPAN)]
         assert record.links == [(batch.trace_id, batch.span_id)]
         assert record.attributes["ottla.source.offset"] == 0
+
+
+def test_batch_that_fails_is_a_span_without_values_of_records(
+    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.write("failing-in", {"id": 1, "city": "card 4711"})
+    spec = {
+        "sources": {"events": events("failing-in")},
+        "transforms": [{"name": "rows", "sql": "SELECT CAST(city AS INT) AS number FROM events"}],
+        "sinks": [{"from": "rows", "topic": "failing-out"}],
+    }
+    with run_collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+        with pytest.raises(PipelineError, match="4711"):
+            pipeline(spec, name="shop")
+    (batch,) = collector.named("batch rows")
+    assert batch.error == batch.attributes["error.type"] == "org.apache.spark.SparkNumberFormatException"
+    assert (batch.attributes["ottla.batch"], batch.attributes["messaging.destination.name"]) == (0, "failing-out")
+    assert batch.start_ns < batch.end_ns
+    assert "4711" not in str(collector.spans)

@@ -267,6 +267,8 @@ class QueryRunner:
         def write_batch(batch_rows: DataFrame, number: int) -> None:
             if self._refuse_batches.is_set():
                 raise RuntimeError(_BATCH_REFUSED)
+            if self._tracer is not None:
+                self._tracer.start_batch(name, number)
             write(batch_rows, number)
 
         name, trigger = target.query_name, self._pipeline.spec.trigger
@@ -366,9 +368,11 @@ class QueryRunner:
         """Raises the error of the query that failed. Others were interrupted because of it, some in
         the middle of a batch.
         """
-        errors = [error for query in self._queries if (error := query.exception()) is not None]
-        causes = [error for error in errors if _BATCH_REFUSED not in str(error)]
-        for error in sorted(causes, key=lambda it: _INTERRUPTED in str(it)):
+        failed = [(query.name, error) for query in self._queries if (error := query.exception()) is not None]
+        causes = [(query, error) for query, error in failed if _BATCH_REFUSED not in str(error)]
+        for query, error in sorted(causes, key=lambda it: _INTERRUPTED in str(it[1])):
+            if self._tracer is not None:
+                self._tracer.record_failure(query, self._topics[query], error)
             raise PipelineError(describe_error(error))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla_operator.resources.common import parse_duration_ms
-from ottla_spark.errors import PipelineError, describe_error, mark_message
+from ottla_spark.errors import PipelineError, describe_error, find_error_type, mark_message
 from ottla_spark.streaming.session import spark_interval
 
 
@@ -94,6 +94,32 @@ def test_pipeline_error_describes_itself() -> None:
 def test_error_is_described_in_one_line_without_a_stack_trace(error_text: str, description: str) -> None:
     assert describe_error(RuntimeError(error_text)).startswith(description)
     assert "\n" not in describe_error(RuntimeError(error_text))
+
+
+@pytest.mark.parametrize(
+    ("error_text", "expected"),
+    [
+        (
+            "[STREAM_FAILED] Query terminated\n\nJVM stacktrace:\norg.apache.spark.SparkException: Job aborted\n"
+            "\tat a.b.c(D.scala:1)\nCaused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] x\n\tat e.f",
+            "org.apache.spark.SparkArithmeticException",
+        ),
+        (
+            "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+            '  File "steps.py", line 3, in score\n    raise KeyError(row)\nKeyError: 4711\n\n\tat a.b(C.scala:1)',
+            "KeyError",
+        ),
+        ("Caused by: java.lang.InterruptedException\n\tat a.b(C.java:1)", "java.lang.InterruptedException"),
+        ("Smith's card is 4711", "RuntimeError"),
+        ("card 4711: NoError", "RuntimeError"),
+    ],
+)
+def test_type_of_an_error_is_the_class_of_its_cause_without_the_message(error_text: str, expected: str) -> None:
+    assert find_error_type(RuntimeError(error_text)) == expected
+
+
+def test_type_of_a_pipelines_own_error() -> None:
+    assert find_error_type(PipelineError("ValueError: 4711")) == "PipelineError"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,17 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 from ottla_spark.errors import PipelineError
 from ottla_spark.progress import parse_progress_event
 from ottla_spark.tracing import PipelineTracer, is_tracing, offset_ranges, open_tracer
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+PYTHON_FAILURE = (
+    "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call "
+    'last):\n  File "steps.py", line 3, in add\n    raise ValueError(row)\nValueError: card 4711\n\tat py4j.Protocol'
+)
 SAMPLED = f"00-{1:032x}-{2:016x}-01"
 
 
@@ -83,6 +88,39 @@ def test_spans_of_a_batch() -> None:
         "ottla.offsets": ("in-0: 10 to 19",),
     }
     assert (process.attributes or {})["ottla.source.offset"] == 12
+
+
+def test_batch_that_fails_is_a_span_with_the_class_of_its_error() -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = PipelineTracer(provider, "shop")
+    tracer.start_batch("orders", 4)
+    tracer.record_failure("orders", "out", RuntimeError(PYTHON_FAILURE))
+    (batch,) = exporter.get_finished_spans()
+    assert batch.name == "batch orders"
+    assert (batch.status.status_code, batch.status.description) == (StatusCode.ERROR, "ValueError")
+    assert dict(batch.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.destination.name": "out",
+        "ottla.pipeline": "shop",
+        "ottla.query": "orders",
+        "ottla.batch": 4,
+        "error.type": "ValueError",
+    }
+    assert batch.start_time is not None and batch.end_time is not None and batch.start_time <= batch.end_time
+    assert "4711" not in batch.to_json(), "values of records"
+
+
+def test_failure_is_not_that_of_a_batch_that_has_completed() -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = PipelineTracer(provider, "shop")
+    tracer.start_batch("orders", 3)
+    tracer.record_batch(parse_progress_event({"name": "orders", "batchId": 3, "numInputRows": 0, "sources": []}), None)
+    tracer.record_failure("orders", None, RuntimeError("the topic is gone"))
+    _, failure = exporter.get_finished_spans()
+    assert "ottla.batch" not in (failure.attributes or {})
+    assert (failure.attributes or {})["error.type"] == "RuntimeError"
 
 
 def test_offsets_of_a_batch_are_those_of_partitions_with_new_records() -> None:
