@@ -36,6 +36,8 @@ from ottla_broker.wire.records import iter_records
 
 MAX_SEARCHES: Final = 4
 """Concurrent searches of all users on one broker; each has a process."""
+PROGRESS_INTERVAL_S: Final = 0.1
+"""Between events that show nothing but progress."""
 FOLLOW_FIRST: Final = 10
 """Records of each partition that are shown before those that arrive."""
 
@@ -101,10 +103,15 @@ class MessagePages:
         self, page: PageRequest, topic: TopicImage, response: web.StreamResponse, search: AsyncIterator[Found]
     ) -> None:
         """Raises PageError once the user may not read the topic any more, as connections close."""
+        sent_s = 0.0
         async for found in search:
             if not (page.user.is_logged_in() and page.user.may(Operation.read, Resource.topic(topic.name))):
                 raise PageError(403, "the session has ended, or access rules have changed")
-            data: dict[str, object] = {"progress": found.progress.to_json(time.monotonic(), done=found.is_done)}
+            now_s = time.monotonic()
+            if not (found.response.found or found.is_done or now_s - sent_s >= PROGRESS_INTERVAL_S):
+                continue
+            sent_s = now_s
+            data: dict[str, object] = {"progress": found.progress.to_json(now_s, done=found.is_done)}
             if found.response.found:
                 data["html"] = page.renderer.render("record_rows.html", topic=topic, records=found.response.found)
             await response.write(event(data))

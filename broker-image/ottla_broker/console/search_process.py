@@ -43,6 +43,7 @@ class SearchProcess:
             "ottla_broker.console.search_worker",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # see search_worker.lower_priority
         )
         try:
             await self._send(self._start)
@@ -55,6 +56,10 @@ class SearchProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._kill()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
 
     async def scan(self, request: ScanRecords) -> Response:
         """Raises PageError: the filter takes too long or too much memory, or a batch is corrupt."""

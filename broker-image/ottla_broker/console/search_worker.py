@@ -9,111 +9,47 @@ request takes too long.
 import os
 import resource
 import sys
-from typing import Any, BinaryIO, Final
-
-import msgspec
-
-from ottla_broker.console.record_display import display_record, json_line
-from ottla_broker.console.record_filter import FilterError, RecordFilter
-from ottla_broker.console.schema_framing import NOT_DECODED
-from ottla_broker.console.search_messages import (
-    LENGTH,
-    AddSchemas,
-    Request,
-    Response,
-    ScanRecords,
-    StartSearch,
-)
-from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.records import iter_records
+import time
+from pathlib import Path
+from typing import Final
 
 MAX_MEMORY_BYTES: Final = 768 << 20
 """Limit of the worker's data segment: a batch may decompress to 128 MB, of which records are
 copies."""
 NICENESS: Final = 10
-
-
-class Scanner:
-    """Raises FilterError."""
-
-    def __init__(self, start: StartSearch) -> None:
-        self._filter = RecordFilter(start.expression, start.key)
-        self._start = start
-        self._decoder: Any = None
-        if start.has_registry:
-            from ottla_broker.console.schema_decoding import SchemaDecoder  # its libraries are another extra's
-
-            self._decoder = SchemaDecoder()
-
-    def add_schemas(self, request: AddSchemas) -> None:
-        if self._decoder is not None:
-            self._decoder.add_schemas(request.sources)
-
-    def scan(self, request: ScanRecords) -> Response:
-        """Stops after `limit` records found: `next_offset` is after the last of them then."""
-        response, lines, unknown_ids = Response(next_offset=request.first), [], set()
-        for header, record in iter_records(request.records):
-            if record.offset < request.first or header.is_control:
-                continue
-            if 0 <= request.end <= record.offset:
-                break
-            decoded = NOT_DECODED
-            if self._decoder is not None:
-                unknown_ids.update(self._decoder.unknown_ids(record))
-                if unknown_ids:
-                    continue
-                decoded = self._decoder.decode(record)
-            response.scanned += 1
-            response.next_offset = record.offset + 1
-            try:
-                is_found = self._filter.matches(request.partition, record, decoded)
-            except FilterError as reason:
-                response.failed += 1
-                response.failure = response.failure or f"offset {record.offset}: {reason}"
-                continue
-            if is_found:
-                response.found_count += 1
-                if self._start.is_export:
-                    lines.append(json_line(request.partition, record, decoded))
-                else:
-                    shown = display_record(request.partition, record, self._start.form, self._start.shown, decoded)
-                    response.found.append(shown)
-                if response.found_count >= request.limit:
-                    break
-        if unknown_ids:
-            return Response(unknown_ids=sorted(unknown_ids))
-        response.lines = b"".join(lines)
-        return response
+AUTOGROUP: Final = Path("/proc/self/autogroup")
+ATTEMPTS: Final = 5
+RETRY_PAUSE_S: Final = 0.1
+"""Linux takes one change of an autogroup each 0.1 s."""
 
 
 def main() -> None:
-    os.nice(NICENESS)
+    lower_priority()
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    # Imported at this priority: its libraries take half a second of a processor.
+    from ottla_broker.console.record_scanner import serve
+
     serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
-def serve(requests: BinaryIO, responses: BinaryIO) -> None:
-    """Until the broker closes its end."""
-    decode = msgspec.msgpack.Decoder(Request).decode
-    scanner: Scanner | None = None
-    while len(head := requests.read(LENGTH.size)) == LENGTH.size:
-        request = decode(requests.read(*LENGTH.unpack(head)))
+def lower_priority() -> None:
+    """Linux shares processors between sessions first (autogroups, sched(7)): within the broker's
+    session the worker would use up the broker's share where other programs keep all processors
+    busy, at any niceness. So the broker starts it in a session of its own, which is nice itself. In
+    a container, whose processes are one control group, there are no autogroups.
+    """
+    os.nice(NICENESS)
+    if os.getsid(0) != os.getpid():
+        return
+    for _ in range(ATTEMPTS):
         try:
-            if isinstance(request, StartSearch):
-                scanner, response = Scanner(request), Response()
-            elif scanner is not None and isinstance(request, AddSchemas):
-                scanner.add_schemas(request)
-                response = Response()
-            else:
-                assert scanner is not None and isinstance(request, ScanRecords)
-                response = scanner.scan(request)
-        except (FilterError, KafkaError) as reason:
-            response = Response(error=str(reason))
-        except MemoryError:
-            response = Response(error="a batch of records needs too much memory")
-        data = msgspec.msgpack.encode(response)
-        responses.write(LENGTH.pack(len(data)) + data)
-        responses.flush()
+            AUTOGROUP.write_text(str(NICENESS))
+        except BlockingIOError:
+            time.sleep(RETRY_PAUSE_S)
+        except OSError:  # no autogroups
+            return
+        else:
+            return
 
 
 if __name__ == "__main__":

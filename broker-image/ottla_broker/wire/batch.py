@@ -173,9 +173,22 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def drop_partial_batch(records: bytes) -> bytes:
     """`records` without a batch at the end that a size limit has cut off.
 
-    Kafka sends such batches, Ottla does not.
+    Kafka sends such batches, Ottla does not. Raises KafkaError: CORRUPT_MESSAGE.
     """
-    at = 0
-    while len(records) - at >= HEADER_SIZE and at + (size := parse_batch_header(records, at).size) <= len(records):
-        at += size
-    return records[:at]
+    return records[: find_last_batch(records)[1]]
+
+
+def find_last_batch(records: Buffer) -> tuple[int, int]:
+    """Positions of the last whole batch and of its end; both are 0 without one. Only lengths are
+    read: a response may have thousands of batches. Raises KafkaError: CORRUPT_MESSAGE.
+    """
+    last = end = 0
+    total = len(records)
+    while total - end >= HEADER_SIZE:
+        size = _FRONT.unpack_from(records, end)[1] + LOG_OVERHEAD
+        if size < HEADER_SIZE:
+            raise KafkaError(ErrorCode.corrupt_message, f"the batch at {end} has {size} bytes, less than its header")
+        if size > total - end:
+            break
+        last, end = end, end + size
+    return last, end

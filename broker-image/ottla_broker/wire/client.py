@@ -32,7 +32,7 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8
 
-from ottla_broker.wire.batch import drop_partial_batch
+from ottla_broker.wire.batch import find_last_batch, parse_batch_header
 from ottla_broker.wire.channel import Channel, is_open_channel, open_channel
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
@@ -82,10 +82,11 @@ class NoBrokersAvailable(ConnectionError):
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
     """Whole record batches as the log stores them; the first may start before the requested
-    offset.
+    offset. `next_offset`: after the last record; without records, the requested offset.
     """
 
     records: bytes
+    next_offset: int
     high_watermark: int
     log_start: int
 
@@ -328,8 +329,10 @@ class Client:
         raise_for_error(response.error_code, f"fetch from {topic}-{partition}: {response.error_code.name}")
         (found,) = response.responses[0].partitions
         self._check_partition(topic, partition, found.error_code, None)
-        records = drop_partial_batch(found.records or b"")
-        return FetchedRecords(records, int(found.high_watermark), int(found.log_start_offset))
+        records = found.records or b""
+        last, end = find_last_batch(records)
+        next_offset = parse_batch_header(records, last).next_offset if end else offset
+        return FetchedRecords(records[:end], next_offset, int(found.high_watermark), int(found.log_start_offset))
 
     async def list_offset(self, topic: str, partition: int, timestamp: int = LATEST_TIMESTAMP) -> int:
         """The first offset at or after a time (ms), or at EARLIEST_TIMESTAMP or LATEST_TIMESTAMP;

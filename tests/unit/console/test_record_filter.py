@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.console.record_filter import FilterError, RecordFilter
+from ottla_broker.console.record_scanner import Scanner
 from ottla_broker.console.search_messages import ScanRecords, StartSearch
-from ottla_broker.console.search_worker import Scanner
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.records import Record, encode_batch
 

@@ -13,10 +13,10 @@ from google.protobuf import message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla_broker.console.record_scanner import Scanner
 from ottla_broker.console.schema_decoding import SchemaDecoder, make_decoder, read_message_path
 from ottla_broker.console.schema_framing import DecodedBytes, schema_id_of
 from ottla_broker.console.search_messages import AddSchemas, ScanRecords, StartSearch
-from ottla_broker.console.search_worker import Scanner
 from ottla_broker.registry.languages.protobuf_descriptor import load_descriptor
 from ottla_broker.registry.schema import NamedSchema, SchemaSource
 from ottla_broker.wire.records import Record, encode_batch

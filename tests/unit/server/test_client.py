@@ -21,7 +21,7 @@ from ottla_broker.metadata.records import Endpoint
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire import client as client_module
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.batch import drop_partial_batch
+from ottla_broker.wire.batch import drop_partial_batch, find_last_batch
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.client import (
     Client,
@@ -206,6 +206,17 @@ def test_partial_batch_at_the_end_is_dropped() -> None:
     assert drop_partial_batch(first + second[:-1]) == first
     assert drop_partial_batch(first + second[:20]) == first
     assert drop_partial_batch(b"") == b""
+    assert find_last_batch(first + second + second[:-1]) == (len(first), len(first + second))
+    assert find_last_batch(first[:-1]) == (0, 0)
+
+
+def test_batch_that_is_shorter_than_its_header_is_corrupt() -> None:
+    """Its length would lead to the same batch again, or into one."""
+    for length in (-12, 0, 48):
+        corrupt = bytearray(batch(b"1"))
+        corrupt[8:12] = length.to_bytes(4, signed=True)
+        with pytest.raises(KafkaError, match=f"the batch at 0 has {length + 12} bytes"):
+            find_last_batch(bytes(corrupt))
 
 
 def test_refused_connection_is_reported_in_words() -> None:
