@@ -7,6 +7,7 @@ are those of the HTML as the broker sends it, with gzip, and unpacked.
 
 import argparse
 import gzip
+import os
 import re
 import statistics
 import threading
@@ -42,7 +43,7 @@ PAUSE_BETWEEN_WRITES_S: Final = 0.1
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
-    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--topics", type=int, default=10_000, help="of the measured pages; 0: only the latency")
     parser.add_argument("--groups", type=int, default=2_200)
     parser.add_argument("--repeats", type=int, default=20, help="times that each page is asked for")
     parser.add_argument("--records", type=int, default=1_000_000, help="records of the topic that is searched")
@@ -54,7 +55,10 @@ def main() -> None:
     ) as broker:
         wait_for_first_ack(broker.port, TOPIC, 30)
         produce_records(broker, options.records)
+        print(f"load average of {os.cpu_count()} processors: {os.getloadavg()[0]:.1f}")
         print_effects(broker, url, options.requests)
+        if not options.topics:
+            return
         create_topics(broker, options.topics)
         commit_offsets(broker, options.groups)
         print(f"{options.topics:,} topics of {PARTITIONS_PER_TOPIC} partitions, {options.groups:,} groups:")
@@ -123,13 +127,14 @@ def print_effects(broker: BrokerProcess, url: str, requests: int) -> None:
 
 
 def print_during(title: str, repeat: Callable[[threading.Event], int], port: int, requests: int) -> None:
-    stopped, counts = threading.Event(), list[int]()
+    stopped, counts, began_s = threading.Event(), list[int](), time.monotonic()
     thread = threading.Thread(target=lambda: counts.append(repeat(stopped)))
     thread.start()
     print_latency(title, port, requests)
     stopped.set()
     thread.join()
-    print(f"  meanwhile: {counts[0]:,} {'records read' if 'search' in title else 'records written'}")
+    done, rate = "read" if "search" in title else "written", counts[0] / (time.monotonic() - began_s)
+    print(f"  meanwhile: {counts[0]:,} records {done}, {rate:,.0f} a second")
 
 
 def search_until(url: str, stopped: threading.Event) -> int:

@@ -17,6 +17,10 @@ def console() -> Iterator[BrokerProcess]:
 
 
 PAGES = (
+    "/access/why",
+    "/mirrors",
+    "/pipelines",
+    "/topics/orders/messages/0/0",
     "/topic/create",
     "/topics/orders/produce",
     "/topics/orders/delete",
