@@ -3,9 +3,13 @@
 import json
 import subprocess
 
+from ottla_operator.doctor.operator_rights import RIGHTS
+from ottla_operator.plan.objects.names import OPERATOR
 from tests.e2e.up_process import COMMAND, command_environment
 from tests.kube.control_plane import ControlPlane
 from tests.kube.custom_resource_definitions import install_crds
+
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 def examine_kubernetes(plane: ControlPlane) -> dict[str, str]:
@@ -18,7 +22,7 @@ def examine_kubernetes(plane: ControlPlane) -> dict[str, str]:
         check=False,
         timeout=60,
     )
-    assert (done.returncode, done.stderr) == (1, "")  # no operator is installed
+    assert (done.returncode, done.stderr) == (1, "")  # no operator runs
     return {it["subject"]: it["observed"] for it in json.loads(done.stdout) if it["area"] == "kubernetes"}
 
 
@@ -28,3 +32,35 @@ def test_definitions_and_the_operator_are_examined(plane: ControlPlane) -> None:
     install_crds(plane.admin)
     after = examine_kubernetes(plane)
     assert {observed for subject, observed in after.items() if subject.startswith("CRD of")} == {"installed"}, after
+
+
+def test_rights_of_the_operators_account_are_examined(plane: ControlPlane) -> None:
+    install_crds(plane.admin)
+    path, labels = "/apis/apps/v1/namespaces/default/deployments", {**OPERATOR}
+    pod = {"serviceAccountName": "powerless", "containers": [{"name": "operator", "image": "none"}]}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "powerless", "labels": labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    plane.admin.request("POST", path, deployment)
+    try:
+        found = examine_kubernetes(plane)["rights of default/powerless"]
+        assert found == f"it may not watch clusters in all namespaces, and lacks {len(RIGHTS) - 1} other rights"
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "powerless"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "powerless", "namespace": "default"}],
+        }
+        plane.admin.request("POST", BINDINGS, role)
+        assert examine_kubernetes(plane)["rights of default/powerless"] == "it may do what it has to"
+    finally:
+        plane.admin.request("DELETE", f"{path}/powerless")
+        plane.admin.request("DELETE", f"{BINDINGS}/powerless")

@@ -6,6 +6,7 @@ import yaml
 
 from ottla_operator.crd_files import build_crd
 from ottla_operator.doctor.finding import Finding, Severity
+from ottla_operator.doctor.operator_rights import examine_rights
 from ottla_operator.formatting import format_count
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
 from ottla_operator.kube.kinds import DEPLOYMENT, Kind
@@ -35,7 +36,8 @@ async def examine_kubernetes() -> list[Finding]:
         for kind in crds.KINDS:
             own = build_crd(kind)
             found.append(evaluate_crd(kind.name, own, await client.get(CRD, None, own["metadata"]["name"])))
-        return [*found, evaluate_operator(await client.list(DEPLOYMENT, None, SELECTOR))]
+        deployments = await client.list(DEPLOYMENT, None, SELECTOR)
+        return [*found, evaluate_operator(deployments), *[await examine_rights(client, it) for it in deployments]]
     except ApiError as reason:
         impact = "neither the resources nor the operator can be examined"
         next_step = "kubectl auth can-i list deployments -A" if reason.status == FORBIDDEN else "kubectl cluster-info"

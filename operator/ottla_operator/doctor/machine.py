@@ -1,12 +1,14 @@
 """Checks that `ottla up` and brokers can run on this machine."""
 
 import asyncio
+import ctypes
 import errno
 import os
 import re
 import resource
 import shutil
 import socket
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -20,6 +22,9 @@ MIN_FILES: Final = 4096
 MIN_FREE_BYTES: Final = 1 << 30
 MIN_FREE_SHARE: Final = 0.05
 MIN_JAVA: Final = 17
+MAX_CLOCK_ERROR_S: Final = 1.0
+TIME_ERROR: Final = 5  # of timex.h
+TIMEX_BYTES: Final = 256  # more than the structure has
 JAVA_TIMEOUT_S: Final = 20.0
 LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
@@ -30,6 +35,7 @@ def examine_machine(folder: Path, ports: Iterable[int]) -> list[Finding]:
     usage = shutil.disk_usage(existing)
     return [
         evaluate_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
+        evaluate_clock(*read_clock()),
         evaluate_disk(existing, usage.free, usage.total, is_writable=os.access(existing, os.W_OK)),
         *(evaluate_port(port, is_free=_is_free(port)) for port in ports),
     ]
@@ -44,6 +50,29 @@ def evaluate_open_files(soft: int, hard: int) -> Finding:
     next_step = f"ulimit -n {limit}" if soft < limit else "raise the hard limit in /etc/security/limits.conf"
     impact = "a broker keeps half of them for connections and half for the segments that are in use"
     return Finding(AREA, "open files", Severity.warning, observed, impact, next_step)
+
+
+def read_clock() -> tuple[bool | None, float]:
+    """Whether the kernel holds the clock for synchronised, None if it does not say so; and a bound
+    of the clock's error in seconds (adjtimex(2), Linux).
+    """
+    timex = ctypes.create_string_buffer(TIMEX_BYTES)  # modes 0: nothing is changed
+    try:
+        state = ctypes.CDLL(None).adjtimex(timex)
+    except (AttributeError, OSError):
+        return None, 0.0
+    (error_us,) = struct.unpack_from("@l", timex, 3 * struct.calcsize("@l"))
+    return (None if state < 0 else state != TIME_ERROR), error_us / 1e6
+
+
+def evaluate_clock(is_synchronised: bool | None, error_s: float) -> Finding:
+    if is_synchronised is None:
+        return Finding(AREA, "clock", Severity.skipped, "this system does not say whether it is synchronised")
+    if is_synchronised and error_s <= MAX_CLOCK_ERROR_S:
+        return Finding(AREA, "clock", Severity.good, f"synchronised, within {error_s * 1e3:.0f} ms")
+    observed = f"it may be wrong by {error_s:.0f} s" if is_synchronised else "not synchronised, as far as Linux knows"
+    impact = "timestamps of records, retention by time, certificates and tokens depend on it"
+    return Finding(AREA, "clock", Severity.warning, observed, impact, "timedatectl set-ntp true; in a VM ask its host")
 
 
 def evaluate_disk(folder: Path, free: int, total: int, *, is_writable: bool) -> Finding:

@@ -45,6 +45,7 @@ STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
 DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
 SPARK_APPLICATION: Final = Kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
+SUBJECT_ACCESS_REVIEW: Final = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews")
 
 _ALL: Final = (
     *(
@@ -65,7 +66,7 @@ _ALL: Final = (
         STATEFUL_SET,
         LEASE,
     ),
-    *(DEPLOYMENT, SPARK_APPLICATION),
+    *(DEPLOYMENT, SPARK_APPLICATION, SUBJECT_ACCESS_REVIEW),
     Kind("v1", "ServiceAccount", "serviceaccounts"),
     Kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
     Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),

@@ -1,15 +1,21 @@
 """How `ottla doctor` evaluates what it observes."""
 
 import copy
+import re
+import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import yaml
 
 from ottla_operator.crd_files import build_crd
-from ottla_operator.doctor import brokers, kubernetes, machine
+from ottla_operator.doctor import brokers, kubernetes, machine, operator_rights
 from ottla_operator.doctor.finding import Severity
 from ottla_operator.kafka.cluster import OFFLINE, UNDER_REPLICATED, BrokerInfo, PartitionProblem
+from ottla_operator.kube.api import ApiClient, ApiError
 from ottla_operator.resources import crds
+from tests.unit.async_tests import async_test
 
 DAY_S = 86_400.0
 GIB = 1 << 30
@@ -94,6 +100,97 @@ def test_a_definition_of_another_version_names_a_field_that_it_lacks() -> None:
     del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["partitions"]
     found = kubernetes.evaluate_crd("Topic", own, older)
     assert (found.severity, found.observed) == (Severity.warning, "of another version: it lacks spec.partitions")
+
+
+@pytest.mark.parametrize(
+    ("is_synchronised", "error_s", "severity", "observed"),
+    [
+        (True, 0.002, Severity.good, "synchronised, within 2 ms"),
+        (True, 16.0, Severity.warning, "it may be wrong by 16 s"),
+        (False, 0.0, Severity.warning, "not synchronised"),
+        (None, 0.0, Severity.skipped, "does not say"),
+    ],
+)
+def test_a_clock_that_is_not_synchronised_is_a_warning(
+    is_synchronised: bool | None, error_s: float, severity: Severity, observed: str
+) -> None:
+    found = machine.evaluate_clock(is_synchronised, error_s)
+    assert found.severity is severity and observed in found.observed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adjtimex is Linux's")
+def test_the_clock_s_state_is_the_kernel_s() -> None:
+    is_synchronised, error_s = machine.read_clock()
+    assert is_synchronised is not None and 0 <= error_s <= 16, "the kernel's bound is 16 s"
+
+
+class Reviewer:
+    """An API server on which a service account has these rights, in these namespaces alone."""
+
+    def __init__(self, allowed: set[tuple[str, str | None]] | None) -> None:
+        self._allowed = allowed
+        self.users: set[str] = set()
+
+    async def create(self, review: dict[str, Any]) -> dict[str, Any]:
+        if self._allowed is None:
+            raise ApiError(403, "no")
+        spec = review["spec"]
+        self.users.add(spec["user"])
+        at = spec["resourceAttributes"]
+        resource = "/".join(filter(None, (at["resource"], at["subresource"])))
+        return {"status": {"allowed": (f"{at['verb']} {resource}", at.get("namespace")) in self._allowed}}
+
+
+def operator_deployment(namespaces: str = "") -> dict[str, Any]:
+    env = [{"name": "POD_NAMESPACE", "valueFrom": {}}, {"name": "OTTLA_NAMESPACES", "value": namespaces}]
+    pod = {"serviceAccountName": "ottla-operator", "containers": [{"env": env}]}
+    return {"metadata": {"namespace": "ottla"}, "spec": {"template": {"spec": pod}}}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "severity", "observed"),
+    [
+        ([], Severity.good, "it may do what it has to"),
+        (["patch statefulsets"], Severity.problem, "it may not patch statefulsets in namespace b"),
+        (["patch secrets"], Severity.warning, "it may not patch secrets in namespace b"),
+        (
+            ["patch secrets", "delete pods", "patch clusters/status"],
+            Severity.problem,
+            "it may not patch clusters/status in namespace b, and lacks 1 other right",
+        ),
+    ],
+)
+@async_test
+async def test_a_right_that_the_operator_lacks_is_named(lacks: list[str], severity: Severity, observed: str) -> None:
+    rights = [str(it) for it in (*operator_rights.RIGHTS, operator_rights.SECRETS)]
+    allowed = {(it, namespace) for it in rights for namespace in ("a", "b") if namespace == "a" or it not in lacks}
+    reviewer = Reviewer(allowed)
+    found = await operator_rights.examine_rights(cast(ApiClient, reviewer), operator_deployment("a,b"))
+    assert (found.severity, found.observed, found.subject) == (severity, observed, "rights of ottla/ottla-operator")
+    assert reviewer.users == {"system:serviceaccount:ottla:ottla-operator"}
+
+
+@async_test
+async def test_rights_are_those_in_all_namespaces_unless_some_are_watched() -> None:
+    reviewer = cast(ApiClient, Reviewer({("watch clusters", None)}))
+    found = await operator_rights.examine_rights(reviewer, operator_deployment())
+    assert found.observed.startswith("it may not watch topics in all namespaces, and lacks ")
+    refused = await operator_rights.examine_rights(cast(ApiClient, Reviewer(None)), operator_deployment())
+    assert refused.severity is Severity.skipped
+
+
+def test_the_rights_are_among_those_of_the_chart() -> None:
+    text = (Path(__file__).parents[3] / "charts/ottla/templates/rbac.yaml").read_text()
+    rules = re.findall(r"- apiGroups: (\[.*\])\n  resources: (\[.*\])\n  verbs: (\[.*\])", text)
+    given = {
+        (verb, group, resource)
+        for groups, resources, verbs in (map(yaml.safe_load, rule) for rule in rules)
+        for group in groups
+        for resource in resources
+        for verb in verbs
+    }
+    wanted = {(it.verb, it.group, it.resource) for it in (*operator_rights.RIGHTS, operator_rights.SECRETS)}
+    assert len(rules) > 10 and wanted <= given, wanted - given
 
 
 def test_an_operator_without_an_available_pod_is_a_problem() -> None:
