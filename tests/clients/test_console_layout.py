@@ -57,9 +57,25 @@ def test_pages_fit_the_screen_and_texts_have_contrast(
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
             assert page.evaluate(LOW_CONTRASTS) == [], path
+            assert page.evaluate(UNNAMED_CONTROLS) == [], path
+            assert page.evaluate(UNREACHABLE_CONTROLS) == [], path
+            assert page.evaluate("document.documentElement.lang") == "en", path
             name = path.partition("?")[0].strip("/").replace("/", "-") or "overview"
             take_screenshot(page, f"{name}-{size[0]}-{'dark' if dark else 'light'}")
 
+
+CONTROLS = 'document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a[href]")'
+
+# Controls for which a screen reader has no name.
+UNNAMED_CONTROLS = f"""() => [...{CONTROLS}]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim()))
+  .map((one) => one.outerHTML.slice(0, 80))"""
+
+# Controls that Tab passes over, or reaches in another order than that of the page.
+UNREACHABLE_CONTROLS = f"""() => [...{CONTROLS}]
+  .filter((one) => one.checkVisibility() && !one.disabled && one.tabIndex !== 0)
+  .map((one) => one.outerHTML.slice(0, 80))"""
 
 # Texts whose contrast with the ground behind them is below WCAG 2.2's 4.5:1 (level AA).
 LOW_CONTRASTS = """() => {

@@ -49,6 +49,19 @@ def test_search_finds_the_one_record_among_many(tab: Page, console: BrokerProces
     take_screenshot(tab, "search")
 
 
+def test_search_is_used_with_the_keyboard(tab: Page, console: BrokerProcess) -> None:
+    tab.goto(f"{url_of(console)}/topics/orders/messages")
+    expression = tab.get_by_label("Filter")
+    for _ in range(40):
+        tab.keyboard.press("Tab")
+        if expression.evaluate("one => one === document.activeElement"):
+            break
+    tab.keyboard.type("value.amount == 599")
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".progress")).to_contain_text("1 found", timeout=WITHIN_MS)
+    expect(tab.locator("#records tr")).to_have_count(1)
+
+
 def test_stopped_search_can_be_resumed(tab: Page, console: BrokerProcess) -> None:
     tab.goto(f"{url_of(console)}/topics/orders/messages?filter=value.amount >= 0&limit=100")
     expect(tab.locator(".progress")).to_contain_text("stopped, 500 offsets are not read", timeout=WITHIN_MS)
