@@ -43,7 +43,10 @@ class SearchProcess:
             "ottla_broker.console.search_worker",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # see search_worker.lower_priority
+            # Linux shares processors between sessions first (autogroups, sched(7)), and within a
+            # session by niceness. In the broker's session the worker would use up the broker's
+            # share where other programs keep all processors busy.
+            start_new_session=True,
         )
         try:
             await self._send(self._start)
