@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from ottla_broker.console.search_messages import StartSearch
 from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.console.search_worker import NICENESS
+from ottla_broker.registry.schema import SchemaSource
 from tests.unit.async_tests import async_test
 
 
-async def find_no_schemas(_: object) -> dict[int, None]:
+async def find_no_schemas(_: Sequence[int]) -> dict[int, SchemaSource | None]:
     return {}
 
 

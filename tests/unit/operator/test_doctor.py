@@ -163,7 +163,9 @@ def operator_deployment(namespaces: str = "") -> dict[str, Any]:
 @async_test
 async def test_a_right_that_the_operator_lacks_is_named(lacks: list[str], severity: Severity, observed: str) -> None:
     rights = [str(it) for it in (*operator_rights.RIGHTS, operator_rights.SECRETS)]
-    allowed = {(it, namespace) for it in rights for namespace in ("a", "b") if namespace == "a" or it not in lacks}
+    allowed: set[tuple[str, str | None]] = {
+        (it, namespace) for it in rights for namespace in ("a", "b") if namespace == "a" or it not in lacks
+    }
     reviewer = Reviewer(allowed)
     found = await operator_rights.examine_rights(cast(ApiClient, reviewer), operator_deployment("a,b"))
     assert (found.severity, found.observed, found.subject) == (severity, observed, "rights of ottla/ottla-operator")
