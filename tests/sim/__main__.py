@@ -2,8 +2,9 @@
 
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
-only metadata change, and the faults are those of voters. With `--transactions` producers and
-workers use transactions, with `--shares` a share group reads. With `--disable RULE` the broker runs
+only metadata change, and the faults are those of voters; with `--observers` there are also more
+brokers than voters. With `--transactions` producers and workers use transactions, with `--shares` a
+share group reads. With `--disable RULE` the broker runs
 without a rule, and the checks should detect it.
 """
 
@@ -19,7 +20,14 @@ from functools import partial
 
 from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_share_seed, run_transaction_seed
+from tests.sim.scenario import (
+    run_access_seed,
+    run_metadata_seed,
+    run_observer_seed,
+    run_seed,
+    run_share_seed,
+    run_transaction_seed,
+)
 from tests.sim.simulation import Outcome, SimulatorError, run_or_report
 
 MAX_PRINTED = 12  # violations of one run
@@ -31,10 +39,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="number of seeds to run")
     parser.add_argument("--first", type=int, default=1, metavar="K", help="first seed")
     parser.add_argument(
-        "--brokers", type=int, choices=[1, 2, 3, 4, 5], help="number of brokers (default: the seed chooses)"
+        "--brokers", type=int, choices=range(1, 16), metavar="N", help="number of brokers (default: the seed chooses)"
     )
     parser.add_argument("--mirrors", action="store_true", help="simulate two clusters with a mirror")
     parser.add_argument("--metadata", action="store_true", help="simulate elections and voters, without records")
+    parser.add_argument("--observers", action="store_true", help="--metadata, with more brokers than voters")
     parser.add_argument("--access", action="store_true", help="--metadata, with rules, credentials and quotas")
     parser.add_argument("--transactions", action="store_true", help="simulate transactional producers and workers")
     parser.add_argument("--shares", action="store_true", help="simulate members of a share group")
@@ -50,6 +59,7 @@ def main() -> int:
         if options.seed is not None:
             return replay_without_rule(rules[0], options.seed)
         return detect_disabled_rules(rules, range(options.first, options.first + options.seeds), options.jobs)
+    options.metadata |= options.observers
     if options.mirrors and (options.metadata or options.brokers is not None):
         parser.error("--mirrors cannot be used with --metadata or --brokers")
     if options.transactions and (options.mirrors or options.metadata or options.access):
@@ -63,6 +73,8 @@ def main() -> int:
         if options.transactions
         else run_access_seed
         if options.access
+        else run_observer_seed
+        if options.observers
         else run_metadata_seed
         if options.metadata
         else run_seed
@@ -70,7 +82,12 @@ def main() -> int:
     one: Callable[..., Outcome] = run_mirror_seed if options.mirrors else partial(run_cluster, brokers=options.brokers)
     if options.seed is not None:
         return replay(one, options.seed, getattr(logging, options.log_level.upper()))
-    replay_options = " --mirrors" * options.mirrors + " --metadata" * options.metadata + " --access" * options.access
+    replay_options = (
+        " --mirrors" * options.mirrors
+        + " --metadata" * options.metadata
+        + " --observers" * options.observers
+        + " --access" * options.access
+    )
     replay_options += " --transactions" * options.transactions + " --shares" * options.shares
     replay_options += f" --brokers {options.brokers}" if options.brokers else ""
     return run_many(one, range(options.first, options.first + options.seeds), replay_options, options.jobs)

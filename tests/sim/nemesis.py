@@ -62,7 +62,7 @@ class Nemesis:
         self.cluster = cluster
         self.random = random
         self.fault_counts: dict[str, int] = {}
-        self._between_s = BETWEEN_FAULTS_S[plan.brokers]
+        self._between_s = BETWEEN_FAULTS_S[min(plan.brokers, max(BETWEEN_FAULTS_S))]
         self._busy: Counter[int] = Counter()  # broker → number of faults in progress
         self._faults_in_progress = 0
         self._actions_in_progress = 0  # faults and their actions on other brokers

@@ -11,6 +11,7 @@ SELECTORS = ("LeaderSelector", "RackAwareReplicaSelector")
 SYNC_S = (0.004, 0.02, 0.1)
 QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
 QUORUM_FAULTS_FOR_S = (5.0, 15.0)
+OBSERVED_SIZES = (7, 8, 9, 11)
 LOCK_S = 2.0  # of a record of the share group
 DEAD_LETTERS_ONE_IN = 2  # seeds with a share group
 TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
@@ -42,6 +43,9 @@ class Plan:
     has_dead_letters: bool = False
     max_deliveries: int = 10  # of a record of the share group
     voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
+    leader_fetch_interval_s: float = 10.0  # the same, as are the next two
+    voter_retry_s: float = 30.0
+    leader_only_s: float = 30.0
     partitions: int = 1
     faults_for_s: float = 20.0
     sync_s: float = 0.004  # maximum duration of one fsync
@@ -56,6 +60,17 @@ class Plan:
         plan.voter_loss_timeout_s = random.choice((4.0, 15.0, 60.0))
         plan.faults_for_s = random.uniform(*QUORUM_FAULTS_FOR_S)
         plan.settings["metadata.log.max.record.bytes.between.snapshots"] = str(random.choice((2_000, 1 << 20)))
+        return plan
+
+    @classmethod
+    def of_observers(cls, seed: int, brokers: int | None) -> "Plan":
+        """A plan with `only_metadata` and more brokers than voters, most of which copy the metadata
+        log from a voter. `brokers` None: the seed chooses."""
+        random = Random(seed ^ 0x0B5E)
+        plan = cls.of_metadata(seed, random.choice(OBSERVED_SIZES) if brokers is None else brokers)
+        plan.leader_fetch_interval_s = random.choice((0.5, 2.0, 10.0))
+        plan.voter_retry_s = random.choice((0.5, 2.0, 10.0))
+        plan.leader_only_s = random.choice((0.5, 2.0, 10.0))
         return plan
 
     @classmethod
@@ -122,7 +137,7 @@ class Plan:
             5: random.choice((2, 3)),
         }.get(plan.replicas, 1)
         plan.partitions = random.choice((1, 2, 3))
-        plan.faults_for_s = random.uniform(*FAULTS_FOR_S[plan.brokers])
+        plan.faults_for_s = random.uniform(*FAULTS_FOR_S[min(plan.brokers, max(FAULTS_FOR_S))])
         plan.sync_s = random.choice(SYNC_S)
         plan.settings = {
             "log.segment.bytes": str(random.choice((4 << 10, 32 << 10, 1 << 20))),

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from ottla_broker.metadata import leader_term
+from ottla_broker.metadata import fetch_sources, leader_follower, leader_term
 from ottla_broker.share_groups import dead_letter_writer
 from tests.sim.access_admin import AccessAdmin
 from tests.sim.access_monitor import AccessMonitor, access_is_as_acknowledged
@@ -64,6 +64,15 @@ def run_metadata_seed(
 ) -> Outcome:
     """Run one seed in which only metadata change. Arguments as of `run_seed`."""
     return _run(Plan.of_metadata(seed, brokers), on_line, level)
+
+
+def run_observer_seed(
+    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
+    """Run one seed in which only metadata change, with more brokers than voters. Arguments as of
+    `run_seed`.
+    """
+    return _run(Plan.of_observers(seed, brokers), on_line, level)
 
 
 def run_access_seed(
@@ -138,6 +147,9 @@ class ClusterSimulation:
                 monitor.observe_appends(),
                 self._election_safety.observe_advances(),
                 patch.object(leader_term, "VOTER_LOSS_TIMEOUT_S", self.plan.voter_loss_timeout_s),
+                patch.object(leader_follower, "LEADER_FETCH_INTERVAL_S", self.plan.leader_fetch_interval_s),
+                patch.object(fetch_sources, "VOTER_RETRY_S", self.plan.voter_retry_s),
+                patch.object(fetch_sources, "LEADER_ONLY_S", self.plan.leader_only_s),
                 patch.object(dead_letter_writer, "ATTEMPTS", DEAD_LETTER_ATTEMPTS),
             ):
                 return self.loop.run_until_complete(main)

@@ -6,13 +6,11 @@ acknowledgement.
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from ottla_broker.metadata import snapshot_generator
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
-from ottla_broker.metadata.failure_detector import is_connection_refused
 from ottla_broker.metadata.metadata_fetch import (
     LeaderAndEpoch,
     MetadataFetchRequest,
@@ -27,16 +25,13 @@ from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-logger = logging.getLogger(__name__)
-
 CONNECT_TIMEOUT_S = 1.0
-RESPONSE_TIMEOUT_S = 2.0  # in addition to the time that the leader may wait for records
-RETRY_PAUSE_S = 0.1
+RESPONSE_TIMEOUT_S = 2.0
 
 
 class FetchRefused(KafkaError):
-    """The receiver does not lead the metadata log in the request's epoch. `leader`: the leader that
-    the receiver knows.
+    """The receiver does not lead the metadata log in the request's epoch, and as its follower has
+    nothing for this broker. `leader`: the leader that the receiver knows.
     """
 
     def __init__(self, code: ErrorCode, leader: LeaderAndEpoch | None) -> None:
@@ -67,8 +62,11 @@ class MetadataLogFetcher:
         self._is_current_epoch = is_current_epoch
         self._on_progress = on_progress
 
-    async def fetch_once(self, channel: Channel, epoch: int, max_wait_ms: int = 0) -> MetadataFetchResponse:
-        """Sends one fetch to a broker in `epoch` and applies the response to the log.
+    async def fetch_once(
+        self, channel: Channel, epoch: int, max_wait_ms: int = 0, timeout_s: float = RESPONSE_TIMEOUT_S
+    ) -> MetadataFetchResponse:
+        """Sends one fetch to a broker in `epoch` and applies the response to the log. The receiver
+        may wait `max_wait_ms` for records, and take `timeout_s` in addition.
 
         Raises FetchRefused with the response's error; KafkaError with the log's
         (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged); ConnectionError, TimeoutError.
@@ -87,7 +85,7 @@ class MetadataLogFetcher:
             cluster_id=self.cluster_id,
         )
         self._check_epoch(epoch)  # a fetch acknowledges records: after a vote in a newer epoch it may not
-        async with asyncio.timeout(max_wait_ms / 1000 + RESPONSE_TIMEOUT_S):
+        async with asyncio.timeout(max_wait_ms / 1000 + timeout_s):
             answer = await channel.send(quorum_messages.build_fetch_request(request))
         response = quorum_messages.parse_fetch_response(answer)
         if response.error is not ErrorCode.none:
@@ -134,60 +132,6 @@ class MetadataLogFetcher:
         snapshot_generator.install_snapshot(self.log, snapshot_id)
 
 
-class LeaderFollower:
-    """Fetches from one leader in one epoch. `on_response` is called after each fetch,
-    `on_leader_down` when the leader's port refuses connections or its process does not lead, and
-    `on_leader` when it names a newer one."""
-
-    def __init__(
-        self,
-        fetcher: MetadataLogFetcher,
-        leader_id: int,
-        endpoint: tuple[str, int],
-        epoch: int,
-        max_wait_ms: int,
-        on_response: Callable[[MetadataFetchResponse], None],
-        on_leader_down: Callable[[], None],
-        on_leader: Callable[[LeaderAndEpoch], Awaitable[None]],
-    ) -> None:
-        self._fetcher = fetcher
-        self._leader_id = leader_id
-        self._endpoint = endpoint
-        self._epoch = epoch
-        self._max_wait_ms = max_wait_ms
-        self._on_response = on_response
-        self._on_leader_down = on_leader_down
-        self._on_leader = on_leader
-        self._loop = asyncio.get_running_loop()
-
-    async def run(self) -> None:
-        """Fetches until cancelled. Raises FetchRefused by another cluster's broker, and KafkaError
-        when this broker's own log fails or cannot follow.
-        """
-        last_attempt_s = self._loop.time() - RETRY_PAUSE_S
-        while True:
-            # A connection that worked and broke is replaced at once.
-            await asyncio.sleep(last_attempt_s + RETRY_PAUSE_S - self._loop.time())
-            last_attempt_s = self._loop.time()
-            try:
-                async with connect(self._fetcher.channels, self._endpoint, self._fetcher.client_id) as channel:
-                    while True:
-                        self._on_response(await self._fetcher.fetch_once(channel, self._epoch, self._max_wait_ms))
-            except OSError as error:
-                if is_connection_refused(error):
-                    self._on_leader_down()
-            except FetchRefused as reason:
-                if reason.code is ErrorCode.inconsistent_cluster_id:
-                    raise
-                self._on_leader_down()
-                if reason.leader is not None:
-                    await self._on_leader(reason.leader)
-            except KafkaError as reason:
-                if self._fetcher.log.partition_log.failure is not None or is_fatal(reason):
-                    raise
-                logger.info("cannot follow broker %d in epoch %d: %s", self._leader_id, self._epoch, reason)
-
-
 def is_fatal(reason: KafkaError) -> bool:
     """True for errors that a retry cannot change: diverged logs, and records of a newer version."""
     return isinstance(reason, CommittedLogDiverged) or reason.code is ErrorCode.unsupported_version
@@ -198,9 +142,16 @@ async def connect(channels: ChannelBuilder, endpoint: tuple[str, int], client_id
     """A connection to another broker, closed at the end. Raises OSError, ConnectionRefusedError
     among them; TimeoutError.
     """
-    async with asyncio.timeout(CONNECT_TIMEOUT_S):
-        channel = await channels.open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)
+    channel = await open_channel(channels, endpoint, client_id, CONNECT_TIMEOUT_S)
     try:
         yield channel
     finally:
         channel.close()
+
+
+async def open_channel(
+    channels: ChannelBuilder, endpoint: tuple[str, int], client_id: str, timeout_s: float
+) -> Channel:
+    """Raises OSError, ConnectionRefusedError among them; TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        return await channels.open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)

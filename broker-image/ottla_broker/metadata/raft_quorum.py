@@ -14,12 +14,14 @@ from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata import raft_rules, snapshot_generator, voter_changes
 from ottla_broker.metadata.cluster_founding import founds_cluster
+from ottla_broker.metadata.fetch_sources import FetchSources
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.leader_finder import LeaderFinder
+from ottla_broker.metadata.leader_follower import LeaderFollower
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.leader_succession import LeaderSuccession
 from ottla_broker.metadata.leader_term import LeaderTerm
-from ottla_broker.metadata.log_fetcher import FetchRefused, LeaderFollower, MetadataLogFetcher
+from ottla_broker.metadata.log_fetcher import FetchRefused, MetadataLogFetcher
 from ottla_broker.metadata.metadata_fetch import (
     CONSUMER_REPLICA_ID,
     LeaderAndEpoch,
@@ -27,6 +29,7 @@ from ottla_broker.metadata.metadata_fetch import (
     MetadataFetchResponse,
 )
 from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.observer_fetches import ObserverFetches
 from ottla_broker.metadata.own_voter_entry import maintain_own_entry
 from ottla_broker.metadata.partition_index import maintain_partition_index
 from ottla_broker.metadata.quorum import QuorumDescription, ReplicaDescription
@@ -93,6 +96,8 @@ class RaftQuorum:
         self._peers = QuorumPeers(
             me, settings.bootstrap_servers, self._fetcher.client_id, self._timeouts.election_s, cluster_id, channels
         )
+        self._sources = FetchSources(me.key, self.metadata_log, settings.listener, self._loop.time)
+        self._observer_fetches = ObserverFetches(me.key, self.metadata_log, self._replica, self._loop.time)
         self._leader_state: LeaderState | None = None
         self._writes_voters = False
         self._caught_up: asyncio.Future[None] = self._loop.create_future()
@@ -172,6 +177,8 @@ class RaftQuorum:
             response = await self._leader_state.handle_fetch(request)
             if response.error is not ErrorCode.not_leader_or_follower:
                 return response
+        elif (served := await self._observer_fetches.handle_fetch(request)) is not None:
+            return served
         return MetadataFetchResponse(ErrorCode.not_leader_or_follower, leader=self.current_leader())
 
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
@@ -197,6 +204,9 @@ class RaftQuorum:
         return ErrorCode.fenced_leader_epoch if is_older and not granted else ErrorCode.none, granted
 
     async def handle_begin_quorum_epoch(self, leader: LeaderAndEpoch) -> None:
+        state = self._state
+        if state.hears_leader and (state.epoch, state.leader) == (leader.epoch, leader.leader):
+            self._sources.prefer_leader()  # it misses this broker's fetches
         await self._observe(leader)
 
     async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
@@ -207,7 +217,10 @@ class RaftQuorum:
             await self._replica.transition(end)
 
     async def add_voter(self, voter: Voter, timeout_s: float) -> None:
-        await voter_changes.add_voter(self._led(), voter, timeout_s)
+        leader = self._led()
+        if not leader.is_caught_up(voter.key, voter_changes.CAUGHT_UP_WITHIN_S):
+            await self._peers.announce_leader(voter, self._me, leader.epoch)  # so that it fetches from this broker
+        await voter_changes.add_voter(leader, voter, timeout_s)
 
     async def remove_voter(self, key: ReplicaKey, timeout_s: float) -> None:
         leader = self._led()
@@ -327,15 +340,17 @@ class RaftQuorum:
             self._finder.log_missing_majority(others)
 
     async def _follow(self, state: RaftState, endpoint: Endpoint) -> None:
-        # Voters fetch more often than their leader's timeout for them.
-        fetch_ms = round(self._timeouts.fetch_s * 1000)
-        max_wait_ms = fetch_ms // (10 if self._replica.view().is_voter else 3)
+        # Voters fetch more often than their leader's timeout for them. An observer can wait for a
+        # voter in vain, and then for the leader, within its own timeout.
+        fetch_s = self._timeouts.fetch_s
         follower = LeaderFollower(
             self._fetcher,
+            self._sources,
             state.leader,
             endpoint,
             state.epoch,
-            max_wait_ms,
+            fetch_s / (10 if self._replica.view().is_voter else 3),
+            fetch_s / 4,
             self._on_fetch_response,
             self._replica.expire_soon,
             self._observe,
@@ -350,14 +365,17 @@ class RaftQuorum:
             self._replica.expire_soon()
         finally:
             entry.cancel()
+            self._observer_fetches.notify()
 
     def _on_fetch_response(self, response: MetadataFetchResponse) -> None:
+        self._observer_fetches.notify_commits()
         if response.high_watermark >= 0 and self._image.end_offset >= response.high_watermark:
             self._set_caught_up()
 
     def _set_caught_up(self) -> None:
         if not self._caught_up.done():
             self._cluster_id = self._peers.cluster_id
+            self._sources.is_caught_up = True
             self._caught_up.set_result(None)
 
     async def _ask_for_leader(self) -> None:

@@ -8,7 +8,7 @@ until then, a voter set of an earlier leader may still be in effect elsewhere.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -115,6 +115,15 @@ def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
 # --- which brokers are voters
 
 
+def order_candidates(voters: VoterSet, candidates: Iterable[Voter], node: Mapping[int, str]) -> list[Voter]:
+    """The candidates in the order in which they become voters. Voters are on as many nodes as they
+    can be: candidates on a node without a voter come first. `node`: by broker, equal for brokers of
+    one node.
+    """
+    voters_on = Counter(node.get(voter.broker) for voter in voters)
+    return sorted(candidates, key=lambda voter: (voters_on[node[voter.broker]] > 0, voter.broker))
+
+
 def target_voter_count(brokers: int, max_voters: int) -> int:
     """The largest of 1, 3 and 5 for which there are enough brokers: an even number tolerates no
     more failures than the odd one below it."""
@@ -156,8 +165,7 @@ def next_voter_set(
     when there are too many voters. The number of voters grows only from one odd number to the next,
     and only if there are candidates for both steps. With two voters, one that is shutting down is
     removed while it still runs, because the other could not commit its removal alone.
-    Voters are on as many nodes as they can be: a candidate on a node without a voter comes first,
-    and replaces a voter that shares its node.
+    A candidate on a node without a voter replaces a voter that shares its node.
     `may_remove_surplus`: whether a live voter beyond the target number may be removed; that is one
     that shares its node, or the one added first.
     """
@@ -165,9 +173,10 @@ def next_voter_set(
     known = {voter.key for voter in voters}
     node = {candidate.voter.broker: candidate.node or f"broker {candidate.voter.broker}" for candidate in candidates}
     voters_on = Counter(node.get(voter.broker) for voter in voters)
-    ready = sorted(
+    ready = order_candidates(
+        voters,
         (candidate.voter for candidate in candidates if candidate.is_ready and candidate.voter.key not in known),
-        key=lambda voter: (voters_on[node[voter.broker]] > 0, voter.broker),
+        node,
     )
     others = [voter for voter in voters if voter.key != leader]
     wiped = [v for v in others if v.broker in by_broker and by_broker[v.broker].voter.key != v.key]

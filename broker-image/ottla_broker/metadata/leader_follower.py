@@ -1,0 +1,140 @@
+"""Follows the leader of the metadata log in one epoch.
+
+Voters, and the observers that may become voters soon, fetch from the leader alone. Other observers
+copy committed records from a voter (`fetch_sources`), and fetch from the leader first, until their
+log no longer diverges from its, and then every `LEADER_FETCH_INTERVAL_S`. So the leader knows how
+far each observer is, and no observer depends on a voter that is behind.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ottla_broker.metadata.failure_detector import is_connection_refused
+from ottla_broker.metadata.fetch_sources import FetchSources
+from ottla_broker.metadata.log_fetcher import FetchRefused, MetadataLogFetcher, connect, is_fatal, open_channel
+from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchResponse
+from ottla_broker.metadata.voter_set import Endpoint, Voter
+from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+RETRY_PAUSE_S = 0.1
+LEADER_FETCH_INTERVAL_S = 10.0
+
+
+class LeaderFollower:
+    """Fetches in one epoch from its leader, or from the voters that `sources` chooses.
+
+    `max_wait_s`: how long the receiver may wait for records; `voter_timeout_s`: how long a voter
+    may take in addition, or to connect. `on_response` is called after each fetch, `on_leader_down`
+    when the leader's port refuses connections or its process does not lead, and `on_leader` when a
+    response names a newer one.
+    """
+
+    def __init__(
+        self,
+        fetcher: MetadataLogFetcher,
+        sources: FetchSources,
+        leader_id: int,
+        endpoint: Endpoint,
+        epoch: int,
+        max_wait_s: float,
+        voter_timeout_s: float,
+        on_response: Callable[[MetadataFetchResponse], None],
+        on_leader_down: Callable[[], None],
+        on_leader: Callable[[LeaderAndEpoch], Awaitable[None]],
+    ) -> None:
+        self._fetcher = fetcher
+        self._sources = sources
+        self._leader_id = leader_id
+        self._endpoint = endpoint
+        self._epoch = epoch
+        self._max_wait_ms = int(max_wait_s * 1000)
+        self._voter_timeout_s = voter_timeout_s
+        self._on_response = on_response
+        self._on_leader_down = on_leader_down
+        self._on_leader = on_leader
+        self._voter_channel: tuple[Voter, Channel] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> None:
+        """Fetches until cancelled. Raises FetchRefused by another cluster's broker, and KafkaError
+        when this broker's own log fails or cannot follow.
+        """
+        last_attempt_s = self._loop.time() - RETRY_PAUSE_S
+        try:
+            while True:
+                # A connection that worked and broke is replaced at once.
+                await asyncio.sleep(last_attempt_s + RETRY_PAUSE_S - self._loop.time())
+                last_attempt_s = self._loop.time()
+                await self._follow_leader()
+        finally:
+            self._close_voter_channel()
+
+    async def _follow_leader(self) -> None:
+        """Returns when the connection to the leader has failed or the leader has refused a
+        fetch.
+        """
+        try:
+            async with connect(self._fetcher.channels, self._endpoint, self._fetcher.client_id) as leader:
+                while True:
+                    response = await self._fetcher.fetch_once(leader, self._epoch, self._max_wait_ms)
+                    self._on_response(response)
+                    voter = self._sources.choose(self._leader_id, self._epoch)
+                    if voter is not None and response.diverging_epoch is None:
+                        await self._copy_from_voter(voter)
+        except OSError as error:
+            if is_connection_refused(error):
+                self._on_leader_down()
+        except FetchRefused as reason:
+            if reason.code is ErrorCode.inconsistent_cluster_id:
+                raise
+            self._on_leader_down()
+            if reason.leader is not None:
+                await self._on_leader(reason.leader)
+        except KafkaError as reason:
+            self._raise_if_fatal(reason)
+            logger.info("cannot follow broker %d in epoch %d: %s", self._leader_id, self._epoch, reason)
+
+    def _raise_if_fatal(self, reason: KafkaError) -> None:
+        if self._fetcher.log.partition_log.failure is not None or is_fatal(reason):
+            raise reason
+
+    # --- copying from a voter
+
+    async def _copy_from_voter(self, voter: Voter) -> None:
+        """Returns when it is time to fetch from the leader, or when the voter has failed."""
+        fetcher, until_s = self._fetcher, self._loop.time() + LEADER_FETCH_INTERVAL_S
+        try:
+            channel = await self._open_voter_channel(voter)
+            while self._loop.time() < until_s and self._sources.may_copy:
+                response = await fetcher.fetch_once(channel, self._epoch, self._max_wait_ms, self._voter_timeout_s)
+                self._on_response(response)
+        except (OSError, KafkaError) as reason:
+            self._close_voter_channel()
+            self._sources.exclude(voter, self._epoch)
+            why = str(reason) or type(reason).__name__
+            logger.info("broker %d does not serve the metadata log, fetching from the leader: %s", voter.broker, why)
+            if isinstance(reason, FetchRefused):
+                if reason.leader is not None:
+                    await self._on_leader(reason.leader)
+            elif isinstance(reason, KafkaError):
+                self._raise_if_fatal(reason)
+
+    async def _open_voter_channel(self, voter: Voter) -> Channel:
+        """Keeps the connection to the voter while it stays the same one."""
+        if self._voter_channel is not None and self._voter_channel[0] == voter and self._voter_channel[1].is_open:
+            return self._voter_channel[1]
+        self._close_voter_channel()
+        fetcher = self._fetcher
+        assert voter.endpoint is not None  # `sources` chooses registered brokers
+        channel = await open_channel(fetcher.channels, voter.endpoint, fetcher.client_id, self._voter_timeout_s)
+        self._voter_channel = voter, channel
+        return channel
+
+    def _close_voter_channel(self) -> None:
+        if self._voter_channel is not None:
+            self._voter_channel[1].close()
+            self._voter_channel = None
