@@ -111,12 +111,12 @@ class RaftReplica:
 
     def expire_soon(self) -> None:
         """Called when the leader's port has refused a connection. An election begins soon. The
-        pauses after failed elections stay.
+        pauses after failed elections stay. Without effect in a role that never expires: this broker
+        has left the leader's epoch already.
         """
-        if self.state.failed_elections == 0:
+        if self.expires_s is not None and self.state.failed_elections == 0:
             delay_s = raft_rules.election_delay_s(self.state, self.view(), self._runtime.random)
-            soon_s = self._loop.time() + delay_s
-            self.expires_s = soon_s if self.expires_s is None else min(self.expires_s, soon_s)
+            self.expires_s = min(self.expires_s, self._loop.time() + delay_s)
             self._changed.set()
 
     async def wait_for_change(self, work: "asyncio.Task[None]", *, may_expire: bool) -> None:
