@@ -46,7 +46,10 @@ READY_REASONS: Final = (
 RECONCILING_REASONS: Final = (
     Reason("InsufficientReplicas", "Cluster", "Fewer brokers serve than `replicas` says.", "Wait; see the message."),
     Reason(
-        "Unschedulable", "Cluster", "No node can take a broker's pod.", "Add nodes, or correct requests and affinity."
+        "Unschedulable",
+        "Cluster",
+        "No node can take a broker's pod.",
+        "Add nodes, or correct requests, affinity and brokersPerNode.",
     ),
     Reason("RollingRestart", "Cluster", "Brokers are restarted one after the other.", "See `status.roll`."),
     Reason(

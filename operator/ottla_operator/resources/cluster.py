@@ -26,6 +26,8 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 DEFAULT_REGISTRY_PORT: Final = 8081
+MAX_BROKERS: Final = 1000
+NODE_LABEL: Final = "kubernetes.io/hostname"
 
 
 class Listener(Model, frozen=True):
@@ -205,7 +207,7 @@ class ClusterSpec(Model, frozen=True):
         int,
         Meta(
             ge=1,
-            le=1000,
+            le=MAX_BROKERS,
             description="Number of brokers. `kubectl scale` changes it. "
             "Partitions are moved off brokers before they are removed.",
         ),
@@ -247,6 +249,14 @@ class ClusterSpec(Model, frozen=True):
     ] = None
     pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None
     rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains.")] = None
+    brokers_per_node: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_BROKERS)] | None,
+        doc(
+            "Number of brokers that may share one node. The pod of one more stays pending until there is another node. "
+            "A change restarts brokers one after the other. Ignored by `ottla up`. Defaults to no limit: pods are "
+            "spread evenly over nodes as far as possible."
+        ),
+    ] = None
     roll: Annotated[Roll | None, doc("Rolling restarts.")] = None
     restart_at: Annotated[
         Annotated[str, Meta(max_length=64, pattern=TIME)] | None,
@@ -334,6 +344,13 @@ class ClusterSpec(Model, frozen=True):
         ),
         Rule(
             None,
+            f"brokersPerNode excludes a constraint for {NODE_LABEL} in topologySpreadConstraints of podTemplate: both "
+            "say how brokers are spread over nodes",
+            lambda spec: "brokersPerNode" not in spec or NODE_LABEL not in _spread_keys(spec),
+            "brokersPerNode",
+        ),
+        Rule(
+            None,
             "restartAt is not a valid date and time",
             lambda spec: "restartAt" not in spec or is_time(spec["restartAt"]),
             "restartAt",
@@ -349,6 +366,12 @@ class ClusterSpec(Model, frozen=True):
 
 def _objects(value: Json) -> list[dict[str, Json]]:
     return [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
+
+
+def _spread_keys(spec: Json) -> set[Json]:
+    """The topology keys of podTemplate's constraints."""
+    pod_spec = spec.get("podTemplate", {}).get("spec", {})
+    return {it.get("topologyKey") for it in _objects(pod_spec.get("topologySpreadConstraints"))}
 
 
 class Cluster(Resource, frozen=True):

@@ -17,7 +17,7 @@ from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, de
 from ottla_operator.plan.objects.differences import APPLIED_HASH, find_difference, with_applied_hash
 from ottla_operator.plan.objects.pod_defaults import PodDefaults
 from ottla_operator.plan.objects.pod_template import strategic_merge
-from ottla_operator.plan.objects.pods import BrokerImages, pod_hash
+from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_hash, pod_template
 from ottla_operator.plan.objects.services import (
     ServiceAddress,
     ServiceAddresses,
@@ -68,6 +68,25 @@ def test_objects_of_a_cluster_are_those_of_the_golden_file(case: str) -> None:
         out.write_text(text)
     assert text == out.read_text()
     assert desired_objects(it, IMAGES, given) == found
+
+
+def lowest_violating_count(constraint: dict[str, Any], pods_on_nodes: list[int]) -> int:
+    """The number of pods on one node from which on the scheduler refuses another one there, by
+    Kubernetes' definition of a skew.
+    """
+    lowest = 0 if len(pods_on_nodes) < constraint["minDomains"] else min(pods_on_nodes)
+    return lowest + int(constraint["maxSkew"])
+
+
+@pytest.mark.parametrize("pods_on_nodes", [[0], [1, 2, 2], [2, 2, 2], [3, 3], [1] * 999 + [0, 0]], ids=str)
+def test_no_node_takes_more_brokers_than_the_cluster_says(pods_on_nodes: list[int]) -> None:
+    template = pod_template(plain(replicas=6, brokersPerNode=2), IMAGES, "settings", StartInputs())
+    constraints = template["spec"]["topologySpreadConstraints"]
+    strict = [it for it in constraints if it["whenUnsatisfiable"] == "DoNotSchedule"]
+    assert [it["topologyKey"] for it in strict] == ["kubernetes.io/hostname"]
+    assert lowest_violating_count(strict[0], pods_on_nodes) == 2
+    keys = [(it["topologyKey"], it["whenUnsatisfiable"]) for it in constraints]
+    assert len(keys) == len(set(keys)) == 2  # the API server refuses a pod with two of a kind
 
 
 def plain(**spec: Any) -> Cluster:

@@ -51,6 +51,11 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"console": {"oidc": {}}},
         {"console": {"oidc": {}}, "listeners": [PLAIN, {**PLAIN, "port": 2, "authentication": "None"}]},
         {"console": {"oidc": {}}, "listeners": [PLAIN, {**PLAIN, "port": 2, "authentication": "SCRAM"}]},
+        {"brokersPerNode": 2, "podTemplate": {"spec": {"topologySpreadConstraints": [{"topologyKey": "zone"}]}}},
+        {
+            "brokersPerNode": 2,
+            "podTemplate": {"spec": {"topologySpreadConstraints": [{"topologyKey": "kubernetes.io/hostname"}]}},
+        },
         {"restartAt": "2026-01-31T12:00:00Z"},
         {"restartAt": "2026-13-31T12:00:00Z"},
         {"rotatePasswordsAt": "2026-01-31T12:00:00Z"},

@@ -26,7 +26,7 @@ from ottla_operator.plan.objects.config import (
 from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
 from ottla_operator.plan.objects.pod_template import apply_pod_template
 from ottla_operator.plan.objects.security_context import container_security, pod_security
-from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster import MAX_BROKERS, NODE_LABEL, Cluster
 from ottla_operator.resources.model import Json
 
 SETTINGS_PATH: Final = "/etc/ottla"
@@ -224,11 +224,18 @@ def _rack_volumes(cluster: Cluster) -> list[Json]:
 
 
 def _topology_spread(cluster: Cluster) -> list[Json]:
-    """Spreads pods strictly over racks, and over nodes where possible: a laptop has one node."""
+    """Spreads pods strictly over racks, and over nodes where possible: a laptop has one node. With
+    `brokersPerNode` no node has more pods.
+    """
     over = {"labelSelector": {"matchLabels": names.selector(cluster)}, "maxSkew": 1}
-    found = [{"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", **over}]
-    if (rack := cluster.spec.rack) and rack.topology_key != "kubernetes.io/hostname":
+    found: list[Json] = [{"topologyKey": NODE_LABEL, "whenUnsatisfiable": "ScheduleAnyway", **over}]
+    if (rack := cluster.spec.rack) and rack.topology_key != NODE_LABEL:
         found.insert(0, {"topologyKey": rack.topology_key, "whenUnsatisfiable": "DoNotSchedule", **over})
+    if (limit := cluster.spec.brokers_per_node) is not None:
+        # The skew of a node is its number of pods beyond the lowest number of any node. That is 0
+        # with fewer nodes than minDomains; with as many, there are more nodes than brokers.
+        strict = {"whenUnsatisfiable": "DoNotSchedule", "minDomains": MAX_BROKERS + 1}
+        found.append({"topologyKey": NODE_LABEL, **over, **strict, "maxSkew": limit})
     return found
 
 
