@@ -85,6 +85,7 @@ unit: $(VENV)/.installed-test ## run the unit tests
 sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, of its metadata alone, of transactions, of share groups and of two clusters
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --metadata --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.sim --observers --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --transactions --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --shares --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --mirrors --seeds $(SEEDS) --first $(FIRST)

@@ -24,7 +24,8 @@ class Plan:
 
     `syncs_every_message` is flush.messages=1. `loses_records`: power losses are unlimited, and
     records lost by them are no violation. `only_metadata`: no records are produced, and faults are
-    those that matter to the metadata log. `changes_access`: rules, credentials and quotas change.
+    those that matter to the metadata log. `has_observers`: there are more brokers than voters.
+    `changes_access`: rules, credentials and quotas change.
     `is_transactional`: transactional producers and workers run. `has_share_group`: members of a
     share group run; with `has_dead_letters` the group has a dead-letter topic.
     """
@@ -37,6 +38,7 @@ class Plan:
     syncs_every_message: bool = False
     loses_records: bool = False
     only_metadata: bool = False
+    has_observers: bool = False
     changes_access: bool = False
     is_transactional: bool = False
     has_share_group: bool = False
@@ -68,6 +70,7 @@ class Plan:
         log from a voter. `brokers` None: the seed chooses."""
         random = Random(seed ^ 0x0B5E)
         plan = cls.of_metadata(seed, random.choice(OBSERVED_SIZES) if brokers is None else brokers)
+        plan.has_observers = True
         plan.leader_fetch_interval_s = random.choice((0.5, 2.0, 10.0))
         plan.voter_retry_s = random.choice((0.5, 2.0, 10.0))
         plan.leader_only_s = random.choice((0.5, 2.0, 10.0))

@@ -1,13 +1,16 @@
 """The run of one seed: a cluster and its clients, faults for a while, recovery, and the checks."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from ottla_broker.metadata import fetch_sources, leader_follower, leader_term
+from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse
+from ottla_broker.metadata.observer_fetches import ObserverFetches
 from ottla_broker.share_groups import dead_letter_writer
 from tests.sim.access_admin import AccessAdmin
 from tests.sim.access_monitor import AccessMonitor, access_is_as_acknowledged
@@ -116,6 +119,7 @@ class ClusterSimulation:
         self._election_safety = ElectionSafetyMonitor(self.cluster, trace)
         self._driver = SimulationDriver(loop, trace, self.random)
         self._is_founded = False
+        self._served_by_voters = 0  # of the metadata log, to observers
         self._transactions = (
             TransactionWorkload(plan, self.workload, self.random, TOPIC) if plan.is_transactional else None
         )
@@ -137,7 +141,25 @@ class ClusterSimulation:
     def counts(self) -> dict[str, int]:
         of_transactions = {} if self._transactions is None else self._transactions.counts
         of_shares = {} if self._shares is None else self._shares.counts
-        return {**self.workload.counts, **of_transactions, **of_shares, "controller elected": self._quorum.epochs}
+        return {
+            **self.workload.counts,
+            **of_transactions,
+            **of_shares,
+            "controller elected": self._quorum.epochs,
+            **({"fetches served by voters": self._served_by_voters} if self.plan.has_observers else {}),
+        }
+
+    @contextmanager
+    def _observe_fetches(self) -> Iterator[None]:
+        original = ObserverFetches.handle_fetch
+
+        async def handle_fetch(fetches: ObserverFetches, request: MetadataFetchRequest) -> MetadataFetchResponse | None:
+            response = await original(fetches, request)
+            self._served_by_voters += response is not None
+            return response
+
+        with patch.object(ObserverFetches, "handle_fetch", handle_fetch):
+            yield
 
     def run(self) -> list[str]:
         monitor = ReplicaMonitor(self.cluster, self.trace)
@@ -146,6 +168,7 @@ class ClusterSimulation:
             with (
                 monitor.observe_appends(),
                 self._election_safety.observe_advances(),
+                self._observe_fetches(),
                 patch.object(leader_term, "VOTER_LOSS_TIMEOUT_S", self.plan.voter_loss_timeout_s),
                 patch.object(leader_follower, "LEADER_FETCH_INTERVAL_S", self.plan.leader_fetch_interval_s),
                 patch.object(fetch_sources, "VOTER_RETRY_S", self.plan.voter_retry_s),

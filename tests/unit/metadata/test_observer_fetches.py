@@ -154,9 +154,7 @@ def test_an_observer_that_an_administrator_adds_becomes_a_voter_soon() -> None:
     run_scenario(scenario, BROKERS)
 
 
-def ask(
-    cluster: WholeCluster, node: SimulatedBroker, request: MetadataFetchRequest
-) -> "asyncio.Task[MetadataFetchResponse]":
+def ask(node: SimulatedBroker, request: MetadataFetchRequest) -> "asyncio.Task[MetadataFetchResponse]":
     assert node.process is not None
     work: asyncio.Task[MetadataFetchResponse] = node.process.run(quorum_of(node).handle_fetch(request))
     return work
@@ -173,7 +171,7 @@ def test_a_voter_serves_committed_records_of_its_epoch_and_refuses_everything_el
             end: EpochAndOffset, sender: tuple[int, object] = key, in_epoch: int = epoch, known: int = -1
         ) -> MetadataFetchResponse:
             request = MetadataFetchRequest(sender[0], sender[1], in_epoch, end, known, max_wait_ms=300)  # type: ignore[arg-type]
-            work = ask(cluster, source, request)
+            work = ask(source, request)
             await cluster.until(work.done)
             return work.result()
 
@@ -204,6 +202,42 @@ def test_a_voter_serves_committed_records_of_its_epoch_and_refuses_everything_el
     run_scenario(scenario, BROKERS)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_records_that_only_a_minority_of_the_voters_has_are_served_to_nobody(seed: int) -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        for node in cluster:
+            node.start()
+        await cluster.until(lambda: len(cluster.voters) == 5 and all(node.is_serving for node in cluster))
+        await cluster.pause(1.0)
+        leader = cluster.leader
+        observed = [node for node in cluster if source_of(cluster, node) is not None]
+        source = source_of(cluster, observed[0])
+        assert source is not None
+        log = quorum_of(source).metadata_log
+        majority = [cluster.brokers[broker] for broker in cluster.voters - {leader.node_id, source.node_id}]
+        for node in (leader, source):
+            cluster.network.isolate_host(node.host, [other.host for other in majority])
+        work = commit(leader, [ConfigRecord(2, "never committed", "retention.ms", "1")])
+        await cluster.until(lambda: log.end_offset > log.high_watermark)
+        await cluster.pause(0.5)
+        assert log.end_offset > log.high_watermark and not work.done()
+        end = EpochAndOffset(quorum_of(source).epoch, log.high_watermark)
+        request = MetadataFetchRequest(*quorum_of(observed[0]).describe_replica().key, end.epoch, end)
+        fetch = ask(source, request)
+        await cluster.until(fetch.done)
+        assert fetch.result().error is ErrorCode.none
+        assert not fetch.result().records and fetch.result().high_watermark == end.offset
+        await cluster.until(lambda: cluster.leader is not leader)
+        await cluster.create_topic("one")
+        for node in (leader, source):
+            cluster.network.rejoin_host(node.host, [other.host for other in majority])
+        await cluster.wait_until_equal("one")
+        assert all((2, "never committed") not in quorum_of(node).metadata_log.image.configs for node in cluster)
+        assert work.done() and work.exception() is not None
+
+    run_scenario(scenario, 10, seed, {"controller.quorum.voter.count": "5"})
+
+
 def test_a_broker_that_has_not_caught_up_fetches_from_the_leader() -> None:
     async def scenario(cluster: WholeCluster) -> None:
         leader, observer, source = await start(cluster)
@@ -219,12 +253,14 @@ def test_a_broker_that_has_not_caught_up_fetches_from_the_leader() -> None:
     run_scenario(scenario, BROKERS)
 
 
-def test_an_excluded_voter_is_tried_again() -> None:
+def test_an_excluded_voter_is_tried_again_after_a_while() -> None:
     async def scenario(cluster: WholeCluster) -> None:
         _, observer, source = await start(cluster)
-        with patch.object(fetch_sources, "VOTER_RETRY_S", 5.0), counted_fetches() as counts:
+        with patch.object(fetch_sources, "VOTER_RETRY_S", 15.0), counted_fetches() as counts:
             cluster.network.isolate_host(source.host, [observer.host])
-            await cluster.pause(6.0)
+            await cluster.pause(12.0)
+            said = f"{observer.host} info: broker {source.node_id} does not serve the metadata log"
+            assert sum(said in " ".join(line.split()) for line in cluster.trace.lines) == 1
             cluster.network.rejoin_host(source.host, [observer.host])
             counts.clear()
             await cluster.until(lambda: counts[source.node_id, observer.node_id] > 3)
