@@ -19,7 +19,7 @@ QUORUM_APPEND_RATE = gauge(
 )
 QUORUM_FETCH_RATE = gauge(
     "kafka_server_raftmetrics_fetch_records_rate",
-    "Records a second of the metadata log that this broker fetched from the leader since the previous scrape.",
+    "Records a second of the metadata log that this broker fetched since the previous scrape.",
 )
 QUORUM_EPOCH = gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the quorum that this broker knows.")
 QUORUM_HIGH_WATERMARK = gauge(

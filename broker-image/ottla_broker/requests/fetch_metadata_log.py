@@ -1,7 +1,9 @@
 """Fetch (1) of the metadata log, versions 13–18: `api.fetch` passes requests for that topic's id
 here.
 
-- With this request brokers copy the log, and report their own log's end (`metadata.leader_state`).
+- With this request brokers copy the log, and report their own log's end to the leader
+  (`metadata.leader_state`). A voter serves committed records to observers
+  (`metadata.observer_fetches`).
 - A consumer gets committed records from any broker, with secrets redacted (`metadata.redaction`).
 """
 
