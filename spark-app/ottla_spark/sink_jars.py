@@ -8,8 +8,8 @@ from ottla_operator.resources.sinks import SINK_TARGETS, Sink
 
 
 def needed_jars(sinks: Iterable[Sink]) -> set[str]:
-    """Names of the jars in `jars.SINKS` that the sinks need. Other names in the result have no
-    jars."""
+    """Keys of `jars.SINKS` for the jars that the sinks need. The result may have other names: of
+    sinks that need no jars."""
     sinks = tuple(sinks)
     found = {name for name in SINK_TARGETS for it in sinks if getattr(it, name) is not None}
     catalogs = [it.iceberg.catalog for it in sinks if it.iceberg is not None]

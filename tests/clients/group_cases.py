@@ -1,4 +1,6 @@
-"""Requests about consumer groups: members in and out of sequence, and groups in unusual states."""
+"""Requests about consumer groups: in and out of their usual order, and groups in unusual
+states.
+"""
 
 import asyncio
 from typing import Any

@@ -243,8 +243,8 @@ def run_groups(*arguments: str) -> str:
 def test_clients_get_an_error_where_the_protocol_is_disabled(new_broker: NewBroker, classpath: str) -> None:
     with new_broker(group_coordinator_rebalance_protocols="classic") as broker:
         rd.produce(broker.bootstrap, "topic", rd.numbered_messages(0, 3))
-        wished = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "group.protocol": "consumer", "log_level": 0}
-        reader = ck.Consumer(wished)
+        config = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "group.protocol": "consumer", "log_level": 0}
+        reader = ck.Consumer(config)
         reader.subscribe(["topic"])
         try:
             message = eventually(lambda: reader.poll(1), message="an error of the consumer")

@@ -207,8 +207,8 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
     async def has_transaction_coordinators() -> bool:
         ids = [of.transactional_id for of in names]
         found = await send("find_coordinator", 4, key_type=1, coordinator_keys=ids)
-        told = await send("describe_transactions", 0, transactional_ids=ids)
-        codes = {one.error_code for one in (*found.coordinators, *told.transaction_states)}
+        description = await send("describe_transactions", 0, transactional_ids=ids)
+        codes = {one.error_code for one in (*found.coordinators, *description.transaction_states)}
         return codes <= {ErrorCode.none, ErrorCode.transactional_id_not_found}
 
     await eventually_async(has_transaction_coordinators)

@@ -303,8 +303,8 @@ def test_administrators_set_and_delete_offsets(quick: BrokerProcess, name: str) 
         altered = await member.send(1, "alter_share_group_offsets", 0, **wanted)
         assert altered.responses[0].partitions[0].error_code is ErrorCode.none
         asked = [{"group_id": name, "topics": None}]
-        told = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
-        [partition] = told.groups[0].topics[0].partitions
+        response = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
+        [partition] = response.groups[0].topics[0].partitions
         assert (partition.start_offset, partition.error_code) == (6, ErrorCode.none)
         member.epoch, member.assigned = 0, {}
         member.session_epochs.clear()
@@ -312,7 +312,7 @@ def test_administrators_set_and_delete_offsets(quick: BrokerProcess, name: str) 
         again, _ = await member.fetch(1)
         assert [one.offset for one in again] == [6, 7, 8, 9]
         await member.acknowledge(1, [(0, 6, 7, ACCEPT)])
-        told = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
-        assert told.groups[0].topics[0].partitions[0].lag == 2
+        response = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
+        assert response.groups[0].topics[0].partitions[0].lag == 2
 
     run_with_member(quick, name, test)

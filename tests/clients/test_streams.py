@@ -134,8 +134,8 @@ def run_tool(classpath: str, broker: BrokerProcess, main: str, *arguments: str) 
 
 def describe_group(broker: BrokerProcess, name: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "ottla_operator.cli", "groups", "describe", name, "-o", "json"]
-    told = subprocess.run([*command, "--bootstrap", broker.bootstrap], capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(told.stdout)
+    output = subprocess.run([*command, "--bootstrap", broker.bootstrap], capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(output.stdout)
     return found
 
 

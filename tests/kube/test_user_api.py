@@ -78,8 +78,8 @@ def secret_values(resources: NamespaceClient, name: str) -> dict[str, str]:
 
 
 def can_log_in(secret: dict[str, str]) -> bool:
-    """True if librdkafka can log in with the Secret's settings, at the process that stands for the
-    pod.
+    """True if librdkafka can log in with the Secret's settings. The broker is a process in place of
+    the pod.
     """
     settings = dict(line.split("=", 1) for line in secret["librdkafka.properties"].splitlines())
     errors: list[KafkaError] = []

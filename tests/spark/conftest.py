@@ -59,10 +59,10 @@ class Topics:
         )
 
     def make(self, *names: str, partitions: int = 1, **config: str) -> None:
-        wishes = [
+        new_topics = [
             NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()}) for name in names
         ]
-        for made in self.admin.create_topics(wishes).values():
+        for made in self.admin.create_topics(new_topics).values():
             made.result(timeout=30)
 
     def delete(self, name: str) -> None:

@@ -2,8 +2,8 @@
 
 - Creates access control entries (KIP-11, KIP-290); needs ALTER on the cluster. One that exists is
   not created again.
-- Each entry has its own error: INVALID_REQUEST with what is allowed. The valid ones are created in
-  one commit.
+- Each entry has its own error: INVALID_REQUEST with the allowed values. The valid ones are created
+  in one commit.
 - Without an authorizer each one is SECURITY_DISABLED, as in Kafka.
 - v2 is flexible; v3 adds resources of users.
 """

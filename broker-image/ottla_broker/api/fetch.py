@@ -75,11 +75,13 @@ class FetchHandler:
         self._throttle = Throttle(lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), loop.time)
         self._loop = loop
 
-    def __call__(self, context: RequestContext, frame: bytearray, header: RequestHeader, room: int) -> Reply:
+    def __call__(
+        self, context: RequestContext, frame: bytearray, header: RequestHeader, max_response_bytes: int
+    ) -> Reply:
         repeated = context.connection.last_fetch
         if isinstance(repeated, RepeatedFetch) and (fetch := repeated.restart(frame, header)) is not None:
             fetch.context = context
-            fetch.limit = self._consumer_limit(context, fetch.request, room)
+            fetch.limit = self._consumer_limit(context, fetch.request, max_response_bytes)
             return self._respond(fetch)
         request = read_fetch_request(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
@@ -100,7 +102,7 @@ class FetchHandler:
             session.read_as((context.connection.principal, context.connection.host, context.authorizer.generation))
         consumer = ConsumerReader(context, request, self.by_rack)
         fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental, self.sessions.end)
-        fetch.limit = self._consumer_limit(context, request, room)
+        fetch.limit = self._consumer_limit(context, request, max_response_bytes)
         if not session.id and len(request.partitions) == 1 and request.replica == CONSUMER:
             context.connection.last_fetch = RepeatedFetch(frame, header, fetch)
             if not self.by_rack:
@@ -113,8 +115,8 @@ class FetchHandler:
         context.connection.is_follower = version == REPLICA_VERSION
         return ReplicaReader(context.broker.partitions, session, self._throttle)
 
-    def _consumer_limit(self, context: RequestContext, request: FetchRequest, room: int) -> int:
-        return min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), room)
+    def _consumer_limit(self, context: RequestContext, request: FetchRequest, max_response_bytes: int) -> int:
+        return min(request.max_bytes, context.broker.config(FETCH_MAX_BYTES), max_response_bytes)
 
     def _respond(self, fetch: Fetch) -> Reply:
         response = fetch.response_if_due()

@@ -88,7 +88,7 @@ def produce(
     context: RequestContext,
     frame: bytearray,
     header: RequestHeader,
-    room: int,
+    max_response_bytes: int,
     verified: RequestTransaction | None = None,
 ) -> Reply:
     """`verified`: the request's transaction, when its partitions have been verified."""
@@ -96,7 +96,9 @@ def produce(
     if request.transactional_id is not None and verified is None:
         verified = RequestTransaction(context, request.transactional_id)
         if unverified := verified.find_unverified(request):
-            return verified.verify_and_reply(unverified, partial(produce, context, frame, header, room, verified))
+            return verified.verify_and_reply(
+                unverified, partial(produce, context, frame, header, max_response_bytes, verified)
+            )
     throttle_ms = 0 if context.quota is None else context.quota.charge_produce(len(frame))
     appends = Appends(context, request.acks, verified)
     results = [

@@ -46,16 +46,16 @@ HTTP_LISTENER = _identity.row("http.listener", http_address(), None,
     "Address that serves `/livez`, `/readyz` and `/metrics`, and the console where `console.enable` is true. Not set: "
     "no HTTP server.", is_ottla_only=True)
 HTTP_SECURITY_LISTENER = _identity.row("http.security.listener", string("a listener's name", empty=False), None,
-    "Name of a listener with TLS whose certificates `http.listener` has as well. Clients of it need no certificate of "
-    "their own. Users of the console may log in with one where the listener asks for them. Not set: `http.listener` "
+    "Name of a listener with TLS, whose certificates `http.listener` uses too. HTTP clients need no certificate of "
+    "their own. Users of the console may log in with one if that listener requests them. Not set: `http.listener` "
     "has no TLS.", is_ottla_only=True)
 
 _quorum = Section("Metadata quorum", BROKER_SETTINGS)
 
 CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = _quorum.row("controller.quorum.bootstrap.servers", host_and_port_list(), "",
-    "Addresses of the cluster's brokers at their inter-broker listener, which a broker asks for the leader of the "
-    "metadata log, and voters for votes where the metadata's addresses are out of date. Not set: a broker with an "
-    "empty disk founds a cluster of its own.")
+    "Addresses of the cluster's brokers at their inter-broker listener. A broker finds the leader of the metadata log "
+    "through them. Voters also request votes there, because the addresses in the metadata may be out of date. Not "
+    "set: a broker with an empty disk founds a new cluster.")
 CLUSTER_FOUND = _quorum.row("cluster.found", boolean(), False,
     "Whether a broker with an empty disk founds a cluster if none of `controller.quorum.bootstrap.servers` has one. "
     "Set it for one broker, once. A broker whose disk has a cluster ignores it.", is_ottla_only=True)
@@ -69,7 +69,8 @@ CONTROLLER_QUORUM_AUTO_JOIN_ENABLE = _quorum.row("controller.quorum.auto.join.en
     differs="Kafka's default is false; here every broker is a controller, and lost voters are replaced by themselves")
 CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS = _quorum.row(
     "controller.quorum.election.timeout.ms", integer(at_least=10), 1000,
-    "Time in milliseconds, doubled at random, that a voter without a leader waits for one, or for votes.")
+    "Time in milliseconds that a voter without a leader waits for one, or a candidate for votes. Each time is random, "
+    "between this value and twice the value.")
 CONTROLLER_QUORUM_FETCH_TIMEOUT_MS = _quorum.row("controller.quorum.fetch.timeout.ms", integer(at_least=10), 2000,
     "Time in milliseconds without a response of the leader after which voters elect another one. A leader whose port "
     "refuses connections is replaced at once. A leader that no majority has fetched from for one and a half times as "
@@ -118,17 +119,19 @@ PRODUCE_SPIN_MAX_US = _network.row("produce.spin.max.us", integer(at_least=0, at
 CONNECTIONS_MAX_IDLE_MS = _network.row("connections.max.idle.ms", long(), 600000,
     "Time in milliseconds after which the broker closes an idle connection. 0 or less: never.")
 MAX_CONNECTIONS = _network.row("max.connections", integer(at_least=0), MAX_INT32,
-    "Maximum number of open connections. At the limit the broker closes new ones at once, or for another broker the "
-    "client's that has been idle for longest, if the inter-broker listener is not the only one. "
+    "Maximum number of open connections. At the limit the broker closes new connections at once. If there are other "
+    "listeners than the inter-broker listener, it accepts those of brokers, and closes the client connection that has "
+    "been idle for longest. "
     "`listener.name.NAME.max.connections` limits one listener.", DYNAMIC)
 MAX_CONNECTIONS_PER_IP = _network.row("max.connections.per.ip", integer(at_least=0), MAX_INT32,
     "Maximum number of open connections from one IP address.", DYNAMIC)
 MAX_CONNECTIONS_PER_IP_OVERRIDES = _network.row("max.connections.per.ip.overrides", limits_by_address(), "",
     "Limits for single IP addresses, in place of `max.connections.per.ip`.", DYNAMIC)
 MAX_CONNECTION_CREATION_RATE = _network.row("max.connection.creation.rate", integer(at_least=0), MAX_INT32,
-    "Maximum number of connections accepted per second. More wait for up to 10 seconds; a broker that was idle accepts "
-    "ten seconds' worth at once. Connections of brokers count but do not wait, if the inter-broker listener is not "
-    "the only one. `listener.name.NAME.max.connection.creation.rate` limits one listener.", DYNAMIC)
+    "Maximum number of connections accepted per second. Further ones wait for up to 10 seconds. After an idle time the "
+    "broker accepts the connections of up to ten seconds at once. Connections of brokers count but do not wait, if "
+    "there are other listeners than the inter-broker listener. `listener.name.NAME.max.connection.creation.rate` "
+    "limits one listener.", DYNAMIC)
 _network.row("socket.connection.setup.timeout.ms", long(at_least=1), 10000,
     "Timeout in milliseconds for establishing a connection to another broker.",
     no_effect="connections to other brokers have fixed timeouts")

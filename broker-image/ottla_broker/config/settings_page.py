@@ -27,7 +27,7 @@ broker reads settings from `--config FILE` (in the format of Kafka's server.prop
 repeated) and `--set key=value`; later ones override earlier ones. In a file, `${env:NAME}` is the
 value of an environment variable, and a setting that is only an empty variable counts as not set.
 `${directory:PATH:FILE}` is the content of a file. An unknown name or invalid value stops the
-start with a line that names file, line, setting, value and what is allowed.
+start with a line that names file, line, setting, value and the allowed values.
 
 *Update mode* is Kafka's "dynamic update mode": a setting that is not `read-only` can change while
 brokers run, by `kafka-configs.sh` or any admin client. Precedence, highest first: the topic's own

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, in Kafka's own formats, and the partition that keeps a
+"""The records of `__consumer_offsets`, in Kafka's own formats, and the partition that stores a
 group.
 
 Source: `group-coordinator/src/main/resources/common/message/*.json` of Apache Kafka 4.1 (KIP-915
@@ -137,9 +137,9 @@ _NO_TAGS: Final = b"\x00"
 
 @lru_cache(maxsize=4096)  # hashed for each request of a group
 def partition_of(group: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that keeps a group, as in Kafka: the absolute value of
-    the group id's hash (not the hash without its sign, as in Kafka's partitioner); the one number
-    without an absolute value counts as 0."""
+    """The partition of `__consumer_offsets` that stores a group: `Utils.abs(groupId.hashCode())`
+    modulo the number of partitions, where the absolute value of −2³¹ is 0. Kafka's partitioner of
+    records clears the sign bit instead (`Utils.toPositive`)."""
     value = java_hash(group)
     return (0 if value == -(1 << 31) else abs(value)) % partitions
 

@@ -175,20 +175,17 @@ def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict
 
 def add_initialized(change: ShareChange, added: Iterable[tuple[UUID, int]], metadata: CoordinatorMetadata) -> None:
     """Writes that these partitions are initialized, and begins a group epoch in which they can be
-    assigned. Members wait for them, and not for the assignment interval besides."""
+    assigned. The epoch does not wait for the assignment interval, because members wait for these
+    partitions."""
     group = change.group
     initialized = dict(group.initialized)
     for topic_id, partition in added:
         if (name := metadata.topic_name(topic_id)) is not None:
-            initialized[topic_id] = InitializedTopic(name, group_partitions(initialized, topic_id) | {partition})
+            before: frozenset[int] = initialized[topic_id].partitions if topic_id in initialized else frozenset()
+            initialized[topic_id] = InitializedTopic(name, before | {partition})
     share_change.write_initialized(change, initialized)
     group.assigned_ms = None
     share_change.raise_epoch(change, metadata)
-
-
-def group_partitions(initialized: dict[UUID, InitializedTopic], topic_id: UUID) -> frozenset[int]:
-    topic = initialized.get(topic_id)
-    return frozenset() if topic is None else topic.partitions
 
 
 def take_expired_members(group: ShareGroup, now: Timestamps) -> list[str]:

@@ -56,11 +56,11 @@ def validate_registration(image: MetadataImage, registration: RegisterBrokerReco
 def plan_registration(
     image: MetadataImage, registration: RegisterBrokerRecord, previous_epoch: int, rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """The broker is fenced until its first heartbeat, so others lead its partitions. Its replicas
-    are trusted as far as the end of its previous incarnation allows.
+    """Registers the broker as fenced: other brokers lead its partitions until its first heartbeat.
+    A replica leaves the ISR and the eligible leader replicas if it may have lost records.
 
-    `previous_epoch`: the broker epoch of that incarnation if it lost no records, else −1. No
-    records for a request that was sent twice.
+    `previous_epoch`: the broker epoch of the previous incarnation if that lost no records, else −1.
+    Returns no records for a request that was sent twice.
     """
     broker = registration.broker
     known = image.brokers.get(broker)

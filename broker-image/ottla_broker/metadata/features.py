@@ -75,7 +75,7 @@ class FeatureUpdate(NamedTuple):
 
 def plan_feature_updates(levels: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> list[FeatureLevelRecord]:
     """The records of levels that change. `levels`: those recorded so far. INVALID_UPDATE_VERSION
-    names the feature, the level and what is allowed."""
+    names the feature, the level and the allowed levels."""
     return [
         FeatureLevelRecord(update.feature, update.level)
         for update in updates

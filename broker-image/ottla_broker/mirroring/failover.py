@@ -1,8 +1,8 @@
 """Failover of a mirrored partition: it becomes writable at an offset that every replica knows,
 without open transactions.
 
-1. Nothing is mirrored any more; the leader waits until all of its in-sync replicas have the
-   mirrored records.
+1. Mirroring has ended. The leader waits until all of its in-sync replicas have the mirrored
+   records.
 2. The leader reports its log end to the controller. Every later leader has all records below, so
    this is where the partition's own records begin.
 3. When the metadata contain the report, the leader writes abort markers for the transactions that
@@ -31,8 +31,8 @@ LEADER_ACKS: Final = 1
 async def report_end_offset(
     partition: Partition, broker_id: int, source_high_watermark: int, send_report: SendReport
 ) -> None:
-    """Reports where the mirrored records end; returns when that is committed or this broker's
-    leader epoch is over.
+    """Reports the end offset of the mirrored records to the controller. Returns when the report is
+    committed, or when this broker's leader epoch has ended.
     """
     epoch = partition.leader_epoch
 
@@ -71,9 +71,9 @@ async def report_end_offset(
 def is_fully_replicated(partition: Partition) -> bool:
     """True if all in-sync replicas have every record of the log.
 
-    The high watermark alone is not enough. Where the source's log begins behind the mirrored
-    records, the log was emptied and starts there, and so does its high watermark, before a follower
-    has done the same.
+    The high watermark alone does not show this. If the source's log starts after the mirrored
+    records, the leader has emptied its log: log start and high watermark are at the new offset
+    before any follower's are.
     """
     end = partition.log.end
     return partition.log.high_watermark >= end and partition.leader.followers.least_end(end) >= end

@@ -1,8 +1,8 @@
 """Finds the access control entry that decides for a principal, a host, an operation and a resource.
 Pure.
 
-The decision is that of `acl_index`. It is made from a list of entries, so that a client that has
-read them can tell why the brokers decide as they do.
+The decision is the same as that of `acl_index`. It needs only the list of entries, so a client that
+has read the list can explain the decisions of brokers.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ from ottla_broker.security.principal import Principal
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`deciding`: the first entry that denies, else the first that allows; None if no entry speaks
-    of the principal and the operation. `matching`: every entry whose pattern matches the
+    """`deciding`: the first entry that denies, else the first that allows; None if no entry applies
+    to the principal, the host and the operation. `matching`: every entry whose pattern matches the
     resource.
     """
 

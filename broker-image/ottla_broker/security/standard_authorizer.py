@@ -16,12 +16,12 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.security.restricted_super_users import RestrictedSuperUsers
 
 MAX_CACHED_DECISIONS: Final = 20_000
-"""Entries at which the cache is emptied: some megabytes, and more than a broker's clients need at a
-time.
+"""The cache is emptied when it has as many entries. They take some megabytes, and are more than the
+clients of a broker need at a time.
 """
 PROBED_NAME: Final = "hardcode"
-"""The name that Kafka asks for first when it asks for any resource of a type, so that defaults
-count.
+"""The resource name with which Kafka's `authorizeByResourceType` begins, so that super users and
+entries for every name decide first.
 """
 
 
@@ -44,7 +44,8 @@ class StandardAuthorizer:
         self._decisions: dict[tuple[Principal, str, Operation, Resource | ResourceType], bool] = {}
 
     def update(self, changed: Iterable[UUID], entries: Mapping[UUID, AccessControlEntry]) -> None:
-        """Takes over the entries with these ids: what `entries` has now, or their removal."""
+        """Adds, replaces or removes the entries with the ids in `changed`. `entries`: all current
+        entries; an id that it lacks was removed."""
         for entry_id in changed:
             if (old := self._entries.pop(entry_id, None)) is not None:
                 self._index.remove(old)

@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.client_connection import open_connection
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.codec import read_response, request_class, response_class, write_request
-from ottla_broker.wire.connecting import open_connection
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.message_reader import MalformedMessage

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ottla_broker.wire.channel import Channel, open_channel
+from ottla_broker.wire.client_connection import open_connection
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
-from ottla_broker.wire.connecting import open_connection
 from ottla_broker.wire.errors import KafkaError, describe_os_error
 
 logger = logging.getLogger(__name__)

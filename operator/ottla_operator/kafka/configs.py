@@ -93,7 +93,7 @@ async def describe_configs(
 async def describe_config_at_controller(
     client: KafkaClient, type_: ConfigResourceType, name: str
 ) -> DescribeConfigsResult:
-    """Configuration of one resource of which only the controller knows everything."""
+    """Configuration of one resource, from the controller: other brokers do not know all of it."""
     request = DescribeConfigsRequest(resources=(_describe_resource(type_, name, None),))
     result: DescribeConfigsResult = (await client.send_to_controller(request)).results[0]
     _raise_for_result(type_, result)

@@ -39,7 +39,8 @@ async def describe_replicas(
 async def describe_all_replicas(
     addresses: Collection[str], security: ClientSecurity = UNSECURED
 ) -> dict[str, MetadataReplica | str]:
-    """Describes the replicas at these addresses, and those of further voters that they name."""
+    """Describes the replicas at these addresses, and at the addresses of other voters that those
+    replicas know."""
     found = await describe_replicas(addresses, security)
     replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
     known = {it.broker for it in replicas}

@@ -29,9 +29,9 @@ async def read_login(api: ApiClient, cluster: Cluster) -> LoginSecret | None:
 
 
 async def ensure_login(api: ApiClient, cluster: Cluster, observed: ClusterObjects, due_rotation: str) -> LoginSecret:
-    """Creates the Secret if there is none. Raises Blocked if it was lost or changed while brokers
-    run: one that is restarted with other passwords than the rest would not come back.
-    `due_rotation`: a new Secret needs no rotation for this time.
+    """Creates the Secret if there is none. Raises Blocked if it was deleted or changed while
+    brokers run: a broker that restarts with other passwords than the rest could not rejoin them.
+    `due_rotation`: the time of the rotation that is due, which a new Secret counts as done.
     """
     name = names.login_secret(cluster)
     found = await read_login(api, cluster)
@@ -49,9 +49,9 @@ async def ensure_login(api: ApiClient, cluster: Cluster, observed: ClusterObject
 async def update_login(
     api: ApiClient, cluster: Cluster, observed: ClusterObjects, before: LoginSecret, after: LoginSecret
 ) -> None:
-    """Writes the next step of a rotation. Before the previous passwords are removed, the
-    annotations of pods name those that they have got since they were created. Raises Blocked if
-    another operator has written the Secret.
+    """Writes the next step of a rotation. Before it removes the previous passwords, it annotates
+    the pods with the digest of the passwords that they have received since they were created.
+    Raises Blocked if another operator has written the Secret.
     """
     secret = await _get_secret(api, cluster)
     if secret is None or _parse(secret) != before:

@@ -13,7 +13,8 @@ TEXT: Final[FieldPath] = ("spec", "schema")
 
 
 def schema_path(resource: Json, folder: Path) -> Path | None:
-    """The file with a Schema's text; None if it has none. `folder`: that of the resource's file."""
+    """The file with a Schema's text; None if the text is elsewhere. `folder`: the folder of the
+    resource's file."""
     source = resource["spec"].get("schemaFrom") if resource["kind"] == "Schema" else None
     return None if source is None or "file" not in source else folder / source["file"]
 
@@ -38,6 +39,6 @@ def read_schema_text(path: Path) -> str | Problem:
 
 
 def with_text(resource: Json, text: str) -> Json:
-    """The resource as if the text were in it."""
+    """The resource with the text as `spec.schema` instead of `spec.schemaFrom`."""
     spec = {key: value for key, value in resource["spec"].items() if key != "schemaFrom"}
     return {**resource, "spec": {**spec, "schema": text}}

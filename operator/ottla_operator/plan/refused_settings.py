@@ -75,7 +75,7 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
 @dataclass(frozen=True, slots=True)
 class RefusedSetting:
     """`name`: a key of `spec.config`; None: several settings exclude each other. `reason` names the
-    settings, their values and what is allowed."""
+    settings, their values and the allowed ones."""
 
     name: str | None
     reason: str

@@ -1,4 +1,4 @@
-"""Restarts of all brokers by hand: `spec.restartAt`."""
+"""Restarts of all brokers that a user requests with `spec.restartAt`."""
 
 import datetime
 
@@ -7,16 +7,16 @@ from ottla_operator.resources.common import parse_time
 
 
 def due_restart(cluster: Cluster, now: datetime.datetime) -> str:
-    """The `restartAt` of a Cluster if that time has come, else empty. A broker that was started
-    after another `restartAt` is restarted, so each is restarted once, independent of the clocks of
-    its node and of the operator.
+    """The `restartAt` of a Cluster if that time has come, else empty. Brokers are started with the
+    `restartAt` that is due, and those with another one are restarted. So each restarts once, and
+    the clock of its node does not matter.
     """
     restart_at = cluster.spec.restart_at
     return restart_at if restart_at and parse_time(restart_at) <= now else ""
 
 
 def describe_restart(due: str, started_after: str) -> str:
-    """The reason why a broker is restarted; empty if it is not. `started_after`: the `restartAt`
-    that it was started after.
+    """The reason for restarting a broker; empty if it need not restart. `started_after`: the
+    `restartAt` that was due when it started.
     """
     return f"spec.restartAt {due}" if due and due != started_after else ""

@@ -107,7 +107,7 @@ class MirrorReconciler:
                 return await self._report(resource, Stalled("RejectedByBrokers", str(error)))
 
     async def _apply(self, client: KafkaClient, resource: Json, mirror: Mirror, desired: Mapping[str, str]) -> float:
-        """Alters the settings that differ and reports the progress of the copies."""
+        """Alters the settings that differ and reports the progress of the mirrored partitions."""
         observed = await mirrors.describe_mirror(client, mirror.name)
         reported_role = (resource.get("status") or {}).get("role")
         if (stalled := plan.find_unrequested_failover(desired, observed.settings, reported_role)) is not None:
@@ -129,13 +129,13 @@ class MirrorReconciler:
         return found
 
     async def _find_source(self, key: Key, mirror: Mirror) -> Cluster | None:
-        """None for a source that is given by its addresses."""
+        """None if `spec.source` has addresses instead of a Cluster."""
         if (ref := mirror.spec.source.cluster_ref) is None:
             return None
         return Cluster.parse_stored(await self._find_cluster(key, ref.name, "SourceNotFound", ", the source,"))
 
     def _source_bootstrap(self, mirror: Mirror, source: Cluster | None, login: ComponentLogin | None) -> str:
-        """host:port,… by which the target's brokers reach the source."""
+        """The addresses, host:port,…, at which the target's brokers reach the source."""
         if login is not None:
             return login.bootstrap
         if source is None:
@@ -151,8 +151,10 @@ class MirrorReconciler:
         fields: dict[str, Json] | None = None,
         shortest_s: float = RETRY_S,
     ) -> float:
-        """Writes the status. `fields`: None keeps the present fields, while no broker can describe
-        the copies. Returns the requeue delay in seconds."""
+        """Writes the status and returns the requeue delay in seconds. `fields`: None keeps the
+        present fields, because no broker has described the mirrored partitions. `shortest_s`: the
+        first delay of the backoff.
+        """
         status = resource.get("status") or {}
         reported = find_condition(resource, STALLED).get("message")
         conditions = Conditions(readiness, resource["metadata"]["generation"], extra)

@@ -31,7 +31,7 @@ class Rule:
     field: str = ""
     """Field that the message is about, such as `partitions`. Empty: the object itself."""
     detail: Callable[[dict[str, Json]], str] = lambda _: ""
-    """The offending value and what is allowed, appended to the message."""
+    """The offending value and the allowed values, appended to the message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,9 @@ class Checkpoint:
         return begun if begun not in self._batch_numbers(f"queries/{name}/commits") else None
 
     def query_id(self, name: str) -> str:
-        """Id that Spark gave a query when its checkpoint was created. The query has started."""
+        """Id that Spark gave a query when its checkpoint was created. To be called after the query
+        has started.
+        """
         text = self.read_text(f"queries/{name}/metadata")
         if text is None:
             raise PipelineError(f"{self.query_location(name)} has no file metadata")

@@ -1,5 +1,5 @@
-"""Rows as Protobuf messages. What a column has to be for its field is decided once, not for each
-row.
+"""Converts rows to Protobuf messages. The types of columns are checked against their fields once,
+when the converter is made, not for each row.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _fill_value(field: FieldDescriptor, type_: T.DataType) -> Fill:
 
 
 def _fill_timestamp(target: Any, value: datetime.datetime) -> None:
-    """Spark hands over times of this machine's time zone."""
+    """Spark passes times without a time zone, in this machine's local time."""
     since = _not_null(value).astimezone(datetime.UTC) - EPOCH
     target.seconds, target.nanos = since.days * 86_400 + since.seconds, since.microseconds * 1000
 

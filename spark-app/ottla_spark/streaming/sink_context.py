@@ -1,4 +1,4 @@
-"""The context of the writers of tables, beside the sink of the Pipeline."""
+"""What writers of tables need to know besides the sink's spec: the pipeline and its checkpoint."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ottla_spark.streaming.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """folder: base of relative paths. secrets: a folder with a folder for each Secret. pipeline,
-    query: their names.
+    """folder: relative paths are below it. secrets: has a folder for each Secret. pipeline: name of
+    the Pipeline. query: name of the sink's query.
     """
 
     folder: Path
@@ -22,7 +22,7 @@ class SinkContext:
 
     @property
     def query_id(self) -> str:
-        """Id that Spark gave the query when its checkpoint was created; batch numbers
-        of another checkpoint begin at 0 again. The query has started.
+        """Id that Spark gave the query when its checkpoint was created; batch numbers of another
+        checkpoint begin at 0 again. To be called after the query has started.
         """
         return self.checkpoint.query_id(self.query)

@@ -123,8 +123,8 @@ def test_only_settings_of_one_broker_and_one_listener_can_be_changed(
 
 
 def test_dynamic_settings_are_those_of_their_listener(authority: CertificateAuthority, keystore: Path) -> None:
-    config, new, told = make_config(authority, keystore), str(make_keystore(authority)), list[None]()
-    config.subscribe_to_certificates(lambda: told.append(None))
+    config, new, notified = make_config(authority, keystore), str(make_keystore(authority)), list[None]()
+    config.subscribe_to_certificates(lambda: notified.append(None))
     config.set_dynamic({}, {f"{PREFIX}keystore.location": new})
     assert listener_tls(config, "BETWEEN").keystore_location == new
     assert listener_tls(config, "OUTSIDE").keystore_location == str(keystore)
@@ -139,4 +139,4 @@ def test_dynamic_settings_are_those_of_their_listener(authority: CertificateAuth
     assert entry.value is None and entry.is_sensitive
     config.set_dynamic({}, {})
     assert listener_tls(config, "BETWEEN").keystore_location == str(keystore)
-    assert len(told) == 3
+    assert len(notified) == 3

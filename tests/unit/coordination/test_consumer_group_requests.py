@@ -128,12 +128,12 @@ def test_heartbeats_of_one_turn_are_one_batch_and_one_assignment() -> None:
         assert broker.journal.batches == written + 1
         assert (group.epoch, group.assignment_epoch) == (8, 8) and assigned_epoch == 1
         assert all(result.assignment == {} for result in joined), "m0 still has all partitions"
-        (told,) = await asyncio.gather(beat(broker, "m0", 1))
-        assert told.assignment is not None and len(told.assignment[topic]) == 1
+        (response,) = await asyncio.gather(beat(broker, "m0", 1))
+        assert response.assignment is not None and len(response.assignment[topic]) == 1
         # It gives up seven partitions while the others ask for theirs, in one turn and one batch.
         written = broker.journal.batches
         results = await asyncio.gather(
-            beat(broker, "m0", 1, owned=told.assignment), *(beat(broker, f"m{at}", 8) for at in range(1, 8))
+            beat(broker, "m0", 1, owned=response.assignment), *(beat(broker, f"m{at}", 8) for at in range(1, 8))
         )
         assert [len((result.assignment or {}).get(topic, ())) for result in results] == [0, 1, 1, 1, 1, 1, 1, 1]
         assert broker.journal.batches == written + 1

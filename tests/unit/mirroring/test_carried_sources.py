@@ -123,15 +123,15 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     reverse = {"t": MirroredAtSource("back", world.id, failed_over=True)}
     (step,) = plan_identical(world.image, mirror_configs(world.image)["west"], other_way, None, 1, HERE, reverse)
     assert isinstance(step, RejectedTopic) and step.reason == reason
-    wish = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
+    request = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
         with pytest.raises(KafkaError, match="end that first"):
-            await command(wish, world.id)
+            await command(request, world.id)
     # The source ends; the topic is mirrored again, while another cluster continues, and fails over
     # again.
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": FAILED_OVER})
     await world.controller.mirror_control.fail_back(
-        replace(wish, source_id=world.image.mirrored_topics[world.id].source_id, sources=(NEWARK,)), world.id
+        replace(request, source_id=world.image.mirrored_topics[world.id].source_id, sources=(NEWARK,)), world.id
     )
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set(role=FAILED_OVER)

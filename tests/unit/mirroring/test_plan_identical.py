@@ -256,8 +256,8 @@ async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
 async def test_topics_are_created_in_one_commit_and_rejected_one_by_one() -> None:
     world = await MirrorPlanWorld().begin()
     await create_topic(world.controller, NewTopic("c", 1, 1))
-    wishes = [NewMirroredTopic("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
+    requests = [NewMirroredTopic("west", name, name, UUID(int=9), 1, 1) for name in ("a", "c", "a", "b")]
     before = len(world.small.log.commits)
-    answers = await world.controller.mirror_control.create_mirrored_topics(wishes)
+    answers = await world.controller.mirror_control.create_mirrored_topics(requests)
     assert [isinstance(answer, UUID) for answer in answers] == [True, False, False, True]
     assert len(world.small.log.commits) == before + 1

@@ -35,8 +35,8 @@ class RevertedFailoverWorld(MirrorPlanWorld):
 
     async def fail_back(self) -> None:
         copy = self.image.mirrored_topics[self.image.topics["t"].id]
-        wish = NewMirroredTopic("west", "t", "t", copy.source_id, 2, 1, origins=copy.origins)
-        await self.controller.mirror_control.fail_back(wish, copy.topic)
+        request = NewMirroredTopic("west", "t", "t", copy.source_id, 2, 1, origins=copy.origins)
+        await self.controller.mirror_control.fail_back(request, copy.topic)
 
     def is_writable(self) -> bool:
         return self.image.is_writable(self.image.topics["t"].id, 0)

@@ -67,15 +67,15 @@ def test_config_of_the_cluster_takes_precedence_over_derived_settings() -> None:
 
 def test_derived_settings_count_brokers_that_are_being_removed() -> None:
     assert [
-        broker_count_for_defaults(wished, over) for wished, over in [(3, ()), (3, {1}), (1, {1, 2, 3}), (1, {1})]
+        broker_count_for_defaults(desired, over) for desired, over in [(3, ()), (3, {1}), (1, {1, 2, 3}), (1, {1})]
     ] == [3, 3, 3, 1]
-    wished = cluster(replicas=1, config={"min.insync.replicas": 1})
-    (broker,) = plan_broker_processes([wished], HOME)
-    leaving = with_replication_defaults(broker, wished, 3).settings
+    desired = cluster(replicas=1, config={"min.insync.replicas": 1})
+    (broker,) = plan_broker_processes([desired], HOME)
+    leaving = with_replication_defaults(broker, desired, 3).settings
     assert (leaving["default.replication.factor"], leaving["min.insync.replicas"]) == ("3", "1"), (
         "the config takes precedence"
     )
-    assert with_replication_defaults(with_replication_defaults(broker, wished, 3), wished, 1) == broker
+    assert with_replication_defaults(with_replication_defaults(broker, desired, 3), desired, 1) == broker
 
 
 @given(

@@ -71,8 +71,8 @@ def test_failed_download_is_reported_with_the_reason(
 
 
 def test_ivy_module_names_each_jar_without_its_dependencies() -> None:
-    wish = ElementTree.fromstring(jars._ivy_module(CONNECTOR))
-    found = [(d.get("org"), d.get("name"), d.get("rev"), d.get("transitive")) for d in wish.iter("dependency")]
+    root = ElementTree.fromstring(jars._ivy_module(CONNECTOR))
+    found = [(d.get("org"), d.get("name"), d.get("rev"), d.get("transitive")) for d in root.iter("dependency")]
     assert found == [(jar.group, jar.artifact, jar.version, "false") for jar in CONNECTOR]
 
 

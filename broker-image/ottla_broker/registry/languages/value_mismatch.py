@@ -8,7 +8,7 @@ _NOTHING: Final = object()
 
 
 class ValueMismatch(Exception):
-    """A sentence that names the field and what is allowed."""
+    """A sentence that names the field and its allowed values."""
 
     @classmethod
     def at(cls, path: str, expected: str, value: Any = _NOTHING) -> "ValueMismatch":

@@ -1,8 +1,8 @@
-"""Opens a client's connection, with TLS if it is secured so.
+"""Opens a client's connection, with TLS if `ClientSecurity` demands or allows it.
 
-While the brokers of a cluster get TLS, some have it and some do not. A client whose TLS is optional
-tries it first, and connects again without it if the handshake does not succeed. A certificate that
-it does not trust is no such case: the broker has TLS then, and is perhaps a false one.
+While TLS is being rolled out to the brokers of a cluster, only some of them have it. A client whose
+TLS is optional tries TLS first, and connects again without it if the handshake fails. It does not
+fall back when it distrusts the certificate, because an attacker may pose as the broker.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ async def open_connection(
     *,
     handshake_timeout_s: float | None = None,
 ) -> P:
-    """`handshake_timeout_s`: None for asyncio's. Raises OSError, of which ssl.SSLError is one."""
+    """Returns the connected protocol. `handshake_timeout_s`: None for asyncio's default. Raises
+    OSError; ssl.SSLError is a subclass of it.
+    """
     loop, context = asyncio.get_running_loop(), security.ssl_context()
     if context is not None:
         try:
