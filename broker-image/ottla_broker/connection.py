@@ -4,39 +4,45 @@
   (small ones of all connections together: `ProduceTurn`), and its response may wait for replicas
   while the next is appended. Of all other requests one at a time is worked on, as Kafka's clients
   expect.
-- While the client does not read its responses, nothing more of what it sent is worked on or read
-  (rule 18): what it has not fetched stays on disk.
-- While the broker starts, it serves other brokers; requests of clients are held until it is ready,
-  for a while.
-- A request that is malformed costs its connection and one line in the log.
+- While the client does not read its responses, the broker neither reads nor serves its requests
+  (rule 18): records that it has not fetched stay on disk.
+- While the broker starts, it serves other brokers. Requests of clients wait for up to HOLD_S until
+  it is ready.
+- A malformed request closes its connection, with one line in the log.
+
+`MuteState` has the reasons for which no request is served, `ResponseQueue` the order of responses.
 """
 
 import asyncio
 import logging
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from collections.abc import Iterator
+from typing import Final, cast
 
 from ottla_broker.busy_poll import MAX_REQUEST_BYTES, BusyPoll, PollCredit
-from ottla_broker.connection_limits import ConnectionLimits
-from ottla_broker.dispatcher import RequestDispatcher
-from ottla_broker.memory_pool import MemoryPool
-from ottla_broker.produce_turn import ProduceTurn
+from ottla_broker.connection_login import ConnectionLogin
+from ottla_broker.connection_services import ConnectionServices
+from ottla_broker.mute_state import (
+    BROKER_STARTING,
+    FINISHING,
+    NO_RESPONSE_MEMORY,
+    STOPS_READING,
+    THROTTLED,
+    UNREAD_RESPONSES,
+    MuteState,
+)
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import CloseConnection, ConnectionState
 from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse
 from ottla_broker.requests.request_trace import RequestTrace
-from ottla_broker.security.principal import principal_from_certificate
-from ottla_broker.security.principal_mapping import NoMatchingRule, PrincipalMapper
-from ottla_broker.security.sasl_session import SaslSession
-from ottla_broker.session_expiry import SessionExpiry
-from ottla_broker.unsent_responses import PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES, UnsentResponses
+from ottla_broker.response_queue import ResponseQueue
+from ottla_broker.security.principal_mapping import NoMatchingRule
+from ottla_broker.unsent_responses import UnsentResponses
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.framing import SMALL_FRAME_BYTES, FrameReader
+from ottla_broker.wire.framing import SMALL_FRAME_BYTES
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.produce_template import ProduceTemplates
 
@@ -48,49 +54,6 @@ try another.
 """
 MAX_UNANSWERED: Final = 1024
 """Produce requests of one connection whose responses wait for replicas."""
-MIN_RESPONSE_BYTES: Final = 64 * 1024
-"""Bytes that a fetch may always return, however little memory is left."""
-
-
-class WaitingReply(NamedTuple):
-    """A response that is not ready yet, and when its request was served. `trace`: None unless it is
-    traced.
-    """
-
-    reply: Future[Buffers]
-    request: ServedRequest
-    trace: RequestTrace | None = None
-
-
-@dataclass(slots=True)
-class ConnectionServices:
-    """Services and memory limits that all connections of a broker share. `requests`: bytes of large
-    requests that are received or queued. `responses`: bytes that transports hold because their
-    clients do not read. `new_frames`: creates the reader of a new connection. `sasl_sessions`:
-    creates the session of a new connection, by the names of the listeners with SASL.
-    `principal_mappers`: by the names of the listeners where certificates of clients are their
-    logins. `sample_trace`: the trace of a request that is chosen to have one; None unless tracing
-    is on.
-    """
-
-    dispatcher: RequestDispatcher
-    produce_turn: ProduceTurn
-    limits: ConnectionLimits
-    requests: MemoryPool
-    responses: MemoryPool
-    new_frames: Callable[[], FrameReader]
-    clock: Callable[[], float]
-    sasl_sessions: Mapping[str, Callable[[], SaslSession]]
-    principal_mappers: Mapping[str, PrincipalMapper]
-    busy_poll: BusyPoll | None
-    sample_trace: Callable[[bytearray, ConnectionState], RequestTrace | None] | None
-    on_open: Callable[["Connection"], float | None]  # a number: it is refused, and closed after as many seconds
-    on_close: Callable[["Connection"], None]
-    on_response_memory_exhausted: Callable[[], None]
-
-    def max_response_bytes(self) -> int:
-        """A share of what is left, so that no single reader takes all of it."""
-        return max(MIN_RESPONSE_BYTES, (self.responses.limit_bytes - self.responses.allocated_bytes) // 2)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -99,28 +62,22 @@ class Connection(asyncio.BufferedProtocol):
     state: ConnectionState
     _transport: asyncio.Transport
 
-    def __init__(self, services: ConnectionServices, listener: str) -> None:
+    def __init__(self, services: "ConnectionServices[Connection]", listener: str) -> None:
         self._services = services
         self._listener = listener
         self._frames = services.new_frames()
         self._queue: deque[tuple[bytearray, float]] = deque()  # requests that wait for their turn, and since when
         self._queued_bytes = 0
-        self._replies: deque[Buffers | WaitingReply] = deque()  # in order; empty unless the first is not done
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
         self._templates = ProduceTemplates()
         self._joined = 0  # requests in the turn that is not completed
-        self._is_writing_paused = False
-        self._unread_since_s = 0.0  # while writing is paused
-        self._answered_api = 0  # of the last response
+        self._muted = MuteState()
         self._is_reading_paused = False
-        self._is_starved = False  # a fetch waits for memory of responses
-        self._hold_timer: asyncio.TimerHandle | None = None  # set while a request waits for the broker to be ready
-        self._mute_timer: asyncio.TimerHandle | None = None  # set while the client exceeds a quota
-        self._expiry = SessionExpiry(self.close)
+        self._login = ConnectionLogin(self._frames, services.limits.request_bytes, self.close)
         self._is_closed = False
-        self._is_finishing = False  # it closes as soon as the requests in progress are answered
         self._poll_credit = PollCredit()
         self.unsent = UnsentResponses(services.responses, services.clock)
+        self._responses = ResponseQueue(services.dispatcher.request_times, self.unsent)
         self.active_at = 0.0
 
     # Called by the transport
@@ -129,40 +86,29 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.state = ConnectionState(host, port, self._listener, mute=self._mute)
-        if (make_session := self._services.sasl_sessions.get(self._listener)) is not None:
-            self.state.sasl = session = make_session()
-            if not session.sasl.is_optional:
-                self._frames.limit_frames(session.sasl.max_receive_bytes)
-            self._expiry.limit_login(session.sasl.login_timeout_s)
-        elif (mapper := self._services.principal_mappers.get(self._listener)) is not None:
-            try:
-                self.state.principal = principal_from_certificate(transport.get_extra_info("peercert"), mapper)
-            except NoMatchingRule as reason:
-                self._close_for_error(str(reason))
-                return
+        services = self._services
+        try:
+            self._login.begin(self.state, transport, services.sasl_sessions, services.principal_mappers)
+        except NoMatchingRule as reason:
+            self._close_for_error(str(reason))
+            return
         self.active_at = self._services.clock()
-        self._transport.set_write_buffer_limits(PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES)
+        self._responses.attach(self._transport)
         if (close_after_s := self._services.on_open(self)) is not None:
             self._is_closed = True
             self._refuse(close_after_s)
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._is_closed = True
-        self._expiry.cancel()
-        for timer in (self._hold_timer, self._mute_timer):
-            if timer is not None:
-                timer.cancel()
+        self._login.cancel()
+        self._muted.cancel_timers()
         self._services.on_close(self)
         requests, responses = self._services.requests, self._services.responses
         requests.remove_waiter(self._resume_receiving)
         responses.remove_waiter(self._resume_fetching)
         requests.release(self._frames.claimed_bytes + sum(len(f) for f, _ in self._queue if len(f) > SMALL_FRAME_BYTES))
         self._queue.clear()
-        self.unsent.end()
-        for waiting in self._replies:
-            if isinstance(waiting, WaitingReply) and not isinstance(waiting.reply, asyncio.Task):
-                waiting.reply.cancel()  # a fetch that waits; tasks run to their end
-        self._replies.clear()
+        self._responses.discard()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -186,15 +132,12 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._is_writing_paused = True
-        self._unread_since_s = self._services.dispatcher.request_times.clock()
-        self.unsent.begin(self._transport.get_write_buffer_size())
+        self._muted.mute(UNREAD_RESPONSES)
+        self._responses.on_writing_paused()
 
     def resume_writing(self) -> None:
-        self._is_writing_paused = False
-        times = self._services.dispatcher.request_times
-        times.observe_send(self._answered_api, times.clock() - self._unread_since_s)
-        self.unsent.end()
+        self._muted.unmute(UNREAD_RESPONSES)
+        self._responses.on_writing_resumed()
         self._serve_queued()
 
     # Requests, in order
@@ -210,16 +153,11 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(frame)
 
     def _is_blocked(self) -> bool:
-        return (
-            self._working is not None
-            or self._is_finishing
-            or self._is_writing_paused
-            or self._is_starved
-            or self._hold_timer is not None
-            or self._mute_timer is not None
-            or len(self._replies) >= MAX_UNANSWERED
-            or (self._joined > 0 and self._services.produce_turn.is_completing)
-        )
+        if self._working is not None or self._muted.reasons:
+            return True
+        if self._joined and self._services.produce_turn.is_completing:
+            return True
+        return len(self._responses.waiting) >= MAX_UNANSWERED
 
     def _serve_queued(self) -> None:
         while self._queue and not self._is_blocked() and not self._is_closed:
@@ -232,9 +170,7 @@ class Connection(asyncio.BufferedProtocol):
     def _pause_or_resume_reading(self) -> None:
         """Reads only while there is no backlog."""
         pause = (
-            self._is_writing_paused
-            or self._mute_timer is not None
-            or self._is_finishing
+            self._muted.reasons & STOPS_READING != 0
             or self._frames.is_stalled
             or (bool(self._queue) and self._queued_bytes >= self._services.limits.queued_bytes)
             or len(self._queue) >= MAX_UNANSWERED
@@ -291,9 +227,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for(reply, request, pipelined=pipelined, trace=trace)
             else:
                 times.observe(api, queue_s, handled_s - began_s)
-                self._answered_api = api
+                self._responses.last_api = api
             if reply is not None and not isinstance(reply, Future):
-                self._answer(reply)
+                self._responses.send(reply)
                 if services.busy_poll is not None and key == ApiKey.PRODUCE:
                     self._earn_busy_poll(services.busy_poll, frame)
             if trace is not None and not isinstance(reply, Future):
@@ -314,15 +250,11 @@ class Connection(asyncio.BufferedProtocol):
         self._joined -= 1
         if self._is_closed:
             return
-        if self._replies:
-            self._replies.append((response,))
-        else:
-            self.unsent.last_written = len(response)
-            self._transport.write(response)
+        self._responses.send_buffer(response)
         if may_poll and self._services.busy_poll is not None and self.is_idle:
             self._services.busy_poll.on_response(self._poll_credit)
-        if self._queue or self._is_finishing:
-            self._continue_after_turn()
+        if self._queue or self._muted.reasons:
+            self._serve_queued_or_finish()
 
     def send_joined_later(self, response: DeferredResponse) -> None:
         """Answer a request whose records are appended and not replicated yet."""
@@ -340,26 +272,14 @@ class Connection(asyncio.BufferedProtocol):
         self._joined -= 1
         if not self._is_closed:
             self._serve_alone(frame)
-            self._continue_after_turn()
+            self._serve_queued_or_finish()
 
-    def _continue_after_turn(self) -> None:
-        if self._is_finishing:
-            self._close_when_answered()
-        else:
-            self._serve_queued()
-
-    # Responses, in order
-
-    def _answer(self, reply: Buffers) -> None:
-        if self._replies:
-            self._replies.append(reply)
-        else:
-            self._write(reply)
+    # Responses that are not ready at once
 
     def _wait_for(
         self, reply: Future[Buffers], request: ServedRequest, *, pipelined: bool, trace: RequestTrace | None = None
     ) -> None:
-        self._replies.append(WaitingReply(reply, request, trace))
+        self._responses.send_when_ready(reply, request, trace)
         if not pipelined:
             self._working = reply
         if isinstance(reply, DeferredResponse):
@@ -381,61 +301,33 @@ class Connection(asyncio.BufferedProtocol):
                 logger.error("request from %s:%d failed", self.state.host, self.state.port, exc_info=failure)
                 self._transport.abort()
             return
-        while self._replies:
-            first = self._replies[0]
-            trace = None
-            if isinstance(first, WaitingReply):
-                done, request, trace = first
-                if not done.done() or done.cancelled() or done.exception() is not None:
-                    break
-                self._answered_api = request.api
-                self._services.dispatcher.request_times.observe_deferred(request)
-                first = done.result()
-            self._replies.popleft()
-            self._write(first)
-            if trace is not None:
-                trace.end(request.queue_s, request.began_s, request.handled_s, has_waited=True)
-        if self.state.sasl is not None:
-            self._apply_sasl(self.state.sasl)
-        if self._is_finishing:
+        self._responses.send_ready()
+        if self.state.sasl is not None and not self._login.follow(self.state.sasl):
+            self.finish()
+        self._serve_queued_or_finish()
+
+    def _serve_queued_or_finish(self) -> None:
+        if self._muted.reasons & FINISHING:
             self._close_when_answered()
         else:
             self._serve_queued()
 
-    def _apply_sasl(self, session: SaslSession) -> None:
-        """Applies the state of the login after a response: a failed login closes the connection,
-        and so does the end of the session.
-        """
-        if session.has_failed:
-            self.finish()
-        elif session.principal is not None:
-            self._frames.limit_frames(self._services.limits.request_bytes)
-            self._expiry.follow_session(session)
-
-    def _write(self, buffers: Buffers) -> None:
-        if len(buffers) == 1:
-            self.unsent.last_written = len(buffers[0])
-            self._transport.write(buffers[0])
-        else:
-            self.unsent.last_written = sum(map(len, buffers))
-            self._transport.writelines(buffers)
-
-    # While the broker starts
+    # Reasons to serve no more requests for now
 
     def _hold(self, frame: bytearray, received_s: float) -> None:
-        self._queue.appendleft((frame, received_s))
-        self._queued_bytes += len(frame)
-        loop = asyncio.get_running_loop()
-        self._hold_timer = loop.call_later(HOLD_S, self.close, "the broker is still starting")
+        self._put_back(frame, received_s)
+        self._muted.wait_for_start(HOLD_S, lambda: self.close("the broker is still starting"))
 
     def release_hold(self) -> None:
         """Serve the held request: the broker is ready."""
-        if self._hold_timer is not None:
-            self._hold_timer.cancel()
-            self._hold_timer = None
+        if self._muted.reasons & BROKER_STARTING:
+            self._muted.end_wait_for_start()
             self._serve_queued()
 
-    # While the client exceeds a quota
+    def _put_back(self, frame: bytearray, received_s: float) -> None:
+        """Queues a request again, before all others."""
+        self._queue.appendleft((frame, received_s))
+        self._queued_bytes += len(frame)
 
     def _refuse(self, close_after_s: float) -> None:
         """Closes the connection after `close_after_s`, because a client would reconnect at once."""
@@ -443,43 +335,30 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._transport.pause_reading()
-        self._mute_timer = asyncio.get_running_loop().call_later(close_after_s, self._transport.abort)
+        self._muted.throttle(close_after_s, self._transport.abort)
 
     def _mute(self, seconds: float) -> None:
-        """Serve and read no more requests of the connection. Requests in progress get responses."""
-        if self._is_closed:
-            return
-        loop = asyncio.get_running_loop()
-        if self._mute_timer is not None:
-            if self._mute_timer.when() >= loop.time() + seconds:
-                return
-            self._mute_timer.cancel()
-        self._mute_timer = loop.call_later(seconds, self._unmute)
-        self._pause_or_resume_reading()
+        """Serves and reads no requests for some seconds, because the client exceeds a quota."""
+        if not self._is_closed:
+            self._muted.throttle(seconds, self._unmute)
+            self._pause_or_resume_reading()
 
     def _unmute(self) -> None:
-        self._mute_timer = None
+        self._muted.end_throttle()
         self.active_at = self._services.clock()
         self._serve_queued()
-
-    # Memory
-
-    def recount_unsent(self) -> None:
-        """Note whether the client has read some of what was unsent."""
-        self.unsent.recount(self._transport.get_write_buffer_size())
 
     def _starve(self, frame: bytearray, received_s: float) -> None:
         """Lets a fetch wait, its records unread from disk, until slow clients have read some of
         their responses.
         """
-        self._is_starved = True
-        self._queue.appendleft((frame, received_s))
-        self._queued_bytes += len(frame)
+        self._put_back(frame, received_s)
+        self._muted.mute(NO_RESPONSE_MEMORY)
         self._services.responses.add_waiter(self._resume_fetching)
         self._services.on_response_memory_exhausted()
 
     def _resume_fetching(self) -> None:
-        self._is_starved = False
+        self._muted.unmute(NO_RESPONSE_MEMORY)
         self._serve_queued()
 
     def _resume_receiving(self) -> None:
@@ -489,22 +368,28 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._pause_or_resume_reading()
 
-    # The end
+    # For the server
+
+    def recount_unsent(self) -> None:
+        """Note whether the client has read some of what was unsent."""
+        self.unsent.recount(self._transport.get_write_buffer_size())
 
     def waiting_requests(self) -> Iterator[ServedRequest]:
         """Those that wait for replicas, records, members or the controller."""
-        return (one.request for one in self._replies if isinstance(one, WaitingReply))
+        return self._responses.requests()
 
     @property
     def is_idle(self) -> bool:
-        return not self._replies and not self._queue and not self._joined and self._mute_timer is None
+        return (
+            not self._responses.waiting and not self._queue and not self._joined and not self._muted.reasons & THROTTLED
+        )
 
     def finish(self) -> None:
         """Answer the requests in progress and close. A producer whose appended records were not
         answered would send them again."""
         if self._is_closed or self._transport.is_closing():
             return
-        self._is_finishing = True
+        self._muted.mute(FINISHING)
         self._queue.clear()
         self._is_reading_paused = True
         self._transport.pause_reading()
@@ -515,7 +400,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close_when_answered()
 
     def _close_when_answered(self) -> None:
-        if not self._replies and not self._joined:
+        if not self._responses.waiting and not self._joined:
             self._transport.close()
 
     def close(self, why: str, level: int = logging.INFO) -> None:

@@ -20,9 +20,10 @@ from ottla_broker.config import (
     Listener,
 )
 from ottla_broker.config.listener_security import accepts_plaintext
-from ottla_broker.connection import Connection, ConnectionServices
+from ottla_broker.connection import Connection
 from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.connection_quotas import ConnectionQuotas, Room
+from ottla_broker.connection_services import ConnectionServices
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.listener_certificates import ListenerCertificates, ListenError
@@ -101,7 +102,7 @@ class Server:
         self.dispatcher = RequestDispatcher(broker, authorizer)
         self._logins = ListenerLogins(broker, self._loop.time)
         broker.on_logins_removed = self._close_removed_logins
-        self._services = ConnectionServices(
+        self._services = ConnectionServices[Connection](
             self.dispatcher,
             ProduceTurn(
                 broker,

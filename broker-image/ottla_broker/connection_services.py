@@ -1,0 +1,54 @@
+"""What the connections of a broker share: services, memory, and what the server wants to know."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from ottla_broker.busy_poll import BusyPoll
+from ottla_broker.connection_limits import ConnectionLimits
+from ottla_broker.dispatcher import RequestDispatcher
+from ottla_broker.memory_pool import MemoryPool
+from ottla_broker.produce_turn import ProduceTurn
+from ottla_broker.requests.context import ConnectionState
+from ottla_broker.requests.request_trace import RequestTrace
+from ottla_broker.security.principal_mapping import PrincipalMapper
+from ottla_broker.security.sasl_session import SaslSession
+from ottla_broker.wire.framing import FrameReader
+
+MIN_RESPONSE_BYTES: Final = 64 * 1024
+"""Bytes that a fetch may always return, however little memory is left."""
+
+C = TypeVar("C")
+"""The class of connections, whose module imports this one."""
+
+
+@dataclass(slots=True)
+class ConnectionServices(Generic[C]):
+    """Services and memory limits that all connections of a broker share. `requests`: bytes of large
+    requests that are received or queued. `responses`: bytes that transports hold because their
+    clients do not read. `new_frames`: creates the reader of a new connection. `sasl_sessions`:
+    creates the session of a new connection, by the names of the listeners with SASL.
+    `principal_mappers`: by the names of the listeners where certificates of clients are their
+    logins. `sample_trace`: the trace of a request that is chosen to have one; None unless tracing
+    is on. `on_open`: returns None, or refuses the connection, which is then closed after as many
+    seconds.
+    """
+
+    dispatcher: RequestDispatcher
+    produce_turn: ProduceTurn
+    limits: ConnectionLimits
+    requests: MemoryPool
+    responses: MemoryPool
+    new_frames: Callable[[], FrameReader]
+    clock: Callable[[], float]
+    sasl_sessions: Mapping[str, Callable[[], SaslSession]]
+    principal_mappers: Mapping[str, PrincipalMapper]
+    busy_poll: BusyPoll | None
+    sample_trace: Callable[[bytearray, ConnectionState], RequestTrace | None] | None
+    on_open: Callable[[C], float | None]
+    on_close: Callable[[C], None]
+    on_response_memory_exhausted: Callable[[], None]
+
+    def max_response_bytes(self) -> int:
+        """A share of what is left, so that no single reader takes all of it."""
+        return max(MIN_RESPONSE_BYTES, (self.responses.limit_bytes - self.responses.allocated_bytes) // 2)

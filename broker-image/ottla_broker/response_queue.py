@@ -1,0 +1,118 @@
+"""The responses of one connection, written in the order of its requests.
+
+Clients match responses to requests by their order, so a response that is ready waits for earlier
+ones. Most responses are ready at once and find the queue empty: they go to the transport directly.
+"""
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla_broker.request_times import RequestTimes, ServedRequest
+from ottla_broker.requests.reply import Buffers
+from ottla_broker.requests.request_trace import RequestTrace
+from ottla_broker.unsent_responses import PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES, UnsentResponses
+from ottla_broker.wire.batch import Buffer
+
+
+class WaitingResponse(NamedTuple):
+    """A response that is not ready yet, and when its request was served. `trace`: None unless it is
+    traced.
+    """
+
+    response: Future[Buffers]
+    request: ServedRequest
+    trace: RequestTrace | None = None
+
+
+class ResponseQueue:
+    """`waiting`: the responses that are not written, in order; empty unless the first is not ready.
+    `last_api`: the API of the last response that was not joined with others, for the time that a
+    client leaves it unread.
+    """
+
+    __slots__ = ("_times", "_transport", "_unread_since_s", "_unsent", "last_api", "waiting")
+
+    _transport: asyncio.Transport
+
+    def __init__(self, times: RequestTimes, unsent: UnsentResponses) -> None:
+        self._times = times
+        self._unsent = unsent
+        self._unread_since_s = 0.0
+        self.waiting: deque[Buffers | WaitingResponse] = deque()
+        self.last_api = 0
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """Called once, before the first response."""
+        self._transport = transport
+        transport.set_write_buffer_limits(PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES)
+
+    def send(self, response: Buffers) -> None:
+        """Writes the response, after those that wait."""
+        if self.waiting:
+            self.waiting.append(response)
+        else:
+            self._write(response)
+
+    def send_buffer(self, response: Buffer) -> None:
+        """`send` of a response in one piece."""
+        if self.waiting:
+            self.waiting.append((response,))
+        else:
+            self._unsent.last_written = len(response)
+            self._transport.write(response)
+
+    def send_when_ready(
+        self, response: Future[Buffers], request: ServedRequest, trace: RequestTrace | None = None
+    ) -> None:
+        """Keeps the response's place. `send_ready` must be called once it is done."""
+        self.waiting.append(WaitingResponse(response, request, trace))
+
+    def send_ready(self) -> None:
+        """Writes responses up to the first that is not ready or has failed."""
+        while self.waiting:
+            first = self.waiting[0]
+            if not isinstance(first, WaitingResponse):
+                self.waiting.popleft()
+                self._write(first)
+                continue
+            future, request, trace = first
+            if not future.done() or future.cancelled() or future.exception() is not None:
+                return
+            self.last_api = request.api
+            self._times.observe_deferred(request)
+            self.waiting.popleft()
+            self._write(future.result())
+            if trace is not None:
+                trace.end(request.queue_s, request.began_s, request.handled_s, has_waited=True)
+
+    def requests(self) -> Iterator[ServedRequest]:
+        """Those that wait for replicas, records, members or the controller."""
+        return (one.request for one in self.waiting if isinstance(one, WaitingResponse))
+
+    def on_writing_paused(self) -> None:
+        """Called when the transport's buffer is full."""
+        self._unread_since_s = self._times.clock()
+        self._unsent.begin(self._transport.get_write_buffer_size())
+
+    def on_writing_resumed(self) -> None:
+        self._times.observe_send(self.last_api, self._times.clock() - self._unread_since_s)
+        self._unsent.end()
+
+    def discard(self) -> None:
+        """Called when the connection is lost: nothing is sent any more."""
+        self._unsent.end()
+        for one in self.waiting:
+            if isinstance(one, WaitingResponse) and not isinstance(one.response, asyncio.Task):
+                one.response.cancel()  # a fetch that waits; tasks run to their end
+        self.waiting.clear()
+
+    def _write(self, buffers: Buffers) -> None:
+        if len(buffers) == 1:
+            self._unsent.last_written = len(buffers[0])
+            self._transport.write(buffers[0])
+        else:
+            self._unsent.last_written = sum(map(len, buffers))
+            self._transport.writelines(buffers)
