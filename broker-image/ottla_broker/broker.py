@@ -14,11 +14,7 @@ from uuid import UUID
 
 from ottla_broker.access_control import build_acl_authorizer, build_audit_log, build_client_quotas
 from ottla_broker.background_tasks import BackgroundTasks
-from ottla_broker.config import (
-    TELEMETRY_MAX_BYTES,
-    Config,
-)
-from ottla_broker.config.addresses import format_host_and_port
+from ottla_broker.config import TELEMETRY_MAX_BYTES, Config
 from ottla_broker.config.listener_security import inter_broker_security
 from ottla_broker.controller_role import ControllerRole
 from ottla_broker.coordination.audit_topic import TopicAudit
@@ -31,23 +27,18 @@ from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.coordination.remote_appender import RemoteAppender
 from ottla_broker.coordination.share_group_services import ShareGroupServices
 from ottla_broker.log.disk import Disk, OsDisk
-from ottla_broker.log.future_log import find_duplicates
-from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.schema_ids import SchemaIds
 from ottla_broker.metadata.broker_lifecycle import NO_BROKER_EPOCH, BrokerLifecycle
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
-from ottla_broker.metadata.log_on_disk import open_metadata_log, snapshot_intervals
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
 from ottla_broker.metadata.quorum import MetadataQuorum
-from ottla_broker.metadata.quorum_recovery import RecoveryOrder, RecoveryOrders
-from ottla_broker.metadata.quorum_settings import QuorumSettings
-from ottla_broker.metadata.raft_quorum import RaftQuorum
-from ottla_broker.metadata.records import NO_LEADER, Endpoint
+from ottla_broker.metadata.quorum_recovery import RecoveryOrder
+from ottla_broker.metadata.raft_manager import RaftManager
+from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.state_condition import StateCondition
-from ottla_broker.metadata.voter_set import Voter
 from ottla_broker.metadata_publisher import MetadataPublisher
 from ottla_broker.metrics import TraceCounts
 from ottla_broker.mirroring.appended_retention import AppendedRetention
@@ -55,7 +46,7 @@ from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
 from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.cluster_view import MetadataClusterView
-from ottla_broker.replication.log_maintenance import LogMaintenance
+from ottla_broker.replication.log_manager import LogManager
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.pending_acks import HANDOVER_TIMEOUT_S
 from ottla_broker.replication.produce_forwarder import ProduceForwarder
@@ -110,7 +101,7 @@ class Broker:
         self.config = config
         self.node_id = node_id
         self.runtime = runtime = runtime or Runtime()
-        self._disk = disk = disk or OsDisk()
+        disk = disk or OsDisk()
         self._first_users = first_users or {}
 
         self.ready = False
@@ -122,16 +113,28 @@ class Broker:
         # Metadata: the image of the cluster, the quorum that commits it, and the controller that
         # changes it
         self.cluster_id = ""
-        self.log_dirs: list[LogDir] = []
         self.image = image = MetadataImage()
+        self._log_manager = LogManager(config, image, disk, runtime)
+        self.log_dirs = self._log_manager.log_dirs
         self.image_condition = StateCondition()
-        self._quorum: MetadataQuorum | None = None
         self.channels = channels = ChannelBuilder(inter_broker_security(config))
         answer = partial(answer_locally, self)
         self.controller_channel = channel = ControllerChannel(self, client_id, answer, channels)
         self.failure_detector = FailureDetector(node_id, image, inter_broker_listener, channels)
         self._controller_role = ControllerRole(
             config, image, runtime, self.failure_detector, self._tasks, self._make_client
+        )
+        self._raft_manager = RaftManager(
+            config,
+            image,
+            self.log_dirs,
+            runtime,
+            disk,
+            channels,
+            self._tasks.start,
+            on_commit=self._on_metadata_commit,
+            on_elected=self._controller_role.begin,
+            on_resigned=self._on_resigned,
         )
         self.lifecycle = BrokerLifecycle(
             config,
@@ -234,15 +237,13 @@ class Broker:
 
         Raises KafkaError or LogDirError, with a sentence for users.
         """
-        self._attach_log_dirs()
-        log_maintenance = LogMaintenance(self.log_dirs, self.config)
-        await self._join_quorum(endpoints)
+        self._log_manager.attach()
+        self.cluster_id = self.log_dirs[0].cluster_id or ""
+        await self._raft_manager.start(endpoints[self.config.inter_broker_listener], self._unregister_lost_brokers)
+        self.cluster_id = self.quorum.cluster_id
         is_first_start = self.controller is not None and not self.image.brokers
         self._publisher.update_config()
-        self._load_log_dirs(is_first_start=is_first_start)
-        if is_first_start:
-            for log_dir in self.log_dirs:
-                await log_dir.adopt_foreign_logs()  # before any other part treats the logs as Ottla's
+        await self._log_manager.load(are_foreign=is_first_start)
         await self._register_broker(endpoints)
         if not is_first_start:
             self._replica_manager.rename_strays()
@@ -253,7 +254,7 @@ class Broker:
             await self._adopt_orphans()
             await self._add_first_users()
         self.replica_mover.resume_moves()
-        self._tasks.start(log_maintenance.run())
+        self._tasks.start(self._log_manager.run())
         self._tasks.start(self._replica_manager.shrink_isrs())
         self._tasks.start(self.appended_retention.run())
         self.ready = True
@@ -278,8 +279,7 @@ class Broker:
         """
         self.ready = False
         await self.audit_log.close()  # while it can still write to a topic
-        if self._quorum is not None:
-            await self._quorum.resign()
+        await self._raft_manager.resign()
         self.transactions.close()
         if self._share_groups is not None:
             self._share_groups.close()
@@ -293,29 +293,9 @@ class Broker:
         await self._tasks.cancel()
         await self.failure_detector.close()
         self.controller_channel.close()
-        for log_dir in self.log_dirs:
-            await log_dir.close()
+        await self._log_manager.close()
 
-    # Log directories
-
-    def _attach_log_dirs(self) -> None:
-        for path in self.config.log_dirs:
-            self.log_dirs.append(
-                LogDir.attach(path, disk=self._disk, runtime=self.runtime, node_id=self.node_id, cluster_id=None)
-            )
-
-        self.cluster_id = self.log_dirs[0].cluster_id or ""
-
-    def _load_log_dirs(self, *, is_first_start: bool) -> None:
-        """Loads partitions once the metadata say what their topics' configs are. Logs that a first
-        start finds were written by another program, which may leave gaps between offsets."""
-        for log_dir in self.log_dirs:
-            log_dir.load(
-                lambda topic: self.config.log_config(self.image.topic_config(topic)), gapless=not is_first_start
-            )
-        for log_dir, log in find_duplicates(self.log_dirs):
-            logger.warning("another log directory has more of it: renaming %s to a stray folder", log.directory)
-            log_dir.move_to_stray(log.topic, log.partition)
+    # The first start of a cluster
 
     async def _adopt_orphans(self) -> None:
         """Creates the topics of the partitions that a first start has found."""
@@ -334,10 +314,9 @@ class Broker:
     # Metadata
 
     async def order_recovery(self, order: RecoveryOrder, receiver: UUID) -> None:
-        """Stores the order and stops the broker, whose next start carries it out. Raises
+        """Stores the order and stops the broker, whose next start executes it. Raises
         INVALID_REQUEST and KAFKA_STORAGE_ERROR."""
-        orders = RecoveryOrders(self.log_dirs, self._disk, self.runtime)
-        await orders.store(order, receiver, self.quorum.describe_replica())
+        await self._raft_manager.order_recovery(order, receiver)
         self.restart_ordered.set()
 
     @property
@@ -345,48 +324,12 @@ class Broker:
         """The quorum of the metadata log. Raises NOT_CONTROLLER before the broker has opened its
         metadata log.
         """
-        if self._quorum is None:
-            raise KafkaError(ErrorCode.not_controller, "the broker is starting")
-        return self._quorum
+        return self._raft_manager.quorum
 
     @property
     def controller_id(self) -> int:
         """The leader of the metadata log, as far as this broker knows; −1 if it knows none."""
-        return NO_LEADER if self._quorum is None else self._quorum.leader_id
-
-    async def _join_quorum(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Waits until the metadata are as current as the quorum's leader, or this broker leads."""
-        config = self.config
-        home = self.log_dirs[0]
-        at = endpoints[config.inter_broker_listener]
-        orders = RecoveryOrders(self.log_dirs, self._disk, self.runtime)
-        recovery = orders.carry_out()
-        settings = QuorumSettings.from_config(config)
-        if recovery is not None:
-            settings = settings.with_bootstrap_server(recovery.leader_address)
-        self._quorum = RaftQuorum(
-            Voter(self.node_id, home.directory_id, format_host_and_port(at.host, at.port)),
-            open_metadata_log(home, config),
-            self.image,
-            self.runtime,
-            self._disk,
-            settings,
-            cluster_id=home.cluster_id,
-            recovery=recovery,
-            snapshot_intervals=snapshot_intervals(config),
-            on_commit=self._on_metadata_commit,
-            on_elected=lambda: self._controller_role.begin(self.quorum),
-            on_resigned=self._on_resigned,
-            channels=self.channels,
-        )
-        self._tasks.start(self._quorum.run())
-        await self._quorum.wait_until_caught_up()
-        if recovery is not None:
-            await self._unregister_lost_brokers(recovery)
-            orders.complete()
-        self.cluster_id = self._quorum.cluster_id
-        for log_dir in self.log_dirs:
-            log_dir.set_cluster_id(self.cluster_id)
+        return self._raft_manager.leader_id
 
     async def _unregister_lost_brokers(self, recovery: RecoveryOrder) -> None:
         """Called on the leader of a recovered cluster before this broker registers. Replicas on
@@ -450,7 +393,7 @@ class Broker:
         return self.controller
 
     def controller_address(self) -> tuple[str, int] | None:
-        return None if self._quorum is None else self._quorum.leader_endpoint()
+        return self._raft_manager.leader_address()
 
     def _hears_majority(self, within_s: float) -> bool | None:
         return None if self.controller is None else self.quorum.hears_majority(within_s)

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from ottla_broker.http.server import readiness_problems
-from ottla_broker.replication.log_maintenance import LogMaintenance
+from ottla_broker.replication.log_manager import LogManager
 from tests.unit.broker_without_sockets import run_broker
 
 
 def test_failed_log_maintenance_is_logged_and_makes_the_broker_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(self: LogMaintenance) -> None:
+    async def fail(self: LogManager) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(LogMaintenance, "run", fail)
+    monkeypatch.setattr(LogManager, "run", fail)
 
     async def run() -> None:
         async with run_broker(tmp_path) as broker:
