@@ -42,7 +42,7 @@ from ottla_broker.coordination.group_migration import (
     downgrade_group,
     upgrade_group,
 )
-from ottla_broker.coordination.group_writes import EXPIRY_RETRY_MS, GroupWrites, RecordStore, Write
+from ottla_broker.coordination.group_writes import GroupWrites, RecordStore, Write
 from ottla_broker.coordination.heartbeat_turn import (
     HeartbeatOutcome,
     HeartbeatTurn,
@@ -228,14 +228,7 @@ class ConsumerGroupRequests:
     def expire_members(self, group: ConsumerGroup) -> None:
         """Called at the group's next deadline."""
         expired = member_deadlines.take_expired_members(group, self._store.timestamps())
-        for member_id, reason in expired.items():
-            logger.info("group %s: member %s is removed because %s", group.id, member_id, reason)
-        if expired:
-            try:
-                self._remove_members(group, list(expired))
-            except KafkaError as error:  # not the leader any more, or too few replicas: try again
-                logger.warning("group %s: expired members could not be removed: %s", group.id, error)
-                group.lower_next_deadline(self._store.timestamps().loop_ms + EXPIRY_RETRY_MS)
+        self._writes.remove_expired(group, expired, partial(self._remove_members, group))
         self._store.schedule_timer(group)
 
     def restart_sessions(self, group: ConsumerGroup) -> None:

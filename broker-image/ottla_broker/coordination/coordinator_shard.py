@@ -22,7 +22,7 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
-from ottla_broker.coordination.loading import ShardState, check_shard_serving, run_in_slices
+from ottla_broker.coordination.loading import ShardState, check_shard_serving, load_state
 from ottla_broker.coordination.offsets import CommittedOffsets, expired_offsets
 from ottla_broker.coordination.pending_offsets import PendingOffsets
 from ottla_broker.coordination.records import (
@@ -91,22 +91,13 @@ class GroupCoordinatorShard:
     # -- loading and closing -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Reads the journal and starts serving. On an error the state becomes `failed`, and the
-        error is logged.
-        """
         if self.is_closed:
             return
         started_s = self._loop.time()
         loader = CoordinatorLoader(self._config)
-        try:
-            await run_in_slices(self._load_steps(loader), lambda: self.is_closed)
-        except (KafkaError, OSError) as reason:
-            self.state = ShardState.failed
-            logger.error("failed to load __consumer_offsets-%d: %s", self.partition, reason)
+        self.state = await load_state(self._journal, self._load_steps(loader), lambda: self.is_closed)
+        if self.state is not ShardState.serving:
             return
-        if self.is_closed:
-            return
-        self.state = ShardState.serving
         logger.log(
             logging.INFO if loader.records else logging.DEBUG,
             "loaded __consumer_offsets-%d: %d groups, %d offsets from %d records in %.0f ms",

@@ -4,6 +4,7 @@ dots.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ottla_broker.config import (
     CONSUMER_ASSIGNMENT_INTERVAL_MS,
@@ -97,16 +98,12 @@ class ConsumerGroupConfig:
         """These settings overridden by a group's own configs, within the broker's current
         bounds.
         """
-        if not configs:
-            return self
-        session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
-        interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
-        assigning, assigning_bounds = self.assignment_interval_ms, self.assignment_interval_bounds_ms
-        return replace(
+        return _override_intervals(
             self,
-            session_timeout_ms=_own(configs, CONSUMER_SESSION_TIMEOUT_MS, session, session_bounds),
-            heartbeat_interval_ms=_own(configs, CONSUMER_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
-            assignment_interval_ms=_own(configs, CONSUMER_ASSIGNMENT_INTERVAL_MS, assigning, assigning_bounds),
+            configs,
+            CONSUMER_SESSION_TIMEOUT_MS,
+            CONSUMER_HEARTBEAT_INTERVAL_MS,
+            CONSUMER_ASSIGNMENT_INTERVAL_MS,
         )
 
     @classmethod
@@ -150,16 +147,8 @@ class ShareGroupConfig:
 
     def of_group(self, configs: Mapping[str, str]) -> "ShareGroupConfig":
         """Like `ConsumerGroupConfig.of_group`."""
-        if not configs:
-            return self
-        session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
-        interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
-        assigning, assigning_bounds = self.assignment_interval_ms, self.assignment_interval_bounds_ms
-        return replace(
-            self,
-            session_timeout_ms=_own(configs, SHARE_SESSION_TIMEOUT_MS, session, session_bounds),
-            heartbeat_interval_ms=_own(configs, SHARE_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
-            assignment_interval_ms=_own(configs, SHARE_ASSIGNMENT_INTERVAL_MS, assigning, assigning_bounds),
+        return _override_intervals(
+            self, configs, SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS, SHARE_ASSIGNMENT_INTERVAL_MS
         )
 
     @classmethod
@@ -206,19 +195,16 @@ class StreamsGroupConfig:
         return (KeyValue("num.standby.replicas", str(self.num_standby_replicas)),)
 
     def of_group(self, configs: Mapping[str, str]) -> "StreamsGroupConfig":
-        """These settings overridden by a group's own configs, within the broker's bounds."""
+        """Like `ConsumerGroupConfig.of_group`."""
         if not configs:
             return self
-        session, session_bounds = self.session_timeout_ms, self.session_timeout_bounds_ms
-        interval, interval_bounds = self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
-        assigning, assigning_bounds = self.assignment_interval_ms, self.assignment_interval_bounds_ms
         standby, standby_bounds = self.num_standby_replicas, (0, self.max_standby_replicas)
         delay, delay_bounds = self.initial_rebalance_delay_ms, (0, 2**31 - 1)
+        intervals = _override_intervals(
+            self, configs, STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS, STREAMS_ASSIGNMENT_INTERVAL_MS
+        )
         return replace(
-            self,
-            session_timeout_ms=_own(configs, STREAMS_SESSION_TIMEOUT_MS, session, session_bounds),
-            heartbeat_interval_ms=_own(configs, STREAMS_HEARTBEAT_INTERVAL_MS, interval, interval_bounds),
-            assignment_interval_ms=_own(configs, STREAMS_ASSIGNMENT_INTERVAL_MS, assigning, assigning_bounds),
+            intervals,
             num_standby_replicas=_own(configs, STREAMS_NUM_STANDBY_REPLICAS, standby, standby_bounds),
             initial_rebalance_delay_ms=_own(configs, STREAMS_INITIAL_REBALANCE_DELAY_MS, delay, delay_bounds),
         )
@@ -246,6 +232,31 @@ class StreamsGroupConfig:
             initial_rebalance_delay_ms=config(GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),
             max_size=config(GROUP_STREAMS_MAX_SIZE),
         )
+
+
+ProtocolConfig = TypeVar("ProtocolConfig", ConsumerGroupConfig, ShareGroupConfig, StreamsGroupConfig)
+
+
+def _override_intervals(
+    config: ProtocolConfig,
+    configs: Mapping[str, str],
+    session: Setting[int],
+    heartbeat: Setting[int],
+    assignment: Setting[int],
+) -> ProtocolConfig:
+    """`config` with the values that `configs` have for the three settings."""
+    if not configs:
+        return config
+    return replace(
+        config,
+        session_timeout_ms=_own(configs, session, config.session_timeout_ms, config.session_timeout_bounds_ms),
+        heartbeat_interval_ms=_own(
+            configs, heartbeat, config.heartbeat_interval_ms, config.heartbeat_interval_bounds_ms
+        ),
+        assignment_interval_ms=_own(
+            configs, assignment, config.assignment_interval_ms, config.assignment_interval_bounds_ms
+        ),
+    )
 
 
 def _own(configs: Mapping[str, str], setting: Setting[int], default: int, bounds: tuple[int, int]) -> int:

@@ -1,7 +1,8 @@
 """Appends the changes of the groups of one shard, and remembers each group's last write."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -10,12 +11,20 @@ from ottla_broker.coordination.group_change import GroupChange
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, estimate_size
 
+logger = logging.getLogger(__name__)
+
 EXPIRY_RETRY_MS: Final = 1_000
 """Delay before the removal of expired members, whose records could not be appended, is retried."""
 
 Write = asyncio.Future[ErrorCode]
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
+
+
+class ExpiringGroup(Protocol):
+    id: str
+
+    def lower_next_deadline(self, deadline_ms: int) -> None: ...
 
 
 class RecordStore(Protocol):
@@ -62,6 +71,21 @@ class GroupWrites(Generic[KeyT, ValueT]):
             for change in reversed(changes):
                 change.undo()
             raise
+
+    def remove_expired(
+        self, group: ExpiringGroup, expired: Mapping[str, str], remove: Callable[[list[str]], object]
+    ) -> None:
+        """Removes members with `remove`, which may raise KafkaError: then the removal is retried
+        after EXPIRY_RETRY_MS. `expired`: member id → reason.
+        """
+        for member_id, reason in expired.items():
+            logger.info("group %s: member %s is removed because %s", group.id, member_id, reason)
+        if expired:
+            try:
+                remove(list(expired))
+            except KafkaError as error:  # no longer the leader, or too few replicas: try again
+                logger.warning("group %s: expired members could not be removed: %s", group.id, error)
+                group.lower_next_deadline(self._store.timestamps().loop_ms + EXPIRY_RETRY_MS)
 
     def _append(self, group_id: str, records: Sequence[Record]) -> Write | None:
         if not records:

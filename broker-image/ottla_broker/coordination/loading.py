@@ -3,6 +3,7 @@ event loop serves other requests.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Final, Protocol, TypeVar
@@ -12,6 +13,8 @@ from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc, iter_bat
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.records import decompress_records, iter_record_spans
+
+logger = logging.getLogger(__name__)
 
 LOADING_SLICE_S: Final = 0.005
 """How long loading blocks the event loop before it yields."""
@@ -84,6 +87,18 @@ def check_shard_serving(state: ShardState) -> None:
         raise KafkaError(ErrorCode.coordinator_not_available, "the coordinator's partition could not be loaded")
     if state is ShardState.closed:
         raise KafkaError(ErrorCode.not_coordinator)
+
+
+async def load_state(journal: Journal, steps: Iterable[None], is_closed: Callable[[], bool]) -> ShardState:
+    """Runs the steps that apply a shard's journal. Returns the next state of the shard; the error
+    of a failure is logged.
+    """
+    try:
+        await run_in_slices(steps, is_closed)
+    except (KafkaError, OSError) as reason:
+        logger.error("failed to load %s-%d: %s", journal.topic, journal.partition, reason)
+        return ShardState.closed if is_closed() else ShardState.failed
+    return ShardState.closed if is_closed() else ShardState.serving
 
 
 async def run_in_slices(steps: Iterable[None], is_closed: Callable[[], bool]) -> None:

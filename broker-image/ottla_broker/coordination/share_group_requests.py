@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from ottla_broker.coordination import share_change, share_heartbeat
 from ottla_broker.coordination.consumer_group_requests import GroupStore
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, ShareGroupConfig
-from ottla_broker.coordination.group_writes import EXPIRY_RETRY_MS, GroupWrites, Write
+from ottla_broker.coordination.group_writes import GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import ShareGroup
@@ -119,14 +120,8 @@ class ShareGroupRequests:
     def expire_members(self, group: ShareGroup) -> None:
         """Called at the group's next deadline."""
         expired = share_heartbeat.take_expired_members(group, self._store.timestamps())
-        for member_id in expired:
-            logger.info("share group %s: member %s is removed because its session expired", group.id, member_id)
-        if expired:
-            try:
-                self._remove_members(group, expired)
-            except KafkaError as error:  # not the leader any more, or too few replicas: try again
-                logger.warning("share group %s: expired members could not be removed: %s", group.id, error)
-                group.lower_next_deadline(self._store.timestamps().loop_ms + EXPIRY_RETRY_MS)
+        reasons = dict.fromkeys(expired, "its session expired")
+        self._writes.remove_expired(group, reasons, partial(self._remove_members, group))
         self._store.schedule_timer(group)
 
     def restart_sessions(self, group: ShareGroup) -> None:

@@ -6,6 +6,7 @@ change is undone.
 """
 
 import logging
+from functools import partial
 
 from ottla_broker.coordination import streams_change, streams_heartbeat
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
@@ -14,7 +15,7 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, StreamsGroupConfig
 from ottla_broker.coordination.group_migration import classic_tombstone
-from ottla_broker.coordination.group_writes import EXPIRY_RETRY_MS, GroupWrites, Write
+from ottla_broker.coordination.group_writes import GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import LEFT, StreamsGroup
@@ -89,14 +90,7 @@ class StreamsGroupRequests:
     def expire_members(self, group: StreamsGroup) -> None:
         """Called at the group's next deadline."""
         expired = streams_heartbeat.take_expired_members(group, self._store.timestamps())
-        for member_id, reason in expired.items():
-            logger.info("streams group %s: member %s is removed because %s", group.id, member_id, reason)
-        if expired:
-            try:
-                self._remove_members(group, list(expired))
-            except KafkaError as error:  # not the leader any more, or too few replicas: try again
-                logger.warning("streams group %s: expired members could not be removed: %s", group.id, error)
-                group.lower_next_deadline(self._store.timestamps().loop_ms + EXPIRY_RETRY_MS)
+        self._writes.remove_expired(group, expired, partial(self._remove_members, group))
         self._store.schedule_timer(group)
 
     def restart_sessions(self, group: StreamsGroup) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
-from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, run_in_slices
+from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, load_state
 from ottla_broker.runtime import Runtime
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
 from ottla_broker.share_groups.share_state import (
@@ -80,19 +80,8 @@ class ShareStateShard:
     # -- loading and closing -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Reads the journal and starts serving. On an error the state becomes `failed`, and the
-        error is logged.
-        """
-        if self._is_closed():
-            return
-        try:
-            await run_in_slices(self._load_steps(), self._is_closed)
-        except (KafkaError, OSError) as reason:
-            self.state = ShardState.failed
-            logger.error("failed to load %s-%d: %s", self._journal.topic, self.partition, reason)
-            return
         if not self._is_closed():
-            self.state = ShardState.serving
+            self.state = await load_state(self._journal, self._load_steps(), self._is_closed)
 
     def _is_closed(self) -> bool:
         return self.state is ShardState.closed

@@ -16,7 +16,7 @@ from typing import Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
-from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, run_in_slices
+from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, load_state
 from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_metadata import DECIDED_STATES, TransactionMetadata, complete
@@ -68,20 +68,12 @@ class TransactionShard:
     # -- loading and closing -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Reads the journal and starts serving. On an error the state becomes `failed`, and the
-        error is logged.
-        """
+        """Also completes the decided transactions of the partition."""
         if self._is_closed():
             return
-        try:
-            await run_in_slices(self._load_steps(), self._is_closed)
-        except (KafkaError, OSError) as reason:
-            self.state = ShardState.failed
-            logger.error("failed to load %s-%d: %s", self._journal.topic, self.partition, reason)
+        self.state = await load_state(self._journal, self._load_steps(), self._is_closed)
+        if self.state is not ShardState.serving:
             return
-        if self._is_closed():
-            return
-        self.state = ShardState.serving
         for transactional_id, entry in self.entries.items():
             if entry.metadata is not None and entry.metadata.state in DECIDED_STATES:
                 self._start_completion(transactional_id, entry, entry.metadata)
