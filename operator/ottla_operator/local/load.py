@@ -141,7 +141,7 @@ class Load:
 
 
 def is_loaded(completed: object, current: Mapping[str, Any]) -> bool:
-    """True if the completed load was of the same script, and no topic was created anew since."""
+    """True if the completed load was of the same script, and no topic was re-created since."""
     if not isinstance(completed, dict) or completed.get("script") != current["script"]:
         return False
     before, now = completed.get("topics", {}), current["topics"]

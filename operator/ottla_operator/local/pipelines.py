@@ -67,7 +67,7 @@ def find_java() -> str | None:
 @dataclass(frozen=True, slots=True)
 class ProcessConnection:
     """A driver's connection to brokers. `login`: the folder of the User that it logs in as; None
-    without a login. `digest`: changes when it has to log in anew. `registry`: URL of the schema
+    without a login. `digest`: changes when it has to log in again. `registry`: URL of the schema
     registry, empty without one.
     """
 

@@ -7,17 +7,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from ottla_operator.certificates.internal_authority import authority_secret_name
 from ottla_operator.local import internal_certificates, secrets
 from ottla_operator.local.brokers import BrokerProcesses
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home, read_state, write_certificates, write_console_files
-from ottla_operator.local.live_view import LiveView, MirrorRow, PipelineRow, SchemaRow, State, TopicRow
+from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.login_files import ensure_login, read_login
 from ottla_operator.local.pipelines import PipelineProcesses, ProcessConnection, ProcessLaunch
 from ottla_operator.local.registry_ports import has_registry_extra
+from ottla_operator.local.status_printer import StatusPrinter
 from ottla_operator.local.user_files import (
     delete_user_secret,
     read_user_records,
@@ -29,7 +29,7 @@ from ottla_operator.plan import listener_certificates
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE
-from ottla_operator.plan.conditions import Conditions, Ready, Reconciling, Stalled, render_conditions
+from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled, render_conditions
 from ottla_operator.plan.console import console_files
 from ottla_operator.plan.inter_broker_login import authenticates_everyone
 from ottla_operator.plan.listener_security import (
@@ -50,24 +50,7 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
-from ottla_operator.resources.schema_resource import stored_subject_name
-from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.user import User
-
-REPORT_WAITING_S: Final = 15.0
-"""A resource that is reconciling for this long for one reason is reported."""
-VOLATILE_REASONS: Final = ("Replicating", "FailingOver")
-"""Reasons of Mirrors whose messages change all the time: only the reason is printed."""
-PIPELINE_STATES: Final = {
-    "Pending": State.waiting,
-    "Starting": State.starting,
-    "Running": State.running,
-    "Finished": State.finished,
-    "Failing": State.retrying,
-    "Failed": State.failed,
-    "Suspended": State.suspended,
-}
-READINESS_STATES: Final = {Ready: State.ready, Reconciling: State.starting, Stalled: State.failed}
 
 
 class LocalPlatform:
@@ -88,17 +71,15 @@ class LocalPlatform:
         self.reported = asyncio.Event()
         self._on_process_change = on_process_change
         self._documents: dict[tuple[str, str], Document] = {}
+        self._printer = StatusPrinter(view, self._documents)
         self._secrets: dict[str, ObservedSecret] = {}
         self._issued_secrets: dict[str, ObservedSecret] = {}
         """Secrets with certificates that the Clusters' own authorities have issued."""
         self._deletion_records: dict[Key, dict[str, DeletionRecord]] = {}
-        self._printed: dict[tuple[str, str], str] = {}
-        self._waiting: dict[tuple[str, str], tuple[str, float]] = {}
-        """(kind, name) → the message while it is reconciling, and since when."""
 
     def load(self, documents: Sequence[Document]) -> None:
         """Replaces the resources by those of the files, and plans the brokers of all clusters."""
-        self._documents = {(it.kind, it.name): it for it in documents}
+        self._documents = self._printer.documents = {(it.kind, it.name): it for it in documents}
         self._secrets = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
         clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
@@ -177,8 +158,7 @@ class LocalPlatform:
             "conditions": render_conditions(conditions, previous.get("conditions") or (), now),
             **{key: value for key, value in fields.items() if value is not None},
         }
-        self._show(resource, conditions)
-        self._print_waiting(resource, conditions)
+        self._printer.show(resource, conditions)
         self.reported.set()
         if resource["kind"] == "Topic" and resource["status"]["conditions"] != previous.get("conditions"):
             self._on_process_change("Topic", local_key(resource["spec"]["clusterRef"]["name"]))
@@ -186,64 +166,7 @@ class LocalPlatform:
     async def record_event(
         self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
     ) -> None:
-        self._print(resource, message, is_error=warning)
-
-    def _show(self, resource: Json, conditions: Conditions) -> None:
-        """Updates the resource's row."""
-        name, status, readiness = resource["metadata"]["name"], resource["status"], conditions.readiness
-        state = READINESS_STATES[type(readiness)]
-        if readiness.reason == "RetryingAfterError":
-            state = State.retrying
-        note = "" if isinstance(readiness, Ready) else readiness.message
-        match resource["kind"]:
-            case "Topic":
-                cluster, topic = resource["spec"]["clusterRef"]["name"], stored_topic_name(resource)
-                row = self.view.topics.setdefault((cluster, topic), TopicRow(cluster, topic))
-                row.state, row.note = state, note
-            case "Schema":
-                cluster, subject = resource["spec"]["clusterRef"]["name"], stored_subject_name(resource)
-                schema = self.view.schemas.setdefault((cluster, subject), SchemaRow(cluster, subject))
-                schema.state, schema.note = state, note
-                schema.version, schema.id = status.get("version"), status.get("id")
-                schema.compatibility = status.get("compatibility", "")
-            case "Mirror":
-                cluster = resource["spec"]["target"]["clusterRef"]["name"]
-                mirror = self.view.mirrors.setdefault((cluster, name), MirrorRow(cluster, name))
-                mirror.state = State.running if state is State.ready else state
-                mirror.topics, mirror.note = len(status.get("topics") or ()), readiness.message
-                mirror.lag_records, mirror.lag_seconds = status.get("lagRecords"), status.get("lagSeconds")
-                is_volatile = readiness.reason in VOLATILE_REASONS
-                if not isinstance(readiness, Stalled):
-                    self._print(resource, readiness.reason if is_volatile else readiness.message)
-            case "Pipeline":
-                key = pipeline_row_key(resource)
-                pipeline = self.view.pipelines.setdefault(key, PipelineRow(*key))
-                pipeline.state, pipeline.note = PIPELINE_STATES[status["state"]], note
-
-    def _print_waiting(self, resource: Json, conditions: Conditions) -> None:
-        """Prints why a resource is reconciling, once that has lasted."""
-        key, readiness, now = (resource["kind"], resource["metadata"]["name"]), conditions.readiness, time.monotonic()
-        if not isinstance(readiness, Reconciling):
-            self._waiting.pop(key, None)
-            return
-        if self._waiting.get(key, ("", 0.0))[0] != readiness.message:
-            self._waiting[key] = readiness.message, now
-        elif now - self._waiting[key][1] >= REPORT_WAITING_S:
-            self._print(resource, readiness.message)
-
-    def _print(self, resource: Json, message: str, *, is_error: bool = False) -> None:
-        """Prints a message about a resource once, with the place in the files that an error is
-        about.
-        """
-        key = (resource["kind"], resource["metadata"]["name"])
-        if self._printed.get(key) == message:
-            return
-        self._printed[key] = message
-        kind, name = key[0].lower(), key[1]
-        text = message if kind == "topic" and "topic " in message else f"{kind} {name}: {message}"
-        if is_error and (document := self._documents.get(key)) is not None:
-            text = locate_error(document, text, message)
-        self.view.say(text, "error" if is_error else "info")
+        self._printer.print(resource, message, is_error=warning)
 
     # Clusters.
 
@@ -309,7 +232,7 @@ class LocalPlatform:
         return self.cache.pipelines.get(local_key(name))
 
     async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
-        """Does nothing: `load` removes a Pipeline that no document describes any more."""
+        """Does nothing: `load` removes a Pipeline that is in no document."""
 
     # Schemas.
 
@@ -346,7 +269,7 @@ class LocalPlatform:
         return await self.find_user(local_key(user["spec"]["clusterRef"]["name"]), name)
 
     async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        """Does nothing: `load` removes a User that no document describes any more."""
+        """Does nothing: `load` removes a User that is in no document."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return read_user_records(self.home.cluster(cluster.name))
@@ -360,7 +283,7 @@ class LocalPlatform:
     async def write_user_secret(self, user: Json, name: str, data: Contents) -> None:
         folder = self.home.user(user["spec"]["clusterRef"]["name"], name)
         write_user_secret(folder, data)
-        self._print(user, f"clients connect with {folder / 'client.properties'}")
+        self._printer.print(user, f"clients connect with {folder / 'client.properties'}")
 
     async def forget_user(self, cluster: Json, record: UserRecord) -> None:
         delete_user_secret(self.home.user(cluster["metadata"]["name"], record.secret))
@@ -405,16 +328,3 @@ def local_key(name: str) -> Key:
 def local_user_uid(name: str) -> str:
     """A uid that is the same at each start, so that records of users stay valid."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"User/{name}"))
-
-
-def pipeline_row_key(resource: Json) -> tuple[str, str]:
-    return resource["spec"]["clusterRef"]["name"], resource["metadata"]["name"]
-
-
-def locate_error(document: Document, text: str, message: str) -> str:
-    """The text of an error with file and line of the setting or field that its message names."""
-    if document.kind == "Cluster":
-        setting = document.find_setting(message)
-        return text if setting is None else f"{text} (spec.config in {document.locate(setting)})"
-    path = document.find_field(message) if document.kind != "Topic" else document.find_setting(message) or ("spec",)
-    return text if path is None else f"{document.locate(path)}: {text}"

@@ -18,7 +18,8 @@ from ottla_operator.local.home import Home
 from ottla_operator.local.lake_documents import write_lake_documents
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import Load
-from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid, pipeline_row_key
+from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid
+from ottla_operator.local.status_printer import pipeline_row_key
 from ottla_operator.local.topic_metrics import TopicMetrics
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.password_rotation import CLIENT_PROPERTIES

@@ -14,7 +14,7 @@ import pytest
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka import topics as kafka_topics
 from ottla_operator.kafka.client import KafkaClient, Unreachable
-from ottla_operator.local import platform as local_platform
+from ottla_operator.local import status_printer
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView, State
@@ -180,7 +180,7 @@ async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> Non
     waiting = Conditions(Reconciling("RollingRestart", "waiting: flights-0"), 1)
     with mock.patch("time.monotonic", lambda: now):
         await world.platform.write_status(cluster, waiting, {})
-        now += local_platform.REPORT_WAITING_S - 1
+        now += status_printer.REPORT_WAITING_S - 1
         await world.platform.write_status(cluster, waiting, {})
         assert not world.messages
         now += 1

@@ -11,7 +11,7 @@ from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView, State
 from ottla_operator.local.pipelines import PipelineProcess, PipelineProcesses, ProcessConnection
-from ottla_operator.local.platform import locate_error
+from ottla_operator.local.status_printer import locate_error
 from ottla_operator.local.supervisor import ProcessStatus
 from ottla_operator.plan.backoff import PIPELINE_RESTARTS
 from ottla_operator.plan.source_credentials import ObservedSecret
