@@ -22,7 +22,7 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """total: records that were left at the start. left: after the last batch. elapsed_s: time since
-    the start. has_caught_up: no estimate is needed any more.
+    the start. has_caught_up: the catch-up is complete, and needs no estimate.
     """
 
     total: int

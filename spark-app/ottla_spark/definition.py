@@ -20,7 +20,7 @@ from ottla_spark.schema_registry import NO_REGISTRY, SchemaRegistry
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A valid Pipeline. `folder`: the one that relative paths in it refer to. `registry`: the
+    """A valid Pipeline. `folder`: relative paths in it are below it. `registry`: the
     schema registry that has the writers' schemas. `readers`, `key_readers`: by source, the readers'
     schemas of values and keys in the registry's framing. `resolve_schemas` sets the last three.
     """

@@ -10,8 +10,8 @@ from ottla_spark.errors import PipelineError
 
 
 def load_from_file(reference: str, folder: Path) -> Any:
-    """Loads the object that a `file.py:name` reference names. `folder`: the one that files are
-    relative to. Raises PipelineError.
+    """Loads the object that a `file.py:name` reference names. `folder`: the file is
+    relative to it. Raises PipelineError.
     """
     file, _, name = reference.rpartition(":")
     path = folder / file

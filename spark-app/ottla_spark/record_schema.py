@@ -1,4 +1,4 @@
-"""Schemas of records with all that they refer to, as executors decode and encode with them."""
+"""Schemas of records, complete with the schemas that they refer to, for the codecs in executors."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def read_secret(folder: Path | None, name: str, keys: Sequence[str]) -> dict[str
     """Values of a Secret by key, without line ends. Raises PipelineError, whose message contains no
     value.
 
-    Files are read anew each time, so a Secret that is renewed is used by the next batch.
+    Files are read again each time, so a Secret that is renewed is used by the next batch.
     """
     if folder is None:
         raise PipelineError(f"Secret {name} is not known: set --secrets to a folder with {name}/{keys[0]}")

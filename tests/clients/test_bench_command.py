@@ -61,7 +61,7 @@ def test_topic_that_is_named_keeps_its_records(broker: BrokerProcess, name: str)
         (("--topic", "missing"), 3, "there is no topic 'missing'"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
+def test_invalid_measurements_are_refused(
     broker: BrokerProcess, arguments: tuple[str, ...], code: int, problem: str
 ) -> None:
     done = run_bench(broker, *arguments)

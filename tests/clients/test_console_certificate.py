@@ -103,7 +103,7 @@ def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: Cer
         context.close()
 
 
-def test_who_presents_no_certificate_of_a_user_is_not_logged_in(secured: CertificateConsole) -> None:
+def test_client_without_a_users_certificate_is_not_logged_in(secured: CertificateConsole) -> None:
     """Probes and scrapes need none, as before."""
     trusted, form = str(secured.made.certificate), f"{secured.url}/login/certificate"
     carol = present(secured.made, "carol")

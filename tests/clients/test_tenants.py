@@ -166,7 +166,7 @@ def versions(api: str) -> list[int]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_lists_everything_lists_nothing_of_another_tenant(shared: SharedBroker, api: str) -> None:
+def test_listings_omit_resources_of_other_tenants(shared: SharedBroker, api: str) -> None:
     for version in versions(api):
         shown = asyncio.run(request_as_text(shared, api, version, EVERY.get(api, {})))
         assert OTHER not in shown, f"{api} {version}: {shown}"

@@ -83,7 +83,7 @@ def test_user_gets_a_secret_by_which_it_logs_in_and_rules_and_is_written_once(tm
     run_secured(tmp_path, scenario)
 
 
-def test_what_others_change_on_the_brokers_is_shown_and_set_back(tmp_path: Path) -> None:
+def test_changes_by_others_on_the_brokers_are_reported_and_reverted(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.put_user("alice", acls=RULES)
         await kubelet.wait_until_ready("User", "alice")

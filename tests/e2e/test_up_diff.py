@@ -83,7 +83,7 @@ def test_diff_lists_what_up_then_changes(up: UpProcess) -> None:
     eventually(lambda: diff(up, wanted) == (0, "no differences: 4 resources\n"), within_s=60)
 
 
-def test_what_cannot_be_is_named(up: UpProcess) -> None:
+def test_impossible_changes_are_reported(up: UpProcess) -> None:
     up.write_resources(*resources(up, partitions=2, retention_ms=1000, default_partitions=1, rate=1000))
     up.start()
     up.wait_for_line("topic orders created")

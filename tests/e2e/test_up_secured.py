@@ -92,7 +92,7 @@ def test_a_running_cluster_is_secured_and_opened_by_an_edit(up: UpProcess) -> No
     up.write_resources(secured_cluster(up), topic)
     eventually(lambda: is_refused(up), within_s=60, message="clients without a login are refused")
     up.write_resources(plain, topic)
-    eventually(lambda: is_open(up), within_s=60, message="clients need no login any more")
+    eventually(lambda: is_open(up), within_s=60, message="clients no longer need a login")
 
 
 def test_passwords_of_brokers_are_rotated_by_an_edit(up: UpProcess) -> None:

@@ -11,7 +11,7 @@ from tests.sim.test_seeds import pool
 SEEDS = range(1, 25)
 
 
-def test_what_was_revoked_never_comes_back() -> None:
+def test_revoked_rights_never_come_back() -> None:
     with pool() as workers:
         outcomes = list(workers.map(run_access_seed, SEEDS))
     violations = {

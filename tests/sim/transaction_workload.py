@@ -58,7 +58,7 @@ class TransactionVersionAdmin(SimulatedAdmin):
 
 
 class FinalReader(CommittedRecordsReader):
-    """Reads all committed records when no client runs any more, and the workers' offsets."""
+    """Reads all committed records when no client runs, and the workers' offsets."""
 
     group_offsets: dict[TopicPartition, int]
 

@@ -392,7 +392,7 @@ ENDS_OF_A_SESSION = (Fenced, NoAnswer)
 
 async def work_in_transaction(session: TransactionalSession, work: Callable[[], Awaitable[None]]) -> bool:
     """Runs `work` in a transaction and commits it. Returns False if it was aborted. Raises Fenced,
-    NoAnswer: the session is of no use any more, and the outcome may be unknown."""
+    NoAnswer: the session is unusable, and the outcome may be unknown."""
     await session.begin()
     try:
         await work()

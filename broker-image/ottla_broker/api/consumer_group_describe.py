@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (69), versions 0–1 (KIP-848).
 
 - Describes consumer groups: epochs, assignor, and members with their current and target assignment.
-  Assigned topics that do not exist any more are omitted.
+  Assigned topics that no longer exist are omitted.
 - A missing group, and a classic one, is GROUP_ID_NOT_FOUND with a message. Then clients ask
   DescribeGroups.
 - A group with a topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, without

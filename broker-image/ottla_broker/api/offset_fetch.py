@@ -56,7 +56,7 @@ P = TypeVar("P")
 NO_COMMIT = OffsetCommit(offset=-1, leader_epoch=-1, metadata="", commit_ms=-1)
 TOP_LEVEL_ERROR_SINCE = 2
 
-Found = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, what is committed, error
+CommittedPartitions = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, what is committed, error
 
 
 @API.handler(1, 7)
@@ -119,7 +119,7 @@ def check_member(ctx: RequestContext, group: GroupByName | GroupById) -> None:
 def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> GroupOffsetsById:
     """Commits for deleted topics are omitted where all are requested: those topics have no id."""
     image = ctx.broker.image
-    found: list[tuple[UUID | None, Found]] = []
+    found: list[tuple[UUID | None, CommittedPartitions]] = []
     try:
         check_member(ctx, group)
         if group.topics is None:
@@ -144,7 +144,7 @@ def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> 
     )
 
 
-def partition_results(kind: Callable[..., P], partitions: Found) -> tuple[P, ...]:
+def partition_results(kind: Callable[..., P], partitions: CommittedPartitions) -> tuple[P, ...]:
     """Partitions of one topic, as `kind`, the class of the response's version."""
     return tuple(
         kind(
@@ -160,7 +160,7 @@ def partition_results(kind: Callable[..., P], partitions: Found) -> tuple[P, ...
 
 def find_commits(
     ctx: RequestContext, group: str, requested: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
-) -> list[tuple[str, Found]]:
+) -> list[tuple[str, CommittedPartitions]]:
     """Committed offsets of the group for the requested partitions, by topic name; None: for all
     topics that the client may describe. Raises GROUP_AUTHORIZATION_FAILED and the coordinator's
     errors.
@@ -168,7 +168,7 @@ def find_commits(
     ctx.check_authorized(Operation.describe, Resource.group(group))
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
 
-    def find(name: str, partitions: Iterable[int]) -> Found:
+    def find(name: str, partitions: Iterable[int]) -> CommittedPartitions:
         return find_topic_commits(ctx, group, name, partitions, committed.get(name, {}), require_stable)
 
     if requested is None:
@@ -188,7 +188,7 @@ def find_topic_commits(
     partitions: Iterable[int],
     commits: Mapping[int, OffsetCommit],
     require_stable: bool,
-) -> Found:
+) -> CommittedPartitions:
     if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
         return no_commits(partitions, ErrorCode.topic_authorization_failed)
     topic = ctx.broker.image.topics.get(name)
@@ -201,7 +201,7 @@ def find_topic_commits(
     ]
 
 
-def no_commits(partitions: Iterable[int], code: ErrorCode) -> Found:
+def no_commits(partitions: Iterable[int], code: ErrorCode) -> CommittedPartitions:
     return [(partition, NO_COMMIT, code) for partition in partitions]
 
 

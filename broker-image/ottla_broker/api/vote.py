@@ -1,13 +1,14 @@
 """Vote (52), versions 0–2: between brokers only.
 
-- A voter of the metadata log that wants to lead asks the others for their votes (KIP-595).
-- A vote is stored before it is answered. One is granted in an epoch, to a log that is at least as
-  long.
+- A candidate for the leader of the metadata log requests the votes of the other voters (KIP-595).
+- A voter grants one vote in an epoch, to a candidate whose log is at least as long as its own, and
+  stores the vote before it responds.
 - FENCED_LEADER_EPOCH for an older epoch than the known one. The response contains the known epoch
   and leader.
 - v1 names the receiver by its id and directory id: INVALID_VOTER_KEY from any other broker
   (KIP-853).
-- v2 adds pre-votes, which are not stored and are refused while the leader is heard (KIP-996).
+- v2 adds pre-votes, which are not stored, and which a voter rejects while its leader responds
+  (KIP-996).
 """
 
 from uuid import UUID

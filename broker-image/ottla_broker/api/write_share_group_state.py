@@ -3,7 +3,7 @@
 - Sent by partition leaders to the share coordinator: changes of share-partitions. The response
   comes when that is replicated.
 - FENCED_LEADER_EPOCH for a former leader, FENCED_STATE_EPOCH once the group's offsets were
-  set anew.
+  reset.
 - v1 adds how many records at or above the start offset are acknowledged or archived, from which the
   lag is computed.
 """

@@ -210,7 +210,7 @@ SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES = _share.row(
     "Maximum size of a segment of `__share_group_state` in bytes.")
 SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS = _share.row(
     "share.coordinator.state.topic.prune.interval.ms", integer(at_least=1), 300000,
-    "Interval in milliseconds at which records of `__share_group_state` that are not needed any more are deleted.")
+    "Interval in milliseconds at which records of `__share_group_state` that are no longer needed are deleted.")
 SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = _share.row(
     "share.coordinator.snapshot.update.records.per.snapshot", integer(at_least=0, at_most=500), 500,
     "How many updates of a share-partition's state are followed by a snapshot of it.")

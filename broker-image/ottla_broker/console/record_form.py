@@ -13,13 +13,13 @@ SCHEMA_FORM: Final = "JSON by schema"
 
 
 class RecordFormError(ValueError):
-    """A field that is no part of a record; the message says which and why."""
+    """A field is invalid; the message says which and why."""
 
 
 def parse_record(form: Mapping[str, str], now_ms: int, encoded: Mapping[str, bytes]) -> Record:
-    """From `key`, `value`, their forms `key-form` and `value-form`, and `headers`. A text of no
-    characters is no key, but a value of no bytes. `encoded`: by field, those that a schema has
-    encoded. Raises RecordFormError.
+    """From `key`, `value`, their forms `key-form` and `value-form`, and `headers`. An empty key
+    field means no key, an empty value field a value of zero bytes. `encoded`: by field, those that
+    a schema has encoded. Raises RecordFormError.
     """
 
     def read(field: str) -> bytes | None:

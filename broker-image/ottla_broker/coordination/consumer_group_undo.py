@@ -64,7 +64,7 @@ class ConsumerGroupUndo:
 
     def undo(self) -> None:
         group = self._group
-        group.balance = None  # computed anew: this is rare
+        group.balance = None  # computed again when needed: this is rare
         for name, value in self._fields.items():
             setattr(group, name, value)
         for member_id in self._members:  # first, so that nobody owns what another member gets back

@@ -93,7 +93,9 @@ class CoordinatorLoader:
         return None
 
     def _apply_to_consumer_group(self, key: ConsumerGroupRecordKey, raw_value: bytes | None) -> None:
-        """Compaction may have left a tombstone of a record, or of a group, that is gone."""
+        """Ignores a tombstone whose record or group no longer exists: compaction may have removed
+        it.
+        """
         group = self.groups.get(key.group)
         if not isinstance(group, ConsumerGroup):
             if raw_value is None:
@@ -131,9 +133,9 @@ class CoordinatorLoader:
             return
         group.apply(key, decode_streams_group_value(key, raw_value))
 
-    def _end_transaction(self, producer_id: int, how: ControlRecordType) -> None:
+    def _end_transaction(self, producer_id: int, marker: ControlRecordType) -> None:
         commits = self.pending_offsets.end(producer_id)
-        if how is ControlRecordType.commit:
+        if marker is ControlRecordType.commit:
             for key, commit in commits.items():
                 self.offsets.apply(key, commit)
 

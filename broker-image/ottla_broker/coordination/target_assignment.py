@@ -46,9 +46,7 @@ def _compute_target_assignment(
     if not can_balance or (group.balance is not None and not group.balance.is_valid(counts)):
         group.balance = None
     targets = (
-        _assign_anew(group, name, topics_of, counts)
-        if group.balance is None
-        else group.balance.rebalance(group.targets)
+        _assign_all(group, name, topics_of, counts) if group.balance is None else group.balance.rebalance(group.targets)
     )
     for member_id, target in targets.items():
         known = group.targets.get(member_id)
@@ -60,7 +58,7 @@ def _compute_target_assignment(
     logger.info("group %s: target assignment of epoch %d computed by assignor %s", group.id, group.epoch, name)
 
 
-def _assign_anew(
+def _assign_all(
     group: ConsumerGroup, assignor: str, topics_of: Mapping[Subscription, frozenset[UUID]], counts: Mapping[UUID, int]
 ) -> dict[str, Assignment]:
     """The targets of all members."""

@@ -213,7 +213,7 @@ def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_m
 
     It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change
     and the records do not: readers take the batch's time for each of them. The CRC covers all of
-    that and is computed anew.
+    that and is recomputed.
 
     Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE; UNSUPPORTED_COMPRESSION_TYPE when the
     records do not decompress.

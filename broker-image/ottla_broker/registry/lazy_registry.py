@@ -84,7 +84,7 @@ class LazyRegistry:
             each.close()
 
     def _stop_waiting(self) -> None:
-        """No connection loads the registry any more."""
+        """From now on no connection loads the registry."""
         if not self._is_loading:
             self._is_loading = True
             for each in self._sockets:

@@ -2,7 +2,7 @@
 they are committed.
 
 The leader of its one partition writes, one decision at a time; it decides only when it has applied
-every record of its log, so a decision never rests on what another leader has changed. A write
+every record of its log, so a decision takes every change of earlier leaders into account. A write
 returns when its records are replicated and applied. Other brokers read the topic as consumers do.
 Any registry of Confluent's format can write to the topic too: its records are applied alike.
 """

@@ -2,9 +2,9 @@
 changed, responses hold only what is new.
 
 A request's (session id, epoch): (0, −1) no session; (0 or id, 0) a new one in place of the named;
-(id, n) the next of that session; (id, −1) the last. An unknown id or an epoch out of turn is an
-error, and the fetcher begins anew. A consumer's session ends with the request that leaves no
-partition in it.
+(id, n) the next of that session; (id, −1) the last. An unknown id or an unexpected epoch is an
+error, and the fetcher starts a new session. A consumer's session ends with the request that leaves
+no partition in it.
 
 Consumers' sessions have a fixed number of slots. A new one takes the place of the least recently
 used, if that was idle for two minutes or is smaller; else the request is served without a session.

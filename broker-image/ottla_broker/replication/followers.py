@@ -49,7 +49,7 @@ class Follower:
         self.leader_end, self.fetched_s = leader_end, now_s
 
     def update_lagging(self, leader_end: int) -> bool:
-        """Returns whether the follower is behind. When it is not, its lag is counted anew."""
+        """True if the follower is behind the leader's log end. If not, its lag time is reset."""
         if self.log_end >= leader_end:
             self.lagging_since_s = inf
             return False

@@ -349,7 +349,7 @@ class Partition:
 
         def is_met() -> bool:
             if not self.is_leader or self.leader_epoch != epoch:
-                raise KafkaError(ErrorCode.not_leader_or_follower, f"{self!r} does not lead in epoch {epoch} any more")
+                raise KafkaError(ErrorCode.not_leader_or_follower, f"{self!r} no longer leads in epoch {epoch}")
             return condition()
 
         await waiters.wait_until(is_met)

@@ -43,7 +43,7 @@ PartitionName = tuple[str, int]
 
 @dataclass(eq=False, repr=False)
 class ReplicaManager:
-    """`_on_leadership_gained` and `_on_leadership_lost` are called in each leader epoch anew;
+    """`_on_leadership_gained` and `_on_leadership_lost` are called again in each leader epoch;
     `_send_isr_change`: sends a partition's pending ISR change to the controller."""
 
     _broker_id: int

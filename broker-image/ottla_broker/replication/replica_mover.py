@@ -2,7 +2,7 @@
 ReplicaAlterLogDirsManager.
 
 A move copies the log (`log.future_log`), tells the controller the new directory (KIP-858), and only
-then puts the copy in the log's place. A move that a stop of the broker interrupts begins anew at
+then puts the copy in the log's place. A move that a stop of the broker interrupts starts again at
 the next start.
 """
 

@@ -57,7 +57,7 @@ class AclIndex:
         if entry.pattern_type == PatternType.PREFIXED:
             lengths = self._prefix_lengths[key[0]]
             lengths[len(key[1])] -= 1
-            lengths += Counter()  # drops the lengths that no prefix has any more
+            lengths += Counter()  # drops the lengths that no prefix has
 
     def matching(self, resource: Resource) -> Iterator[AccessControlEntry]:
         """The entries whose pattern matches the resource, of all principals."""

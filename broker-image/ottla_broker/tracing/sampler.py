@@ -1,5 +1,5 @@
-"""Chooses the requests that are traced: a share of them by chance, and no more than so many in a
-second. Pure.
+"""Chooses the requests that are traced: a random share of them, and no more than MAX_TRACES_PER_S.
+Pure.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ MAX_TRACES_PER_S: Final = 100
 
 @dataclass(slots=True)
 class Sampler:
-    """`ratio`: the share, 0 to 1. `random`: a number from 0 to 1, which is not reached."""
+    """`ratio`: the share, 0 to 1. `random`: returns a number from 0 to below 1."""
 
     ratio: Callable[[], float]
     random: Callable[[], float]

@@ -10,7 +10,7 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """A span that something else has made. `trace_id`: 16 bytes; `span_id`: 8 bytes."""
+    """A span of another program. `trace_id`: 16 bytes; `span_id`: 8 bytes."""
 
     trace_id: bytes
     span_id: bytes

@@ -3,7 +3,7 @@ at one of the ports after it.
 
 - /livez: 200 while the command runs: it restarts workers itself.
 - /readyz: 200 while every worker is ready, else 503 with the reasons, one per line.
-- /metrics: the metrics of all workers, told apart by the label `worker`.
+- /metrics: the metrics of all workers, distinguished by the label `worker`.
 """
 
 import asyncio

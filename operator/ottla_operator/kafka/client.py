@@ -15,7 +15,7 @@ others report.
 
 
 class Unreachable(Exception):
-    """No broker is reachable, or the one that a request is for is not."""
+    """No broker is reachable, or the broker that a request needs is not."""
 
 
 class InvalidAddress(ValueError):

@@ -24,7 +24,7 @@ from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBro
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.console import console_files, secret_names
 from ottla_operator.plan.inter_broker_login import plan_login
-from ottla_operator.plan.inter_broker_tls import is_wanted, keep_certificates, plan_tls
+from ottla_operator.plan.inter_broker_tls import keep_certificates, plan_tls, requires_inter_broker_tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
 from ottla_operator.plan.objects.config import common_settings, started_with
@@ -170,7 +170,7 @@ class PodPlatform:
             if found is None:
                 return "", None, ""
             status = tls.check_certificates(found, time.time() if found.digest != in_use else None)
-            if is_wanted(cluster):
+            if requires_inter_broker_tls(cluster):
                 tls.check_certificates_between_brokers(found, names.pod_host(cluster, names.FIRST_BROKER))
         except SecretUnusable as error:
             return in_use, None, str(error)

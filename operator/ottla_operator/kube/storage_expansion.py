@@ -28,7 +28,7 @@ async def expand_storage(api: ApiClient, cluster: Cluster, objects: ClusterObjec
         if parse_quantity(claim["spec"]["resources"]["requests"]["storage"]) < parse_quantity(storage.size):
             change = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
             await api.merge(CLAIM, namespace, claim["metadata"]["name"], change)
-    if objects.headless_service in objects.services:  # whichever operator creates the StatefulSet anew needs its state
+    if objects.headless_service in objects.services:  # whichever operator re-creates the StatefulSet needs its state
         annotations = {key: objects.state_annotations.get(key) for key in names.STATE_ANNOTATIONS}
         await api.merge(SERVICE, namespace, objects.headless_service, {"metadata": {"annotations": annotations}})
     await api.delete(STATEFUL_SET, stateful_set, orphan=True)

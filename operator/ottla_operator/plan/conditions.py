@@ -67,7 +67,7 @@ class Conditions:
 def render_conditions(
     conditions: Conditions, previous: Iterable[Mapping[str, Json]], now: str
 ) -> list[dict[str, Json]]:
-    """`status.conditions`. `previous`: the present ones; other types among them are dropped. `now`:
+    """`status.conditions`. `previous`: those that the resource has; other types are removed. `now`:
     RFC 3339.
     """
     known = {it.get("type"): it for it in previous}

@@ -1,4 +1,5 @@
-"""TLS on a Cluster's inter-broker listener (`tls.interBroker`), and how brokers that run get it.
+"""TLS on a Cluster's inter-broker listener (`tls.interBroker`), and its roll-out to running
+brokers.
 
 Brokers present the certificate of the Cluster's listeners, trust `ca.crt` of the same Secret, and
 check that certificates name the broker that they connect to. The operator connects by addresses of
@@ -29,13 +30,13 @@ class InterBrokerTls(StrEnum):
     REQUIRED = "Required"
 
 
-def is_wanted(cluster: Cluster) -> bool:
+def requires_inter_broker_tls(cluster: Cluster) -> bool:
     return cluster.spec.tls is not None and bool(cluster.spec.tls.inter_broker)
 
 
 def plan_tls(cluster: Cluster, running: Collection[InterBrokerTls]) -> InterBrokerTls:
     """The TLS that brokers are started with next. `running`: TLS of the brokers that exist."""
-    if is_wanted(cluster):
+    if requires_inter_broker_tls(cluster):
         return InterBrokerTls.OPTIONAL if InterBrokerTls.NONE in running else InterBrokerTls.REQUIRED
     return InterBrokerTls.OPTIONAL if InterBrokerTls.REQUIRED in running else InterBrokerTls.NONE
 
@@ -44,7 +45,7 @@ def keep_certificates(cluster: Cluster, stage: InterBrokerTls) -> Cluster:
     """The Cluster with the certificates that brokers need at this stage: while they lose TLS, the
     spec no longer asks for them.
     """
-    if not stage or cluster.spec.tls is None or is_wanted(cluster):
+    if not stage or cluster.spec.tls is None or requires_inter_broker_tls(cluster):
         return cluster
     tls = msgspec.structs.replace(cluster.spec.tls, inter_broker=True)
     return msgspec.structs.replace(cluster, spec=msgspec.structs.replace(cluster.spec, tls=tls))
@@ -56,7 +57,7 @@ def with_tls(protocol: str, stage: InterBrokerTls) -> str:
 
 
 def tls_settings(stage: InterBrokerTls) -> dict[str, str]:
-    """Brokers' settings beside protocol and certificates."""
+    """Further settings of brokers, besides protocol and certificates."""
     return {OPTIONAL_SETTING: "true"} if stage is InterBrokerTls.OPTIONAL else {}
 
 

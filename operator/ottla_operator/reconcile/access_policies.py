@@ -32,6 +32,7 @@ def _parse(body: Json | None) -> AccessPolicy | None:
 
 
 def count_users(cache: WatchCache, policy: Key) -> int:
+    """Number of Users in the policy's namespace that name it."""
     return sum(
         policy.name in cached_policy_names(it)
         for cluster, users in cache.users.items()

@@ -42,7 +42,7 @@ CERTIFICATE_KEYS: Final = (PROTOCOL, USER_CERTIFICATE, USER_KEY)
 @dataclass(frozen=True, slots=True)
 class ComponentLogin:
     """`secret`: name of the User's Secret. `values`: data of the Secret, by key. `digest`: changes
-    when clients have to log in anew.
+    when clients have to log in again.
     """
 
     secret: str

@@ -59,7 +59,7 @@ class ReconcileCache:
 
 @dataclass(slots=True)
 class PipelineReconciler:
-    """`wake`: has another Pipeline reconciled."""
+    """`wake`: triggers the reconcile of another Pipeline."""
 
     platform: Platform
     cache: WatchCache
@@ -170,8 +170,9 @@ class PipelineReconciler:
         return self._delay_s(cached, run.readiness)
 
     async def _publish(self, cached: ReconcileCache, run: PipelineRun, fields: Mapping[str, Json]) -> None:
-        """Reports to the active controller, for the brokers' console, what has changed, or what was
-        reported PUBLISH_S ago. Without a broker the next reconcile does.
+        """Reports the pipeline's state to the active controller, for the brokers' console: when it
+        has changed, and at least every PUBLISH_S. If no broker is reachable, the next reconcile
+        retries.
         """
         if cached.pipeline is None or cached.cluster is None:
             return

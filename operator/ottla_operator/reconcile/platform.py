@@ -148,7 +148,7 @@ class BrokerSet(Protocol):
         """Writes the passwords where brokers read them, in place of `self.login`."""
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
-        """Deletes objects that no broker needs any more. `can_spare_a_broker`: Kubernetes may evict
+        """Deletes objects that brokers no longer need. `can_spare_a_broker`: Kubernetes may evict
         one broker.
         """
 
@@ -247,7 +247,7 @@ class Platform(Protocol):
         """
 
     async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
-        """Deletes that Pipeline, if there is one: the Topic has no lake any more."""
+        """Deletes that Pipeline, if there is one: the Topic no longer has a lake."""
 
     # Schemas.
 

@@ -30,7 +30,7 @@ from ottla_operator.resources.replacement import Replacement, Replaces
 
 @dataclass(slots=True)
 class ReplacementReconciler:
-    """`wake`: has another Pipeline reconciled."""
+    """`wake`: triggers the reconcile of another Pipeline."""
 
     platform: Platform
     cache: WatchCache
@@ -43,7 +43,9 @@ class ReplacementReconciler:
         )
 
     def check_conflict(self, key: Key, pipeline: Pipeline) -> None:
-        """Raises Blocked if the Pipeline shares with the one that it replaces what it must not."""
+        """Raises Blocked if the Pipeline and the replaced one share a checkpoint or another object
+        that must differ.
+        """
         if pipeline.spec.replaces is None:
             return
         old = self._find_old(key, pipeline.spec.replaces)

@@ -112,9 +112,11 @@ class UserReconciler:
         terminating: Sequence[str],
         records: Mapping[str, UserRecord],
     ) -> float:
-        """Revokes users whose resources are gone, brings the others to their specs and reports.
+        """Revokes users whose resources no longer exist, applies the specs of the others and
+        reports.
 
-        Returns the requeue delay in seconds."""
+        Returns the requeue delay in seconds.
+        """
         owners = user_owners(resources)
         revoked = await self._find_revoked(key, resources, terminating, records)
         recorded = {it.uid: record for it in owners.values() if (record := record_of(it)) is not None}
@@ -127,7 +129,7 @@ class UserReconciler:
         if any(uid in revoked for uid in pending):
             pending = {uid: it for uid, it in pending.items() if uid not in revoked}
             await self.platform.write_user_records(cluster, {**pending, **recorded})
-        await self._bring_to_specs(client, Cluster.parse_stored(cluster), cluster, resources, owners, observed)
+        await self._apply_specs(client, Cluster.parse_stored(cluster), cluster, resources, owners, observed)
         return RESYNC_S
 
     async def _find_revoked(
@@ -162,7 +164,7 @@ class UserReconciler:
             message = f"revoked, because their Users are deleted: {list_names(gone)}"
             await self.platform.record_event(cluster, "UserRevoked", message)
 
-    async def _bring_to_specs(
+    async def _apply_specs(
         self,
         client: KafkaClient,
         parsed: Cluster,

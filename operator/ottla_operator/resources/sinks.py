@@ -35,7 +35,7 @@ class Console(Model, frozen=True):
 
 
 class Foreach(Model, frozen=True):
-    """Function of the pipeline's own that receives each row."""
+    """Python function of the pipeline that receives each row."""
 
     python: Annotated[
         str,

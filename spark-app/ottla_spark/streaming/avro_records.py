@@ -84,7 +84,7 @@ def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> C
 
 
 def _plain(value: Any) -> Any:
-    """Rows as dicts, and timestamps, which Spark hands over in local time, in UTC."""
+    """Rows as dicts, and timestamps, which Spark passes in local time, in UTC."""
     match value:
         case T.Row():
             return {name: _plain(item) for name, item in zip(value.__fields__, value, strict=True)}

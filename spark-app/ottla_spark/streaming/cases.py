@@ -178,8 +178,8 @@ def collect_rows(rows: DataFrame) -> list[Row]:
 
 
 def written_rows(rows: DataFrame, target: Sink) -> DataFrame:
-    """The rows that a sink has written. Of a table whose rows are replaced by their key, they are
-    those that are in it then.
+    """The rows that a consumer of the sink sees. In a table that is updated by key, these are the
+    latest rows of each key that are not deleted.
     """
     if target.output_mode != "update" or target.topic is not None or not target.key:
         return read_back(rows, target)
@@ -211,8 +211,8 @@ def parse_given_file(file: Path, pipeline: PipelineDefinition, name: str) -> lis
 def parse_given(
     lines: Sequence[str], topic: str, encode_key: EncodeJson = encode_text, encode_value: EncodeJson = encode_text
 ) -> Iterator[RawRow]:
-    """Raw rows from the lines of a `given` file. Raises ValueError with the number of a line whose
-    key or value its schema cannot have.
+    """Raw rows from the lines of a `given` file. Raises ValueError, with the line's number, for a
+    key or value that does not match its schema.
     """
     for offset, line in enumerate(lines):
         if line.strip():

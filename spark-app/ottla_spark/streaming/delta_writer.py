@@ -1,9 +1,10 @@
 """Writes batches to a Delta table, each row exactly once.
 
 A batch is one version of the table. Its commit has a `txn` action with the id of the query and the
-number of the batch (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers).
-A batch that failed, or whose process was killed, runs again with the same number: Delta skips a
-write whose number is not above that of the last one with its id.
+number of the batch
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers). A batch that
+failed, or whose process was killed, runs again with the same number: Delta skips a write whose
+number is not above that of the last one with its id.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def prepare_table(spark: SparkSession, table: str, target: Delta, rows: DataFram
 
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:
-    """Joins small files, and deletes those that no version of the last `retain_s` seconds needs."""
+    """Compacts small files, and deletes files that no version of the last `retain_s` seconds
+    needs.
+    """
     spark.sql(f"OPTIMIZE {table}")
     settings = {
         # Delta refuses less than seven days, for fear of writers that are still at work. This is

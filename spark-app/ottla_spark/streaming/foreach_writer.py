@@ -1,4 +1,4 @@
-"""The sink `foreach`: executors call a function of the pipeline's own with each row.
+"""The sink `foreach`: executors call a Python function of the pipeline with each row.
 
 At least once: a batch that failed runs again, and calls the function again. A function that raises
 fails the batch.
@@ -17,7 +17,7 @@ from ottla_spark.streaming.sink import BatchWriter
 
 
 def foreach_writer(target: Foreach, folder: Path) -> BatchWriter:
-    """`folder`: the one that the file is relative to. Raises PipelineError."""
+    """`folder`: the function's file is relative to it. Raises PipelineError."""
     function = load_from_file(target.python, folder)
 
     def write(rows: DataFrame, batch: int) -> None:

@@ -46,7 +46,7 @@ class Decoder:
 
     def decode(self, value: bytes | bytearray) -> Any:
         """Raises ValueError with the reason; PipelineError if the registry does not respond, which
-        fails the batch: the record may be sound.
+        fails the batch, because the record may be valid.
         """
         schema_id = framed_schema_id(value)
         if schema_id is None:
@@ -99,8 +99,8 @@ _encoders: dict[tuple[RecordSchema, int, str], EncodeRow] = {}
 
 
 def column_type(schema: RecordSchema) -> T.DataType:
-    """Type of the schema's records: a struct, or of an Avro or JSON schema without columns its
-    type. Raises PipelineError if Spark has none.
+    """Type of the schema's records: a struct, or for an Avro or JSON schema of a single value, the
+    type of that value. Raises PipelineError if Spark has no such type.
     """
     try:
         return _COLUMN_TYPE[schema.type](schema)

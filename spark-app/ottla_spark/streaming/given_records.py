@@ -1,7 +1,7 @@
 """Records of test cases: JSON that a person writes, in the framing and by the schema of the source.
 
-A value that its schema cannot have is an error of the test case. JSON of a JSON Schema is taken as
-it is, so that a case can have records that are not valid.
+A value that does not match its schema is an error of the test case. Records of a JSON Schema are
+not validated, so that a case can have invalid ones.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _avro_encoder(schema: RecordSchema) -> EncodeJson:
 
 
 def _to_avro(value: Any, type_: T.DataType) -> Any:
-    """Values that JSON does not have, from text, as Spark reads JSON."""
+    """Converts text to values of types that JSON lacks, as Spark reads JSON."""
     if value is None:
         return None
     match type_:

@@ -117,7 +117,7 @@ def load_table(spark: SparkSession, table: str) -> Any:
 
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:
-    """Joins small files, and deletes the snapshots that are older than `retain_s` seconds."""
+    """Compacts small files, and deletes the snapshots that are older than `retain_s` seconds."""
     catalog, _, name = table.partition(".")
     procedures, named = f"{quote(catalog)}.system", f"table => '{name}'"
     before = (datetime.now(UTC) - timedelta(seconds=retain_s)).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -113,7 +113,9 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         which: Literal["earliest", "latest"] | int,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
-        """`which`: or a time in ms; the offset is -1 in partitions without a record since then."""
+        """`which`: earliest, latest, or the first record at or after a time in ms. The offset is -1
+        in partitions without such a record.
+        """
         level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation.upper())
         options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
@@ -133,8 +135,8 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all().get())
 
     def read_timestamps(self, offsets: Offsets, timeout_s: float) -> dict[TopicPartition, int]:
-        """Timestamp in ms of the first record at or after each offset, without those not read in
-        time.
+        """Timestamp in ms of the first record at or after each offset. Omits partitions of which no
+        record is read within `timeout_s`.
         """
         found: dict[TopicPartition, int] = {}
         if not offsets:
@@ -171,7 +173,7 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         return properties
 
     def _call(self, call: Callable[[], _T], topic: str = "") -> _T:
-        """Raises PipelineError for Java's errors. `topic`: the one that the call is about."""
+        """Raises PipelineError for Java's errors. `topic`: named in the error."""
         try:
             return call()
         except Py4JJavaError as error:

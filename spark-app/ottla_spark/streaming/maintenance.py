@@ -2,8 +2,9 @@
 
     <checkpoint>/maintenance-<query>.json   time of the last run, in seconds since 1970
 
-A run is at the beginning of a batch, when the batch before it is in the checkpoint: so the entry by
-which a batch that runs again is recognized is never among what is deleted.
+Maintenance runs at the beginning of a batch, when the checkpoint has the batch before it. A batch
+that runs again is recognized by its entry in the table's history. That entry is newer, so
+maintenance never deletes it.
 """
 
 from __future__ import annotations

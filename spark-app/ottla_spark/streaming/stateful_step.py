@@ -1,4 +1,4 @@
-"""transformWithState: a class of the pipeline's own keeps state for each key, with timers.
+"""transformWithState: a Python class of the pipeline keeps state for each key, with timers.
 
 The class is a `pyspark.sql.streaming.StatefulProcessor`. Its state is in the checkpoint, in
 RocksDB, which Spark requires for it. Spark passes rows to the class in pandas DataFrames, so pandas

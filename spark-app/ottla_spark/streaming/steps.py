@@ -1,5 +1,5 @@
-"""The steps of a pipeline: a view from the views before it, in SQL or by a function in Python, as
-the union of views, or with state that a class in Python keeps.
+"""Runs the transforms of a pipeline. Each computes a view from earlier views: with SQL, with a
+Python function, as a union, or with a stateful processor in Python.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ottla_spark.streaming.stateful_step import transform_with_state
 
 
 def run_step(spark: SparkSession, step: Transform, frames: Mapping[str, DataFrame], folder: Path) -> DataFrame:
-    """The view of a step. `frames`: views of the sources and of earlier steps. `folder`: the one
-    that files are relative to. Raises PipelineError and PySparkException.
+    """The view of a step. `frames`: views of the sources and of earlier steps. `folder`: relative
+    paths are below it. Raises PipelineError and PySparkException.
     """
     if step.sql is not None:
         return _run_sql(spark, step.sql, frames)

@@ -1,16 +1,16 @@
-"""Writing of a batch to a topic in transactions, so that a `read_committed` reader sees each row
+"""Writes batches to a topic in transactions, so that a `read_committed` consumer reads each row
 once.
 
 The rows of a batch are divided among writers, each of which writes its rows in one transaction. The
 same transaction commits the number of the batch to a consumer group, as metadata. A batch that
 failed, or whose process was killed, runs again with the same number:
 
-- The transactional id names pipeline, sink and writer. A new writer of the same id ends the
-  transaction of the one before it, and fences that one, before anything else happens.
-- It then reads the number that is committed. If that is the batch, the writer had committed its
-  transaction, and does nothing.
+- The transactional id consists of pipeline, sink and writer. A new writer with the same id first
+  aborts the open transaction of its predecessor and fences it.
+- The new writer then reads the committed number. If it is the number of the batch, the predecessor
+  had committed its transaction, and the new writer does nothing.
 
-So a writer commits a batch once, whatever died between. The batch as a whole is written once if
+So a writer commits a batch once, whichever process fails. The batch as a whole is written once if
 each row goes to the same writer again: see `count_writers`.
 """
 
@@ -71,7 +71,7 @@ class TransactionalSink:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """query: id of Spark's checkpoint of the query. Another checkpoint counts its batches anew."""
+    """query: id of Spark's checkpoint of the query. Another checkpoint counts batches from 0."""
 
     query: str
     number: int
@@ -91,10 +91,11 @@ def count_writers(rows: DataFrame, partitions: int) -> int:
     """Number of writers of the sink's batches. `partitions`: number of the topic's partitions.
 
     A batch that runs again has the same records. Where each row is computed from one record, it has
-    the same rows too, so a hash of a row selects the same writer. That is not sure of tables, which
-    can change before the batch runs again, of functions such as rand(), and of state: which of two
-    duplicates is kept, and the last digit of a sum, depend on the order of the records. Then one
-    writer writes the whole batch, so that either no row or all rows of it are committed.
+    the same rows too, so a hash of a row selects the same writer. This does not hold for tables,
+    which can change before the batch runs again, for functions such as rand(), and for state: which
+    of two duplicates is kept, and the last digit of a sum, depend on the order of the records. In
+    these cases one writer writes the whole batch, so that either none or all of its rows are
+    committed.
     """
     plan = rows._jdf.queryExecution().analyzed()
     leaves = plan.collectLeaves()
@@ -117,10 +118,10 @@ def divide(rows: DataFrame, key: Column, value: Column, *, by_key: bool, writers
 
 
 class TransactionalWriter:
-    """Writes the batches of a query. `planned`: number of writers by the plan.
+    """Writes the batches of a query. `planned`: the number of writers of new batches.
 
     The checkpoint has the number of writers of the last batch. If that batch runs again, it has as
-    many, also when the pipeline or the topic has changed since.
+    many writers again, even if the pipeline or the topic has changed in between.
     """
 
     def __init__(
@@ -226,8 +227,8 @@ def _to_bytes(field: bytearray | None) -> bytes | None:
 
 
 def _retry(call: Callable[[], object]) -> None:
-    """Calls again while the error says that it can be retried. What was not committed is aborted by
-    the next writer of the same transactional id.
+    """Repeats the call while its error is retriable. If it fails for good, the next writer with the
+    same transactional id aborts the open transaction.
     """
     deadline = time.monotonic() + _TIMEOUT_S
     while True:

@@ -1,5 +1,5 @@
-"""Responses in a form that two brokers can share: ids by name in order of appearance, without
-clocks and texts.
+"""Normalizes responses, so that those of two brokers can be compared: ids are replaced by names,
+and times and messages are removed.
 """
 
 import dataclasses
@@ -106,7 +106,7 @@ def whole_batches(data: bytes) -> bytes:
 
 
 def needed_aborts(aborted: list[Json], data: bytes | None) -> list[Json]:
-    """The aborted transactions that begin in the response's records. Kafka names those up to the
+    """The aborted transactions that begin in the response's records. Kafka lists those up to the
     end of the segment, also beyond the last stable offset.
     """
     last = max((record.offset for _, record in iter_records(whole_batches(data or b""))), default=-1)

@@ -134,7 +134,7 @@ class WalkState:
                 self.rules.discard((it.resource_type, it.resource_name, it.pattern_type, *entry))
 
     def _update_producer(self, step: Step, answer: Any) -> None:
-        """A new producer id or epoch begins its sequences anew."""
+        """A new producer id or epoch restarts its sequences at 0."""
         if not step.source or answer.error_code is not ErrorCode.none or getattr(answer, "producer_id", -1) < 0:
             return
         self._numbers["producer id", *step.source] = answer.producer_id

@@ -54,7 +54,7 @@ def test_last_report_of_a_pipeline_counts_until_it_is_old() -> None:
         ("a", " " * (MAX_REPORT_BYTES + 1), "a report has at most 65536 bytes"),
     ],
 )
-def test_what_is_no_report_is_refused(name: str, text: str, problem: str) -> None:
+def test_invalid_reports_are_refused(name: str, text: str, problem: str) -> None:
     with pytest.raises(KafkaError) as refused:
         parse_report(name, text)
     assert refused.value.code is ErrorCode.invalid_request and problem in str(refused.value)

@@ -20,7 +20,7 @@ def test_url_of_a_collector(text: str, url: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "localhost:4318", "grpc://localhost:4317", "http://", "http://a:port", "http://a?b", "http://a:99999"]
 )
-def test_what_is_no_url_of_a_collector(text: str) -> None:
+def test_invalid_urls_of_collectors_are_refused(text: str) -> None:
     with pytest.raises(SettingError, match=r"otel\.exporter\.otlp\.endpoint cannot be .*; allowed: http://host:port"):
         OTEL_EXPORTER_OTLP_ENDPOINT.parse(text)
 

@@ -28,7 +28,7 @@ def test_mirror_that_has_caught_up_has_nothing_open() -> None:
     assert open_checks(COPIED, COPIED) == []
 
 
-def test_what_would_be_lost_is_counted() -> None:
+def test_records_that_would_be_lost_are_counted() -> None:
     behind = replace_status(COPIED, lag=7)
     assert open_checks(COPIED, behind, behind) == ["14 records are not copied, and would be lost here."]
     assert open_checks(replace_status(COPIED, lag=1)) == ["1 record is not copied, and would be lost here."]

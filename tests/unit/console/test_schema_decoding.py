@@ -126,7 +126,7 @@ def test_json_value_is_its_object() -> None:
         ("XML", "<a/>", b""),
     ],
 )
-def test_what_a_schema_cannot_read_is_left_as_it_is(kind: str, text: str, data: bytes) -> None:
+def test_values_that_a_schema_cannot_read_are_left_as_they_are(kind: str, text: str, data: bytes) -> None:
     assert decode(SchemaSource(kind, text), data) is None
 
 

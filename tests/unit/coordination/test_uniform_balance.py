@@ -1,4 +1,4 @@
-"""Targets that are kept balanced from change to change: as good as those that are computed anew."""
+"""Targets that are kept balanced from change to change: as good as recomputed ones."""
 
 from uuid import UUID
 

@@ -21,7 +21,7 @@ from tests.unit.log.log_fixtures import NOW, LogFolder, append_committed, batch,
 
 
 def with_header_field(data: bytes, at: int, form: str, value: int) -> bytes:
-    """The batch with one header field changed and its CRC computed anew."""
+    """The batch with one header field changed and its CRC recomputed."""
     changed = bytearray(data)
     struct.pack_into(form, changed, at, value)
     struct.pack_into(">I", changed, 17, crc32c(changed[21:]))

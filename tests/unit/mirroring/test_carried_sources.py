@@ -87,7 +87,7 @@ async def test_carried_sources_are_known_and_updated() -> None:
     assert [type(step) for step in await world.apply(region(NEWARK, NEWYORK))] == [UpdateOrigins]
     assert world.steps(region(NEWARK, NEWYORK)) == [], "nothing else is left to do"
     assert describe_sources(world.image, world.id) == [NEWARK, NEWYORK], "for mirrors of the mirror"
-    assert world.steps(region(NEWARK)) == [], "the log still has records of a source that is not reported any more"
+    assert world.steps(region(NEWARK)) == [], "the log still has records of a source that is no longer reported"
 
 
 @async_test

@@ -102,9 +102,7 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
         (replace(HEALTHY, under_replicated_partitions=1), Reconciling, "PartitionsUnderReplicated", "1 partition "),
     ],
 )
-def test_what_prevents_ready_is_the_reason(
-    observed: ClusterObservations, kind: type, reason: str, message: str
-) -> None:
+def test_obstacle_to_ready_is_the_reason(observed: ClusterObservations, kind: type, reason: str, message: str) -> None:
     readiness = evaluate_cluster(observed)
     assert isinstance(readiness, kind) and readiness.reason == reason and message in readiness.message
 

@@ -179,7 +179,7 @@ def test_a_pod_that_cannot_be_created_stalls_the_cluster_at_once(api: FakeApi, o
     assert operator.conditions["Ready"]["reason"] == "InsufficientReplicas"
 
 
-def test_what_keeps_a_pod_from_starting_is_read_from_its_events(api: FakeApi, operator: Operator) -> None:
+def test_reason_why_a_pod_does_not_start_is_read_from_its_events(api: FakeApi, operator: Operator) -> None:
     operator.reconcile()
     api.run_pods()
     api.of("Pod")["demo-1"]["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"

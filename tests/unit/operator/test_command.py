@@ -37,7 +37,7 @@ def test_every_command_has_help(command: str) -> None:
     assert f"usage: ottla {command}" in done.stdout.lower()
 
 
-def test_as_a_plugin_of_kubectl_usage_names_kubectl() -> None:
+def test_usage_of_the_kubectl_plugin_names_kubectl() -> None:
     script = (
         "import sys; sys.argv = ['/usr/local/bin/kubectl-ottla', 'topics', '--help']\n"
         "from ottla_operator.cli.main import main; main()"

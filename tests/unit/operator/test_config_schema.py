@@ -84,5 +84,5 @@ def test_a_value_may_refer_to_the_brokers_environment() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATOR_SETTINGS)
-def test_what_the_operator_sets_is_never_admitted(name: str) -> None:
+def test_settings_of_the_operator_are_never_admitted(name: str) -> None:
     assert not is_admitted(cluster_config_schema()["properties"][name], "1")

@@ -81,7 +81,7 @@ def test_brokers_reach_each_other_at_every_step_of_a_roll(
 
 
 @pytest.mark.parametrize("login", InterBrokerLogin)
-def test_what_a_broker_was_started_with_is_read_from_its_settings(login: InterBrokerLogin) -> None:
+def test_login_of_a_running_broker_is_read_from_its_settings(login: InterBrokerLogin) -> None:
     assert observed_login(common_settings(OPEN, 1, login)) is login
 
 

@@ -284,7 +284,7 @@ def test_partitions_that_no_broker_reports_are_not_safe() -> None:
     assert status(desired, unreported) == status(desired, found)
 
 
-def test_of_thousands_of_topics_those_with_problems_are_in_the_status() -> None:
+def test_status_lists_the_topics_with_problems_out_of_thousands() -> None:
     fine = [ObservedMirrorPartition(f"t{number:04}", 0, "Replicating", 1, lag=number) for number in range(3_000)]
     bad = [ObservedMirrorPartition("zz", 0, "Stopped", 1, lag=0), ObservedMirrorPartition("aa", 0, "Unreachable", 1)]
     found = plan.mirror_status_fields({"role": "Replicate"}, [*fine, *bad], ObservedMirror())

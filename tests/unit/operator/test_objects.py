@@ -294,7 +294,7 @@ def test_removed_field_is_a_difference() -> None:
     assert find_difference(with_applied_hash(less), with_applied_hash(more)) == f"metadata.annotations.{APPLIED_HASH}"
 
 
-def test_what_the_operator_was_installed_with_reaches_every_broker() -> None:
+def test_options_of_the_operator_reach_every_broker() -> None:
     images = BrokerImages("broker", "1", "Always", PodDefaults(("registry",), assigns_uid=True))
     it = parsed(cluster(storage={"size": "1Gi"}, rack={"topologyKey": "zone"}))
     stateful_set = desired_objects(it, images, ObjectInputs(1)).stateful_set

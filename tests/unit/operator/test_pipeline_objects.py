@@ -346,7 +346,7 @@ def test_a_pod_template_is_added_to_drivers_and_executors_of_both_launchers() ->
     assert "podTemplate" not in json.dumps(driver_definition(desired_objects(it, IMAGE, LAUNCH_INPUTS)))
 
 
-def test_what_the_operator_was_installed_with_reaches_every_pod_of_a_pipeline() -> None:
+def test_options_of_the_operator_reach_every_pod_of_a_pipeline() -> None:
     image = PipelineImage("spark:1", "Always", PodDefaults(("registry",), assigns_uid=True))
     of_operator = desired_objects(plain(), image, LAUNCH_INPUTS).application["spec"]
     of_driver = desired_objects(plain(), image, ON_DRIVER).application["spec"]["template"]

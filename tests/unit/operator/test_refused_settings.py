@@ -49,7 +49,7 @@ def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: ob
     ],
     ids=str,
 )
-def test_what_brokers_start_with_is_not_refused(config: dict[str, Any]) -> None:
+def test_settings_that_brokers_accept_are_not_refused(config: dict[str, Any]) -> None:
     assert refused(config) == []
 
 

@@ -104,7 +104,7 @@ def test_a_policy_about_the_cluster_is_not_for_tenants() -> None:
         (samples.topic(tenant="acme", topicName="x" * 245), "longer than 249 characters"),
     ],
 )
-def test_what_would_leave_the_tenant_is_refused(resource: Any, message: str) -> None:
+def test_resources_outside_the_tenant_are_refused(resource: Any, message: str) -> None:
     assert any(message in str(it) for it in validate_resource(resource))
 
 

@@ -132,7 +132,7 @@ def test_rules_become_entries(rule: dict[str, Any], expected: list[str]) -> None
     assert sorted(map(describe_entry, acls)) == expected
 
 
-def test_what_the_spec_leaves_out_is_not_managed() -> None:
+def test_parts_that_the_spec_omits_are_not_managed() -> None:
     desired = desired_user(user(), "alice", {}, is_password_set=True)
     assert (desired.acls, desired.quotas) == (None, None)
     managed = desired_user(user(acls=[], quotas={"producerByteRate": 1000}), "alice", {}, is_password_set=True)

@@ -127,7 +127,7 @@ def test_an_incompatibility_names_the_field_and_its_path() -> None:
 
 @settings(max_examples=700, deadline=None)
 @given(random=st.randoms(use_true_random=False))
-def test_what_is_called_compatible_reads_and_agrees_with_avros_own_checker(random: Random) -> None:
+def test_compatible_schemas_can_be_read_and_avros_own_checker_agrees(random: Random) -> None:
     schemas = AvroSchemas(random)
     writer = schemas.schema()
     reader = schemas.changed(writer)

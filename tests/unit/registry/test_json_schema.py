@@ -84,7 +84,7 @@ def test_a_schema_that_refers_to_itself_is_compared() -> None:
 
 @settings(max_examples=700, deadline=None)
 @given(random=st.randoms(use_true_random=False))
-def test_what_is_called_compatible_accepts_every_value_of_the_writer(random: Random) -> None:
+def test_compatible_schemas_accept_every_value_of_the_writer(random: Random) -> None:
     schemas = JsonSchemas(random)
     writer = schemas.schema()
     reader = schemas.changed(writer)

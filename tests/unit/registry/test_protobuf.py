@@ -127,7 +127,7 @@ def random_message(random: Random) -> str:
 
 @settings(max_examples=300, deadline=None)
 @given(random=st.randoms(use_true_random=False))
-def test_what_is_called_compatible_is_parsed_without_unknown_wire_types(random: Random) -> None:
+def test_compatible_schemas_are_parsed_without_unknown_wire_types(random: Random) -> None:
     writer, reader = random_message(random), random_message(random)
     if kinds(reader, writer):
         return

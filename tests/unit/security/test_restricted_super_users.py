@@ -40,7 +40,7 @@ def test_rights_are_written_by_kafkas_names() -> None:
 @pytest.mark.parametrize(
     "text", ["User:operator", "operator=Topic:Read", "User:a=Topic:ClusterAction", "User:a=Topic", "User:a="]
 )
-def test_what_cannot_be_read_is_refused(text: str) -> None:
+def test_invalid_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no principal|no operation"):
         parse_restricted_super_users(text)
 

@@ -133,7 +133,7 @@ def test_offsets_in_one_request_must_be_ascending() -> None:
     assert error_of(records, *given) is ErrorCode.invalid_request
 
 
-def test_what_cannot_be_stored_stays_acquired() -> None:
+def test_records_whose_state_cannot_be_stored_stay_acquired() -> None:
     records = new_partition()
     acquire(records, 0, 4)
     records.abort(acknowledge(records, 0, 4, ACCEPT).id, 50)

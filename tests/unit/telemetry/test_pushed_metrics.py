@@ -106,7 +106,7 @@ def test_otlp_metrics_are_read_in_each_compression() -> None:
 
 @needs_library
 @pytest.mark.parametrize("codec", [Compression.none, Compression.zstd])
-def test_what_cannot_be_read_is_an_invalid_record(codec: Compression) -> None:
+def test_unreadable_metrics_are_an_invalid_record(codec: Compression) -> None:
     telemetry = ClientTelemetry(MetadataImage(), 10_000)
     subscription = telemetry.instances.get_subscription(CLIENT, {}, 1_000_000)
     with pytest.raises(KafkaError) as refused:

@@ -12,19 +12,19 @@ from typing import Any, Final
 import jsonschema_rs
 
 from ottla_broker.registry.languages.json_keywords import (
-    Found,
+    Incompatibilities,
+    accepted_types,
     add_bounds_of_values,
     compare_bounds,
     compare_numbers,
     compare_types,
-    compare_uncomparable,
     compare_values,
+    find_changed_keywords,
     has_combination,
+    incompatibility,
     merge_keyword,
-    refusal,
     tuple_items,
     types_of,
-    written_types,
 )
 from ottla_broker.registry.languages.json_schema import ASSERTIONS, JsonDocument, with_draft
 
@@ -40,20 +40,20 @@ class JsonComparison:
 
     def __init__(self, reader: JsonDocument, writer: JsonDocument) -> None:
         self._reader, self._writer = reader, writer
-        self._decided: dict[tuple[int, int], Found] = {}
+        self._decided: dict[tuple[int, int], Incompatibilities] = {}
         self._kept: list[Any] = []  # schemas made here: their ids must not be reused
 
-    def find_incompatibilities(self) -> Found:
+    def find_incompatibilities(self) -> Incompatibilities:
         """The reason why the reader refuses what the writer accepts; empty when it does not."""
         decided = containment(self._reader, self._writer)
         if decided == Containment.YES:
             return []
         found = self.compare(self._reader.root, self._writer.root, "#", self._reader, self._writer)
         if not found and decided == Containment.NO and '"oneOf"' in json.dumps(self._reader.root):
-            found = [refusal("SUM_TYPE_CHANGED", "Several branches of a oneOf accept the same value", "#")]
+            found = [incompatibility("SUM_TYPE_CHANGED", "Several branches of a oneOf accept the same value", "#")]
         return found
 
-    def compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+    def compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Incompatibilities:
         reader, at = at.resolve(reader)
         writer, by = by.resolve(writer)
         pair = id(reader), id(writer)
@@ -64,10 +64,10 @@ class JsonComparison:
         found = self._decided[pair] = self._compare(reader, writer, path, at, by)[:MAX_REPORTED]
         return found
 
-    def _compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+    def _compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Incompatibilities:
         if writer is False or reader is True or not (isinstance(reader, dict) and reader.keys() & ASSERTIONS):
             if reader is False and writer is not False:
-                return [refusal("SCHEMA_REMOVED", "The new schema accepts nothing", path)]
+                return [incompatibility("SCHEMA_REMOVED", "The new schema accepts nothing", path)]
             return []
         if writer is True:
             writer = {}
@@ -86,7 +86,7 @@ class JsonComparison:
 
     def _compare_branches(
         self, keyword: str, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
-    ) -> Found:
+    ) -> Incompatibilities:
         """The writer's values are those of one of its branches, so each must be accepted."""
         others = {name: value for name, value in writer.items() if name != keyword}
         found = []
@@ -98,7 +98,9 @@ class JsonComparison:
             found += self.compare(reader, of_both, path, at, of_branch)
         return found
 
-    def _against_combinations(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+    def _against_combinations(
+        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+    ) -> Incompatibilities:
         found = []
         for number, part in enumerate(reader.get("allOf", ())):
             found += self.compare(part, writer, f"{path}/allOf/{number}", at, by)
@@ -106,7 +108,9 @@ class JsonComparison:
             branches = reader.get(keyword)
             if branches is not None and not self._accepts_one(branches, writer, f"{path}/{keyword}", at, by):
                 kind = "SUM_TYPE_NARROWED"
-                found.append(refusal(kind, f"No branch of {keyword} in the new schema accepts the old schema", path))
+                found.append(
+                    incompatibility(kind, f"No branch of {keyword} in the new schema accepts the old schema", path)
+                )
         return found + self._compare_keywords(reader, writer, path, at, by)
 
     def _accepts_one(self, branches: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> bool:
@@ -140,11 +144,13 @@ class JsonComparison:
 
     # -- keywords
 
-    def _compare_keywords(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+    def _compare_keywords(
+        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+    ) -> Incompatibilities:
         found = compare_values(reader, writer, path) + compare_types(reader, writer, path)
         if found:
             return found
-        types = written_types(writer)
+        types = accepted_types(writer)
         writer = add_bounds_of_values(writer)
         if "number" in types or "integer" in types:
             found += compare_numbers(reader, writer, path)
@@ -156,12 +162,14 @@ class JsonComparison:
         if "object" in types:
             found += compare_bounds(reader, writer, path, "Properties", "object")
             found += self._compare_objects(reader, writer, path, at, by)
-        return found + list(compare_uncomparable(reader, writer, types, path))
+        return found + list(find_changed_keywords(reader, writer, types, path))
 
-    def _compare_arrays(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
+    def _compare_arrays(
+        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+    ) -> Incompatibilities:
         found = []
         if reader.get("uniqueItems") and not writer.get("uniqueItems"):
-            found.append(refusal("UNIQUE_ITEMS_ADDED", "The new schema requires unique items", path))
+            found.append(incompatibility("UNIQUE_ITEMS_ADDED", "The new schema requires unique items", path))
         read, written = tuple_items(reader), tuple_items(writer)
         for number in range(max(len(read[0]), len(written[0]))):
             one = read[0][number] if number < len(read[0]) else read[1]
@@ -169,19 +177,23 @@ class JsonComparison:
             found += self.compare(one, other, f"{path}/items/{number}", at, by)
         return found + self.compare(read[1], written[1], f"{path}/items", at, by)
 
-    def _compare_objects(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Found:
-        found: Found = []
+    def _compare_objects(
+        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+    ) -> Incompatibilities:
+        found: Incompatibilities = []
         read, written = reader.get("properties") or {}, writer.get("properties") or {}
         rest, rest_written = reader.get("additionalProperties", True), writer.get("additionalProperties", True)
         if (patterns := reader.get("patternProperties")) and patterns != writer.get("patternProperties"):
-            return [refusal("PATTERN_PROPERTIES_CHANGED", "patternProperties differ from the old schema's", path)]
+            return [
+                incompatibility("PATTERN_PROPERTIES_CHANGED", "patternProperties differ from the old schema's", path)
+            ]
         for name in dict.fromkeys((*read, *written)):
             one, other = read.get(name, rest), written.get(name, rest_written)
             where = f"{path}/properties/{name}"
             problems = self.compare(one, other, where, at, by)
             if problems and name not in written:
                 problems = [
-                    refusal(
+                    incompatibility(
                         "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL",
                         f"The property '{name}' is added, and the old schema accepts any value there",
                         where,
@@ -190,7 +202,7 @@ class JsonComparison:
                 ]
             elif problems and name not in read:
                 problems = [
-                    refusal(
+                    incompatibility(
                         "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL",
                         f"The property '{name}' is removed, and the new schema does not accept its values",
                         where,
@@ -202,10 +214,10 @@ class JsonComparison:
             declared = read.get(name)
             if name not in writer.get("required", ()) and not (isinstance(declared, dict) and "default" in declared):
                 text = f"The property '{name}' is required and is not in the old schema"
-                found.append(refusal("REQUIRED_ATTRIBUTE_ADDED", text, f"{path}/required/{name}", name))
+                found.append(incompatibility("REQUIRED_ATTRIBUTE_ADDED", text, f"{path}/required/{name}", name))
         if self.compare(rest, rest_written, f"{path}/additionalProperties", at, by):
             kind = "ADDITIONAL_PROPERTIES_REMOVED" if rest is False else "ADDITIONAL_PROPERTIES_NARROWED"
-            found.append(refusal(kind, "The new schema refuses additional properties of the old one", path))
+            found.append(incompatibility(kind, "The new schema refuses additional properties of the old one", path))
         return found
 
 

@@ -22,10 +22,10 @@ KEYWORDS_OF_TYPE: Final = {
                "dependencies", "dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties"),
 }  # fmt: skip
 
-Found = list[Incompatibility]
+Incompatibilities = list[Incompatibility]
 
 
-def refusal(kind: str, description: str, path: str, subject: str = "") -> Incompatibility:
+def incompatibility(kind: str, description: str, path: str, subject: str = "") -> Incompatibility:
     return Incompatibility(kind, f"{description} at path '{path}'", path, subject)
 
 
@@ -59,17 +59,17 @@ def type_name(value: object) -> str:
     return "object"
 
 
-def compare_types(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
-    written = written_types(writer)
+def compare_types(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Incompatibilities:
+    written = accepted_types(writer)
     missing = [one for one in written if not accepts_type(types_of(reader), one)]
     if not missing:
         return []
     is_changed = not any(accepts_type(types_of(reader), one) for one in written)
     text = f"The type {missing} of the old schema is not accepted by the new schema"
-    return [refusal("TYPE_CHANGED" if is_changed else "TYPE_NARROWED", text, path, ", ".join(missing))]
+    return [incompatibility("TYPE_CHANGED" if is_changed else "TYPE_NARROWED", text, path, ", ".join(missing))]
 
 
-def written_types(writer: dict[str, Any]) -> list[str]:
+def accepted_types(writer: dict[str, Any]) -> list[str]:
     """Types of the values that the writer accepts."""
     values, types = values_of(writer), types_of(writer)
     if values is None:
@@ -96,7 +96,7 @@ def values_of(schema: dict[str, Any]) -> list[Any] | None:
     return schema.get("enum")
 
 
-def compare_values(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
+def compare_values(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Incompatibilities:
     lists = [[reader["const"]]] if "const" in reader else []
     lists += [reader["enum"]] if "enum" in reader else []
     written = values_of(writer)
@@ -106,7 +106,7 @@ def compare_values(reader: dict[str, Any], writer: dict[str, Any], path: str) ->
     if missing == []:
         return []
     which = "every value" if missing is None else f"the values {missing}"
-    return [refusal("ENUM_ARRAY_NARROWED", f"The new schema refuses {which} of the old schema", path)]
+    return [incompatibility("ENUM_ARRAY_NARROWED", f"The new schema refuses {which} of the old schema", path)]
 
 
 def contains(values: list[Any], value: Any) -> bool:
@@ -114,7 +114,7 @@ def contains(values: list[Any], value: Any) -> bool:
     return any(one == value and isinstance(one, bool) == isinstance(value, bool) for one in values)
 
 
-def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Found:
+def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -> Incompatibilities:
     found = []
     for keyword, limit, other in (
         ("minimum", lower_bound(reader), lower_bound(writer)),
@@ -122,10 +122,12 @@ def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -
     ):
         if limit is not None and (other is None or other < limit):
             change = "ADDED" if other is None else "INCREASED" if keyword == "minimum" else "DECREASED"
-            found.append(refusal(f"{keyword.upper()}_{change}", f"The {keyword} is stricter in the new schema", path))
+            found.append(
+                incompatibility(f"{keyword.upper()}_{change}", f"The {keyword} is stricter in the new schema", path)
+            )
     step, written = reader.get("multipleOf"), writer.get("multipleOf")
     if step and not (step == 1 and types_of(writer) == ["integer"]) and (not written or written % step):
-        found.append(refusal("MULTIPLE_OF_CHANGED", "multipleOf is stricter in the new schema", path))
+        found.append(incompatibility("MULTIPLE_OF_CHANGED", "multipleOf is stricter in the new schema", path))
     return found
 
 
@@ -150,19 +152,25 @@ def bound(
     return max(bounds) if bounds else None
 
 
-def compare_bounds(reader: dict[str, Any], writer: dict[str, Any], path: str, what: str, kind: str) -> Found:
+def compare_bounds(
+    reader: dict[str, Any], writer: dict[str, Any], path: str, what: str, kind: str
+) -> Incompatibilities:
     found = []
     most, least = reader.get(f"max{what}"), reader.get(f"min{what}", 0)
     if most is not None and writer.get(f"max{what}", float("inf")) > most:
         change = "DECREASED" if f"max{what}" in writer else "ADDED"
-        found.append(refusal(f"MAX_{what.upper()}_{change}", f"The largest {kind} is smaller in the new schema", path))
+        found.append(
+            incompatibility(f"MAX_{what.upper()}_{change}", f"The largest {kind} is smaller in the new schema", path)
+        )
     if writer.get(f"min{what}", 0) < least:
         change = "INCREASED" if f"min{what}" in writer else "ADDED"
-        found.append(refusal(f"MIN_{what.upper()}_{change}", f"The smallest {kind} is larger in the new schema", path))
+        found.append(
+            incompatibility(f"MIN_{what.upper()}_{change}", f"The smallest {kind} is larger in the new schema", path)
+        )
     return found
 
 
-def compare_uncomparable(
+def find_changed_keywords(
     reader: dict[str, Any], writer: dict[str, Any], types: list[str], path: str
 ) -> Iterator[Incompatibility]:
     of_other_types = {
@@ -174,7 +182,7 @@ def compare_uncomparable(
     for keyword in UNCOMPARABLE:
         if keyword in reader and keyword not in of_other_types and reader[keyword] != writer.get(keyword):
             text = f"The keyword {keyword} is not that of the old schema"
-            yield refusal(f"{keyword.upper()}_CHANGED", text, f"{path}/{keyword}", keyword)
+            yield incompatibility(f"{keyword.upper()}_CHANGED", text, f"{path}/{keyword}", keyword)
 
 
 def tuple_items(schema: dict[str, Any]) -> tuple[list[Any], Any]:

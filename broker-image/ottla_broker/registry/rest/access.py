@@ -49,13 +49,15 @@ class RegistryAccess:
             return self._certificate_principal(request)
         name, password = read_basic_credentials(request.headers.get("Authorization", ""))
         sasl = listener_sasl(self._broker.config, self.listener)
-        if name and await self._is_right(sasl, name, password):
+        if name and await self._is_password_valid(sasl, name, password):
             return Principal("User", name)
         await asyncio.sleep(sasl.failure_delay_s)
         raise RegistryError(401, "Unauthorized: a user's name and password are needed (HTTP basic authentication)")
 
-    async def _is_right(self, sasl: ListenerSasl, name: str, password: str) -> bool:
-        """Brokers' own users, the operator's among them, log in here as between brokers."""
+    async def _is_password_valid(self, sasl: ListenerSasl, name: str, password: str) -> bool:
+        """True if the password is the user's. Users of brokers and of the operator have the
+        passwords of logins between brokers.
+        """
         if (expected := inter_broker_users(self._broker.config).get(name)) is not None:
             return hmac.compare_digest(password.encode(), expected.encode())
         return await self._passwords.is_right(sasl, name, password)

@@ -1,4 +1,5 @@
-"""Forwards requests to the broker that leads `_schemas`: writes, and reads that find nothing here.
+"""Forwards requests to the broker that leads `_schemas`: writes, and reads that this broker has no
+result for.
 
 The response to a write returns when this broker has applied it too, so that its client reads what
 it has written.
@@ -24,6 +25,8 @@ APPLY_TIMEOUT_S: Final = 5.0
 
 
 class LeaderForwarder:
+    """Sends requests to the leader over HTTP, with the client's credentials."""
+
     def __init__(self, broker: Broker, topic: SchemasTopic) -> None:
         self._broker = broker
         self._topic = topic

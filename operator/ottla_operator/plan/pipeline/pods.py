@@ -48,7 +48,7 @@ class PipelineImage:
 @dataclass(frozen=True, slots=True)
 class BrokerConnection:
     """A driver's connection to brokers. `secret`: Secret of the User that it logs in as, empty
-    without a login. `keys`: the keys that it reads. `digest`: changes when it has to log in anew.
+    without a login. `keys`: the keys that it reads. `digest`: changes when it has to log in again.
     `registry`: URL of the schema registry, empty without one.
     """
 
