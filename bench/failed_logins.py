@@ -1,9 +1,9 @@
 """`python -m bench.failed_logins`: latency of one client while others fail to log in.
 
-One client sends 100 produce requests a second of 100 B, each when it is due, and measures the time
-until each response. Meanwhile other processes make connections that fail to log in, at a steady
-rate, with the broker's default delay of failures. Every wait for the response counts from the time
-at which the request was due, so that a client that is held up does not hide it.
+One client sends 100 produce requests of 100 B per second, each when it is due, and measures the
+time until each response. Meanwhile other processes make connections that fail to log in, at a
+steady rate, with the broker's default delay of failures. Every wait for the response counts from
+the time at which the request was due, so that a client that is held up does not hide it.
 """
 
 import argparse

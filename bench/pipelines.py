@@ -6,7 +6,7 @@
 throughput: rows per second of all batches but the first two, in which Spark compiles its code, and
 the processor seconds of the whole run. Runs of the two versions alternate; figures are medians.
 
-latency: a producer writes 10,000 rows a second, a pipeline copies them to another topic, and a
+latency: a producer writes 10,000 rows per second, a pipeline copies them to another topic, and a
 consumer (read_committed) reads them there. Prints p50 and p99 of the time from the moment at which
 a row was to be written until the consumer has it, after a warm-up.
 """
@@ -164,7 +164,7 @@ def await_running(progress: Path, process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def writing(bootstrap: str) -> Iterator[None]:
-    """Writes ROWS_PER_S rows a second, a part of them at every STEP_S."""
+    """Writes ROWS_PER_S rows per second, a part of them at every STEP_S."""
     stop = threading.Event()
 
     def write() -> None:

@@ -102,7 +102,7 @@ class ResponseQueue:
         self._unsent.end()
 
     def discard(self) -> None:
-        """Called when the connection is lost: nothing is sent any more."""
+        """Called when the connection is lost. Cancels the fetches that wait."""
         self._unsent.end()
         for one in self.waiting:
             if isinstance(one, WaitingResponse) and not isinstance(one.response, asyncio.Task):

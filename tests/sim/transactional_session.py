@@ -2,8 +2,8 @@
 epoch, its sequence numbers, and the protocol of its transactions (KIP-98, KIP-360, KIP-447,
 KIP-890).
 
-It retries, aborts and gives up as the Java client does. An answer that does not come leaves unknown
-what the request has done.
+It retries, aborts and gives up as the Java client does. Without a response it is unknown whether a
+request took effect.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

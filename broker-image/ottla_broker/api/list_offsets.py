@@ -1,13 +1,13 @@
 """ListOffsets (2), versions 1–11.
 
-- A timestamp in milliseconds finds the first record at or after it; none is (−1, −1). Negative
+- A timestamp in milliseconds finds the first record at or after it, or (−1, −1). Negative
   timestamps have meanings: −1 the end (the last stable offset for read_committed), −2 the start, −3
   the record with the largest timestamp (v7, KIP-734), −4 the first local offset (v8), −5 the last
   tiered offset (v9), −6 the first offset that waits for upload (v11).
 - Nothing is tiered: −4 equals −2, and −5 and −6 find nothing.
 - v4 checks leader epochs and returns that of the offset.
 - A new leader may not know yet everything that its predecessor reported as committed. The response
-  waits until it does, for a while, and is then OFFSET_NOT_AVAILABLE (KIP-207; before v5
+  waits for up to MAX_WAIT_S until it does, and else is OFFSET_NOT_AVAILABLE (KIP-207; before v5
   LEADER_NOT_AVAILABLE). Only the start is returned at once.
 """
 
@@ -60,7 +60,7 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
 
 
 async def wait_for_epoch_starts(ctx: RequestContext, request: ListOffsetsRequest) -> None:
-    """Waits until new leaders know what is committed."""
+    """Waits until new leaders know up to which offset their predecessors committed."""
     new_leaders = [
         partition
         for topic in request.topics

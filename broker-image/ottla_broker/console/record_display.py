@@ -125,7 +125,7 @@ def printable(text: str) -> str:
 
 
 def hex_lines(data: bytes) -> str:
-    """Offset, bytes and printable ASCII of 16 bytes a line."""
+    """Offset, bytes and printable ASCII of 16 bytes per line."""
     lines = []
     for start in range(0, len(data), BYTES_PER_LINE):
         part = data[start : start + BYTES_PER_LINE]

@@ -99,7 +99,7 @@ A broker with 5,000 partitions exposes 11 samples for each: 3.3 MB, 155 kB with 
 samples, which is why the broker formats them itself. It writes 500 samples at a time and serves
 requests between them. `python -m bench.scrape` measures it. On two processors with seven times as
 much other load a scrape took 0.7 s, and the 99th percentile of a producer's latency was 34 and 24
-ms without scrapes, 35 and 72 ms with one a second.
+ms without scrapes, 35 and 72 ms with one per second.
 """
 
 

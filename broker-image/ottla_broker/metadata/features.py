@@ -66,7 +66,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """`level` 0 removes the feature where it may have that level."""
+    """`level` 0 disables the feature, if it supports that level."""
 
     feature: str
     level: int

@@ -15,11 +15,11 @@ QUORUM_VOTE = gauge(
 )
 QUORUM_APPEND_RATE = gauge(
     "kafka_server_raftmetrics_append_records_rate",
-    "Records a second that this broker appended to the metadata log as its leader since the previous scrape.",
+    "Records per second that this broker appended to the metadata log as its leader since the previous scrape.",
 )
 QUORUM_FETCH_RATE = gauge(
     "kafka_server_raftmetrics_fetch_records_rate",
-    "Records a second of the metadata log that this broker fetched since the previous scrape.",
+    "Records per second of the metadata log that this broker fetched since the previous scrape.",
 )
 QUORUM_EPOCH = gauge("kafka_server_raftmetrics_current_epoch", "Epoch of the quorum that this broker knows.")
 QUORUM_HIGH_WATERMARK = gauge(

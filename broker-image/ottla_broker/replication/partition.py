@@ -332,7 +332,7 @@ class Partition:
         """False if the whole ISR has the records. Else `callback` is called when it has, or with
         NOT_LEADER_OR_FOLLOWER when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
         ISR has become too small, or KAFKA_STORAGE_ERROR. `across_leaders`: when leadership is lost,
-        wait on for a while whether the new leader keeps the records."""
+        wait up to HANDOVER_TIMEOUT_S for the new leader to commit the records."""
         if self.is_committed(appended):
             return False
         self._pending_acks.add(appended.last_offset + 1, callback, across_leaders=across_leaders)

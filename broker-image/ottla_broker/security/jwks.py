@@ -3,7 +3,7 @@
 - While the endpoint fails, the last keys remain valid, and fetches are repeated with growing
   pauses.
 - A token that names an unknown key causes a fetch at once: at most one fetch a minute for a key
-  that stays unknown, and one a second in all.
+  that stays unknown, and one per second in all.
 """
 
 import asyncio

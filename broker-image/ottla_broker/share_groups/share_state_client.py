@@ -64,30 +64,30 @@ class ShareStateClient:
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
         """The state, for the partition's leader. Raises FENCED_LEADER_EPOCH,
         UNKNOWN_TOPIC_OR_PARTITION."""
-        return await self._ask(key, lambda states: states.read(key, leader_epoch))
+        return await self._send_to_coordinator(key, lambda states: states.read(key, leader_epoch))
 
     async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
         """Returns when the update is replicated. Raises FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH,
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
-        await self._ask(key, lambda states: states.write(key, update))
+        await self._send_to_coordinator(key, lambda states: states.write(key, update))
 
     async def find(self, key: SharePartitionKey) -> ShareState | None:
         """The state, without batches if it is from another broker; None for a share-partition that
         was not initialized.
         """
-        return await self._ask(key, lambda states: states.find(key))
+        return await self._send_to_coordinator(key, lambda states: states.find(key))
 
     async def initialize_state(self, group_id: str, at: StatePartition, state_epoch: int, start_offset: int) -> None:
         """Creates the state of a share-partition, or replaces that of an earlier state epoch.
         Raises FENCED_STATE_EPOCH."""
         key = SharePartitionKey(group_id, *at)
-        await self._ask(key, lambda states: states.initialize(key, state_epoch, start_offset))
+        await self._send_to_coordinator(key, lambda states: states.initialize(key, state_epoch, start_offset))
 
     async def delete_state(self, group_id: str, at: StatePartition) -> None:
         key = SharePartitionKey(group_id, *at)
-        await self._ask(key, lambda states: states.delete(key))
+        await self._send_to_coordinator(key, lambda states: states.delete(key))
 
-    async def _ask(self, key: SharePartitionKey, request: Callable[[ShareStates], Awaitable[T]]) -> T:
+    async def _send_to_coordinator(self, key: SharePartitionKey, request: Callable[[ShareStates], Awaitable[T]]) -> T:
         """Repeats the request while it fails with an error of RETRIABLE, for RETRY_S at most."""
         loop = asyncio.get_running_loop()
         until_s, pause_s = loop.time() + RETRY_S, FIRST_PAUSE_S

@@ -62,13 +62,13 @@ class TransactionVerifier:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._concurrent_wait_ms() / 1000
         while True:
-            codes = await self._ask(transaction, partitions)
+            codes = await self._verify_at_coordinator(transaction, partitions)
             is_concurrent = ErrorCode.concurrent_transactions in codes.values()
             if not (transaction.adds_partitions and is_concurrent) or loop.time() >= until_s:
                 return codes
             await asyncio.sleep(self._retry_pause_ms() / 1000)
 
-    async def _ask(
+    async def _verify_at_coordinator(
         self, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         topic = self._image.topics.get(TRANSACTION_STATE_TOPIC)
@@ -77,12 +77,12 @@ class TransactionVerifier:
         at = partition_of_transactional_id(transaction.transactional_id, len(topic.partitions))
         leader = topic.partitions[at].leader
         if leader == self._node_id:
-            return await self._ask_here(transaction, partitions)
+            return await self._verify_locally(transaction, partitions)
         if leader == NO_LEADER:
             return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
-        return await self._ask_broker(leader, transaction, partitions)
+        return await self._verify_at_broker(leader, transaction, partitions)
 
-    async def _ask_here(
+    async def _verify_locally(
         self, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         coordinator, transactional_id = self._coordinator, transaction.transactional_id
@@ -98,7 +98,7 @@ class TransactionVerifier:
             return dict.fromkeys(partitions, reason.code)
         return {one: ErrorCode.transaction_abortable if one in missing else ErrorCode.none for one in partitions}
 
-    async def _ask_broker(
+    async def _verify_at_broker(
         self, leader: int, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         request = AddPartitionsToTxnRequest(

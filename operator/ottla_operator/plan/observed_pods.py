@@ -26,8 +26,8 @@ class BrokerPod:
     `passwords`: digest of the inter-broker passwords. `certificates`: name of the Secret with its
     certificates. `restart_at`: the `spec.restartAt` that it was started after. `since`: time since
     which it has been ready, or not ready; for a terminating pod, its deletion timestamp. `port`:
-    the one that brokers and the operator connect to, which the Cluster's spec may have changed
-    since. `node_ip`: address of its node, empty before it has one. `problem`: the reason why it
+    that brokers and the operator connect to; the Cluster's spec may have another by now.
+    `node_ip`: address of its node, empty before it has one. `problem`: the reason why it
     does not run; empty if nothing is known.
     """
 

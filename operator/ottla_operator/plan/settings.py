@@ -84,7 +84,7 @@ def plan_config_changes(
 
 
 def changed_settings(started_with: Settings, desired: Settings) -> list[str]:
-    """Names of the settings in which a running broker differs from what is desired."""
+    """Names of the settings in which a running broker differs from the desired ones."""
     keys = (started_with.keys() | desired.keys()) - JOINING_SETTINGS
     return sorted(it for it in keys if started_with.get(it) != desired.get(it))
 

@@ -1,4 +1,6 @@
-"""The Secrets of users: read, completed and written, each only after brokers have what is in it."""
+"""Reads, completes and writes the Secrets of users. A new password is set at the brokers
+first.
+"""
 
 import asyncio
 import time
@@ -36,7 +38,7 @@ from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import User, UserCertificateStatus
 
 RECHECK_S: Final = 60.0
-"""Secrets are not watched: one that was edited or deleted is mended after this time at the latest.
+"""Secrets are not watched: one that was edited or deleted is rewritten within this time.
 """
 
 

@@ -41,7 +41,7 @@ class SinkComparer:
     """Compares the sinks of a pipeline in a thread of its own, again and again until they are
     equal.
 
-    results: takes what was found. folder: base of relative paths. kafka: client properties.
+    results: called with each result. folder: base of relative paths. kafka: client properties.
     """
 
     def __init__(

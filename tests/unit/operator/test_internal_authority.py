@@ -127,10 +127,10 @@ def test_a_damaged_authority_is_reported_and_a_damaged_certificate_is_issued_aga
         )
     with pytest.raises(SecretUnusable, match=r"ca-1.crt has no private key in PEM"):
         maintain_certificates(cluster(), {"ca-1.crt": made.authority["ca-1.crt"]}, {}, ["localhost"], time.time())
-    mended = maintain_certificates(
+    renewed = maintain_certificates(
         cluster(), made.authority, {**made.brokers, "tls.key": other.brokers["tls.key"]}, ["localhost"], time.time()
     )
-    assert mended.done[0].endswith("there is none that can be used")
+    assert renewed.done[0].endswith("there is none that can be used")
 
 
 def test_names_are_those_by_which_clients_connect() -> None:

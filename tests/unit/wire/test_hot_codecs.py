@@ -171,7 +171,9 @@ def test_rule_16_old_produce_requests_can_be_read_and_answered(version: int) -> 
 @pytest.mark.parametrize(("key", "version"), [(0, 3), (0, 9), (0, 13), (1, 4), (1, 12), (1, 18)])
 @given(data=st.data())
 @some
-def test_rule_18_cut_and_bent_requests_are_malformed_or_read(key: int, version: int, data: st.DataObject) -> None:
+def test_rule_18_truncated_and_altered_requests_are_malformed_or_read(
+    key: int, version: int, data: st.DataObject
+) -> None:
     frame = framed(key, version, data.draw(instances(request_class(key, version))))
     for _ in range(data.draw(st.integers(0, 3))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
