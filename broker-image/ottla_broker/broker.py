@@ -268,7 +268,7 @@ class Broker:
             return
         await self.lifecycle.controlled_shutdown()
         if pending := [acks for one in self.partitions if (acks := one.pending_acks_future()) is not None]:
-            # The new leaders report what is committed of the records that this broker appended.
+            # The new leaders report which of the records that this broker appended are committed.
             await asyncio.wait(pending, timeout=HANDOVER_TIMEOUT_S)
         await self.produce_forwarder.wait_for_redirected_clients()
         await self.quorum.resign()

@@ -1,4 +1,4 @@
-"""What the connections of a broker share: services, memory, and what the server wants to know."""
+"""What the connections of a broker share: services, memory, and the callbacks of the server."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

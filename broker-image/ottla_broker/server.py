@@ -1,5 +1,5 @@
-"""Sockets of a broker: its listeners, which connections are admitted, and which are closed for
-others' sake.
+"""Sockets of a broker: its listeners, which connections are admitted, and which are closed to free
+connections or memory for others.
 """
 
 import asyncio

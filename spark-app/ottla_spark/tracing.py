@@ -1,7 +1,7 @@
 """OpenTelemetry traces of a pipeline, where OpenTelemetry's environment variables ask for them.
 
-- A batch is a span, made when it has completed: Spark reports it then. It has links to the records
-  that are traced.
+- A batch is a span, created when the batch has completed and Spark reports it. It has links to the
+  records that are traced.
 - A batch that fails is a span with the class of its error. Messages of errors are left out, because
   they may have values of records.
 - Of each of these records a span `process` is a part of the record's own trace: its parent is the
@@ -38,7 +38,7 @@ def is_tracing(environ: Mapping[str, str]) -> bool:
 
 
 def check_protocol(environ: Mapping[str, str]) -> None:
-    """Raises PipelineError for one that is not spoken."""
+    """Raises PipelineError for an unsupported OTLP protocol."""
     for name in PROTOCOLS:
         if value := environ.get(name):
             if value != PROTOCOL:

@@ -24,7 +24,7 @@ class Producer(NamedTuple):
 
 
 async def find_coordinator_of(session: ApiSession, key: str, key_type: int) -> None:
-    """Returns when the coordinator is there, whose topic it creates."""
+    """Returns when the coordinator serves; creates its topic if missing."""
 
     async def is_found() -> bool:
         found = await session.send("find_coordinator", key_type=key_type, coordinator_keys=(key,))

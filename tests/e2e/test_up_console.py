@@ -27,7 +27,7 @@ def cluster(up: UpProcess, **config: str) -> Json:
 
 
 def find_console(up: UpProcess) -> tuple[str, int]:
-    """URL and port, once it is said."""
+    """URL and port, once they are printed."""
     found = ADDRESS.search(up.wait_for_line("console of cluster demo: "))
     assert found is not None
     return found.group(1), int(found.group(2))
@@ -39,7 +39,7 @@ def read(url: str) -> str:
         return text
 
 
-def test_its_address_is_said_and_serves_the_cluster(up: UpProcess) -> None:
+def test_its_address_is_printed_and_serves_the_cluster(up: UpProcess) -> None:
     up.write_resources(cluster(up))
     up.start()
     url, _ = find_console(up)

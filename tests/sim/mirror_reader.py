@@ -23,7 +23,7 @@ class MirrorReader(SimulatedClient):
     """Reads `topic_partitions` as they grow. The offsets of `group` are copied.
 
     `highest_watermark`: highest one of all running replicas. A leader that is cut off from its
-    cluster, and that this client asks, does not know how far its successor has come.
+    cluster, and that this client reads from, does not know its successor's high watermark.
     """
 
     def __init__(

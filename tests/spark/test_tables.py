@@ -1,4 +1,4 @@
-"""Reference tables that read what is new and keep the rest in files beside the checkpoint."""
+"""Reference tables that read new records and keep the rest in files beside the checkpoint."""
 
 from __future__ import annotations
 

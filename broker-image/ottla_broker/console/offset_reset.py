@@ -47,7 +47,7 @@ class OffsetChange:
 
 
 def plan_changes(resets: Iterable[PartitionReset]) -> list[OffsetChange]:
-    """Those of partitions whose offset is known and would be another one."""
+    """The changes of the partitions whose target is known and differs from the committed offset."""
     return [
         OffsetChange(one.topic, one.partition, one.committed, one.target)
         for one in resets
@@ -56,7 +56,7 @@ def plan_changes(resets: Iterable[PartitionReset]) -> list[OffsetChange]:
 
 
 def write_changes(changes: Iterable[OffsetChange]) -> str:
-    """A line for each: topic, partition, offset before and after."""
+    """One line per change: topic, partition, offset before and after."""
     return "".join(f"{one.topic},{one.partition},{one.before},{one.after}\n" for one in changes)
 
 
@@ -74,7 +74,7 @@ def parse_changes(text: str) -> list[OffsetChange]:
 def find_conflicts(
     changes: Iterable[OffsetChange], committed: Mapping[tuple[str, int], int]
 ) -> list[tuple[OffsetChange, int | None]]:
-    """Changes whose `before` is not what is committed now, with what is."""
+    """Changes whose `before` is not the committed offset, each with that offset, or None."""
     found = [(one, committed.get((one.topic, one.partition))) for one in changes]
     return [(one, now) for one, now in found if now != one.before]
 

@@ -1,7 +1,7 @@
 """Requests of the console as its user, and the forms of the pages that write.
 
 A page that writes is served where `console.write` allows it. Its form needs the token of the user's
-session. A request for the controller takes the way of every client's request through this broker:
+session. A request for the controller is dispatched like any client's request to this broker:
 the access rules, quotas and audit events are those of the user. A request for another broker is
 sent with the login of brokers, after the user's rights are checked, and is recorded in the audit
 log by the console.

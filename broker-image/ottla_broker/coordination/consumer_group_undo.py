@@ -1,5 +1,5 @@
-"""Returns a consumer group to a former state. Costs as much as has changed, and no more for a large
-group: every heartbeat that writes records prepares for it.
+"""Returns a consumer group to a former state. Every heartbeat that writes records saves the entries
+that it changes, so the cost does not depend on the size of the group.
 """
 
 from typing import Any, Final, Protocol, TypeVar
@@ -31,8 +31,8 @@ SINGLE_FIELDS: Final = (
 
 
 class GroupParts(Protocol):
-    """What is read and restored of a group: its dictionaries by member and by regular expression,
-    and the fields above."""
+    """The parts of a group that are saved and restored: its dictionaries by member and by regular
+    expression, and the fields above."""
 
     members: dict[str, Any]
     targets: dict[str, Assignment]

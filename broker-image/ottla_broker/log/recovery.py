@@ -297,8 +297,7 @@ class LogRecovery:
     def _scan_batches(self, segment: Segment, position: int, file_size: int, expected: int, protected: int) -> int:
         """Reads and checks batches from `position` on. Returns the offset after the last one.
 
-        What is wrong below offset `protected` raises CorruptSegment; what is wrong above ends the
-        log.
+        An invalid batch below offset `protected` raises CorruptSegment; above, it ends the log.
         """
         interval, epochs, producers = self._index_interval, self.log.epochs, self.log.producers
         try:

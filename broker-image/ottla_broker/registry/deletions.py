@@ -1,7 +1,7 @@
 """Deleting subjects and versions, softly first and then for good. Pure.
 
 A softly deleted version is no longer offered or checked against, and its id is still resolved, so
-that records stay readable. What other schemas refer to is not deleted.
+that records stay readable. A schema that others refer to cannot be deleted.
 """
 
 from collections.abc import Sequence

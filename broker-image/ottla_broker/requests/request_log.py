@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 async def with_request_fields(context: RequestContext, work: Awaitable[T]) -> T:
-    """What the work logs has the request's name and correlation id, and the client's id, principal
-    and address.
+    """Awaits the work. Its log lines have the request's name and correlation id, and the client's
+    id, principal and address.
     """
     client = context.connection
     with log_fields(

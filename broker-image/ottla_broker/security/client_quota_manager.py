@@ -21,9 +21,9 @@ from ottla_broker.security.quota_precedence import find_client_quota, find_ip_qu
 from ottla_broker.security.token_bucket import TokenBucket
 
 MAX_IDLE: Final = 10_000
-"""Buckets, and as many clients, that are kept without a look at whether they are idle."""
+"""Number of buckets, and of clients, up to which idle ones are not removed."""
 MAX_REPORTED: Final = 1_000
-"""Entities with throttle metrics of their own. What is throttled beyond them counts for OTHERS."""
+"""Entities with throttle metrics of their own. Throttling of further ones counts for OTHERS."""
 OTHERS: Final = "(others)"
 
 Usage = tuple[str, str, str]
@@ -154,8 +154,8 @@ class ClientQuotaManager:
         return 0.0
 
     def describe_throttled(self) -> Iterator[tuple[Usage, ThrottleTotals, float, float]]:
-        """What has been throttled since the broker started, with the limit and the seconds until it
-        is kept again. A limit of 0: it is not known any more.
+        """Throttling since the broker started: who shares the quota, totals, the limit, and the
+        seconds until its use is within the limit. A limit of 0: the bucket was removed.
         """
         now_s = self.now_s()
         for usage, totals in self.throttled.items():

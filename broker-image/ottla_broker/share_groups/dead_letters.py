@@ -64,8 +64,8 @@ class DeadLetterConfig:
 
 def check_dead_letter_topic(topic: str, prefix: str, topic_config: Mapping[str, str] | None) -> None:
     """`topic_config`: the configs of the topic, None while it does not exist. Raises
-    POLICY_VIOLATION for a topic that may get no dead letters: who may write to the source topic
-    need not have the right to write to this one."""
+    POLICY_VIOLATION for a topic that may not get dead letters: members of the group cause writes to
+    it, whether or not they are authorized to write to it."""
     if topic.startswith(INTERNAL_PREFIX) or not topic.startswith(prefix):
         raise KafkaError(
             ErrorCode.policy_violation,

@@ -1,7 +1,7 @@
 """The traces that the records of a Produce request belong to, by their headers `traceparent`.
 
-What is read is bounded: of one request, batches of MAX_BATCH_BYTES at most before and after
-decompression, MAX_BATCHES of them, and of each the first MAX_RECORDS records.
+The number of bytes read is bounded: of one request, batches of MAX_BATCH_BYTES at most before and
+after decompression, MAX_BATCHES of them, and of each the first MAX_RECORDS records.
 """
 
 from collections.abc import Iterable

@@ -53,7 +53,7 @@ def partitions(
 
 
 async def _describe(client: KafkaClient, found: list[TopicDescription]) -> list[dict[str, Any]]:
-    """One row for each partition. What a broker that does not respond would know is None."""
+    """One row for each partition. Values that only an unresponsive broker knows are None."""
     brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
     starts, ends, sizes = await asyncio.gather(
         offsets.list_reachable_offsets(client, found, EARLIEST_TIMESTAMP),

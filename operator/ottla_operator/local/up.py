@@ -164,8 +164,8 @@ class UpRunner:
             raise InvalidFiles(problems)
 
     async def _apply(self) -> None:
-        """Hands the files' resources to the controller: Clusters first, and the others once brokers
-        have settled.
+        """Passes the files' resources to the controller: Clusters first, and the others once
+        brokers have settled.
         """
         given = [*self._documents, *write_lake_documents(self._documents, self.home)]
         all_documents = [*given, *documents.component_documents(given)]
@@ -180,7 +180,7 @@ class UpRunner:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
                 for it in clusters:
-                    await self._until(lambda name=it.name: self._has_settled(name))  # type: ignore[misc]
+                    await self._wait_until(lambda name=it.name: self._has_settled(name))  # type: ignore[misc]
                     await self._metrics[it.name][0].measured.wait()
         for it in described.values():
             if it.kind != "Cluster":
@@ -189,7 +189,7 @@ class UpRunner:
             self.controller.wake_pipeline(local_key(name))  # a Python step may have changed
 
     def _update(self, document: Document) -> None:
-        """Hands a resource to the controller as an API server would show it."""
+        """Passes a resource to the controller as an API server would show it."""
         previous = self._find_cached(document.kind, document.name)
         uid = local_user_uid(document.name) if document.kind == "User" else str(uuid.uuid4())
         metadata: Json = previous["metadata"] if previous else {"uid": uid, "generation": 0}
@@ -257,7 +257,7 @@ class UpRunner:
         is_observed = status.get("observedGeneration") == resource["metadata"]["generation"]
         return is_observed and status.get("readyReplicas") == resource["spec"]["replicas"] and "roll" not in status
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             self.platform.reported.clear()
             await self.platform.reported.wait()
@@ -295,7 +295,7 @@ class UpRunner:
             found = self.controller.cache.topics.get(local_key(cluster), {})
             return found.keys() >= described and all(kstatus(it) in ("Current", "Failed") for it in found.values())
 
-        await self._until(are_settled)
+        await self._wait_until(are_settled)
         brokers = self.platform.clusters[cluster]
         login = self.home.login(cluster).resolve() / CLIENT_PROPERTIES if brokers.access.security.uses_sasl else None
         work = Load(script, self.home.cluster(cluster), ",".join(brokers.bootstrap_addresses), self.view, login)

@@ -123,8 +123,9 @@ OPERATOR_RIGHTS: Final = (
     "Topic:AlterConfigs",
     "Topic:Write",  # schemas of a topic's subjects, and the load script of `ottla up`
 )
-"""What the operator may do, on every resource of the type (`restricted.super.users`), with what
-these operations imply. It may read no record, commit no offset and do nothing that brokers do.
+"""Operations that the operator may perform, on every resource of the type
+(`restricted.super.users`), and those that they imply. It may read no record, commit no offset and
+do nothing that brokers do.
 """
 
 

@@ -31,7 +31,7 @@ from ottla_operator.plan.pipeline.topic_readiness import (
 )
 from ottla_operator.reconcile.connection import CONNECT_TIMEOUT_S, connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
-from ottla_operator.reconcile.replacement import ReplacementReconciler, stopped
+from ottla_operator.reconcile.replacement import ReplacementReconciler, suspend_pipeline
 from ottla_operator.reconcile.validation import ValidationCache, error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
@@ -107,7 +107,7 @@ class PipelineReconciler:
         cached.pipeline, cached.cluster = pipeline, cluster
         self._replacement.check_conflict(key, pipeline)
         if replaced_by := self._replacement.find_replacing(key):
-            pipeline = stopped(pipeline)
+            pipeline = suspend_pipeline(pipeline)
         launch = await self.platform.plan_launch(resource, pipeline, cluster)
         unready = await self._find_unready_topics(key, pipeline, cluster)
         extra = (topics_ready_condition(unready),)

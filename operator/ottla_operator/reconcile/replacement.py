@@ -89,7 +89,9 @@ class ReplacementReconciler:
     async def _read_offsets(
         self, cluster: Cluster, new: Pipeline, old: Json | None
     ) -> tuple[Offsets | None, Offsets | None]:
-        """What both have committed for the topics that both read; None if no broker answers."""
+        """Committed offsets of the new and of the old Pipeline, for topics that both read; None if
+        no broker responds.
+        """
         if old is None:
             return {}, {}
         replaced = Pipeline.parse_stored(old)
@@ -103,8 +105,8 @@ class ReplacementReconciler:
         return of_new, of_old
 
 
-def stopped(pipeline: Pipeline) -> Pipeline:
-    """The Pipeline as if its spec said that it is suspended."""
+def suspend_pipeline(pipeline: Pipeline) -> Pipeline:
+    """The Pipeline with `spec.state: suspended`."""
     return structs.replace(pipeline, spec=structs.replace(pipeline.spec, state="suspended"))
 
 

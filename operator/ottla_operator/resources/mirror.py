@@ -128,7 +128,7 @@ class MirrorSpec(Model, frozen=True):
             "Defaults to Identical."
         ),
     ] = None
-    sync: Annotated[Sync | None, doc("What is copied besides records.")] = None
+    sync: Annotated[Sync | None, doc("Data that is copied besides records.")] = None
     role: Annotated[
         Literal["Replicate", "Paused", "FailedOver"] | None,
         doc(

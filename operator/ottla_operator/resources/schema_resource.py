@@ -105,8 +105,8 @@ class SchemaSpec(Model, frozen=True):
     compatibility: Annotated[
         Level | None,
         doc(
-            "What a new version of the subject is compared with. It is set before the schema is registered. "
-            "Not set: the level is not managed."
+            "Earlier versions that a new version of the subject is compared with, and how. It is set before the schema "
+            "is registered. Not set: the level is not managed."
         ),
     ] = None
     deletion_policy: Annotated[

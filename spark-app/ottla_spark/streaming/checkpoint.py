@@ -74,8 +74,8 @@ def resume_metadata(
     conf: Mapping[str, str],
     cores: int,
 ) -> CheckpointMetadata:
-    """Metadata to resume with: what is stored, and new topics. Raises PipelineError if the pipeline
-    contradicts it.
+    """Metadata to resume with: the stored ones, and new topics. Raises PipelineError if the
+    pipeline contradicts it.
     """
     current = new_metadata(pipeline, topics, conf, cores)
     if stored is None:

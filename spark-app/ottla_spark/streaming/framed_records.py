@@ -1,5 +1,5 @@
 """Decodes records in the schema registry's framing to columns, and encodes rows as such records, in
-executors. What is particular to Avro, Protobuf and JSON is in their modules.
+executors. Avro, Protobuf and JSON have modules of their own.
 
 Each process asks the registry for a writer's schema once.
 """

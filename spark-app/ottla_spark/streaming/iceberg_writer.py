@@ -109,7 +109,7 @@ def last_batch(spark: SparkSession, table: str, query: str) -> int | None:
 
 
 def load_table(spark: SparkSession, table: str) -> Any:
-    """Iceberg's table, with what was committed last by any process."""
+    """Iceberg's table, with the last commit of any process."""
     jvm: Any = spark._jvm
     loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, quote_table(table))
     loaded.refresh()

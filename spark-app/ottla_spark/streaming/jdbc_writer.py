@@ -109,7 +109,7 @@ class JdbcWriter:
 def prepare_tables(
     database: JdbcConnection, table: TableName, rows: DataFrame, key: tuple[str, ...], query: str, pipeline: str
 ) -> None:
-    """Creates what is missing. Raises PipelineError if the table lacks a column of the rows."""
+    """Creates missing tables. Raises PipelineError if the table lacks a column of the rows."""
     columns = output_columns(rows)
     # Two sinks that create a table at the same time would fail.
     database.execute("SELECT pg_advisory_xact_lock(hashtext(?))", postgresql.BATCHES)

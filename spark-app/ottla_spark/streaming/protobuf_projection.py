@@ -1,8 +1,7 @@
 """Protobuf messages of a writer as values of a reader's columns.
 
 The fields of both schemas are matched by number. A field that the writer's schema lacks has the
-reader's default. What the types of the two fields can hold is decided once for a writer's schema,
-not for each record.
+reader's default. Types are compared once for a writer's schema, not for each record.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ nothing grows with the batch.
 
 def traceparent_columns(rows: DataFrame) -> list[Column]:
     """The column, or nothing if the rows do not have it. A join of two streams that are traced has
-    it twice, which is nothing, too.
+    it twice: then the result is empty, too.
     """
     return [F.col(TRACEPARENT).cast("string").alias(TRACEPARENT)] if rows.columns.count(TRACEPARENT) == 1 else []
 

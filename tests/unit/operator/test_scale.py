@@ -1,4 +1,4 @@
-"""Scaling up and down: every step from what is observed, until nothing is left to do."""
+"""Scaling up and down: every step from the observed state, until nothing is left to do."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -110,7 +110,7 @@ def test_an_import_keeps_ids_and_versions() -> None:
     assert code_of(lambda: plan_mode(registry.state, None, Mode.import_, force=False)) == 42205
 
 
-def test_references_are_resolved_once_each_and_before_who_needs_them() -> None:
+def test_references_are_resolved_once_each_and_before_the_schemas_that_need_them() -> None:
     registry = Registry()
     registry.register("base", INT)
     for level in range(60):  # each level refers twice to the one below

@@ -1,6 +1,6 @@
-"""Protobuf schemas: the text that is kept, and the serialized form.
+"""Protobuf schemas: the text that is stored, and the serialized form.
 
-A text is kept as it is written, without white space at the ends of lines. A serialized descriptor,
+A text is stored as written, without white space at the ends of lines. A serialized descriptor,
 and a schema that a client asks to normalize, is printed from its descriptor.
 """
 

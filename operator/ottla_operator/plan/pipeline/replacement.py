@@ -66,8 +66,8 @@ def _has_passed_old(observed: ReplacementObservations) -> bool:
 def build_replacement(
     phase: Phase, runner: RunnerStatus | None, previous: Replacement | None, old_offsets: Offsets | None
 ) -> Replacement:
-    """What the status says. Comparisons stay when a driver has restarted, and the offsets when the
-    old Pipeline is deleted.
+    """The `replacement` of the status. It keeps comparisons when a driver restarts, and the offsets
+    when the old Pipeline is deleted.
     """
     comparisons = (runner.comparisons if runner else ()) or (previous and previous.comparisons) or None
     stopped_at = {f"{topic}-{partition}": end for (topic, partition), end in sorted((old_offsets or {}).items())}
@@ -93,7 +93,7 @@ def find_replacing(pipelines: Iterable[Json], name: str) -> str:
 
 
 def find_conflict(old: Pipeline, new: Pipeline) -> str:
-    """What the two versions share and must not, with the field; empty if they can run at the same
+    """The field, and why the two versions must differ in it; empty if they can run at the same
     time.
     """
     if old.name == new.name:

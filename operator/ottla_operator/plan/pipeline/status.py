@@ -224,8 +224,8 @@ def status_fields(
     lag_records: int | None,
     replacement: Replacement | None = None,
 ) -> dict[str, Json]:
-    """A Pipeline's status without its conditions. None: unknown, left out. What the last driver
-    reported stays until another reports. `application`: name of the SparkApplication or Deployment.
+    """A Pipeline's status without its conditions. None: unknown, left out. Reported values stay
+    until another driver reports. `application`: name of the SparkApplication or Deployment.
     `lag_records`: by the brokers, which know it while no driver runs, too."""
     previous = resource.get("status") or {}
     is_same_spec = previous.get("observedGeneration") == resource["metadata"]["generation"]
@@ -247,8 +247,8 @@ def status_fields(
 
 
 def _replacement_field(resource: Json, replacement: Replacement | None) -> Json | None:
-    """What was reported last stays while nothing can be observed: it says that another Pipeline is
-    stopped.
+    """Keeps the last report while nothing can be observed, because another Pipeline stays stopped
+    by it.
     """
     if replacement is not None:
         return replacement.to_json()
