@@ -91,7 +91,7 @@ class Handshakes:
         return True
 
     def _log(self, connection: TlsTransport, why: str) -> None:
-        """Logs each reason at most once in LOG_INTERVAL_S, so that a client that retries for ever
+        """Logs each reason at most once in LOG_INTERVAL_S, so that a client that retries forever
         does not fill the log.
         """
         now = self._loop.time()

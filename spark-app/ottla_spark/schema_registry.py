@@ -74,8 +74,8 @@ class SchemaRegistry:
         return _parse_schema(found, int(found["id"]))
 
     def referenced_schemas(self, schema: RegisteredSchema, form: str = "") -> dict[str, RegisteredSchema]:
-        """Schemas that the schema refers to, also by way of others, by the names that they are
-        referred to by. Each is after those that it refers to.
+        """Schemas that the schema refers to, directly or indirectly, by the names in the
+        references. Each is after those that it refers to.
         """
         found: dict[str, RegisteredSchema] = {}
         for reference in schema.references:

@@ -7,7 +7,7 @@
   `group.consumer.migration.policy` allows.
 - Without `consumer` in `group.coordinator.rebalance.protocols`, and at level 0 of the feature
   `group.version`, every request is UNSUPPORTED_VERSION: clients fail with the message, or fall back
-  to the classic protocol (franz-go). librdkafka would look for another coordinator for ever if the
+  to the classic protocol (franz-go). librdkafka would look for another coordinator forever if the
   API were not served.
 - v1 has member ids that the client chooses, and regular expressions, which the broker evaluates.
   In v0 a member without an id is given one.

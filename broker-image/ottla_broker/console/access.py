@@ -32,7 +32,7 @@ CLIENT_ID: Final = "console"
 
 @dataclass(frozen=True, slots=True)
 class ConsoleUser:
-    """Somebody at a browser. `host`: the address that they connect from. `form_token`: of their
+    """A user of the console. `host`: the address that they connect from. `form_token`: of their
     session, or of the whole of an open console. `may_write`: `console.write` lets them use pages
     that write. `is_logged_in`: False once their session has ended.
     """

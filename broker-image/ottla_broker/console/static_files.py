@@ -21,7 +21,7 @@ class StaticFile:
 
 
 class StaticFiles:
-    """Read once. Their URLs hold a digest of the content, so that browsers keep them for ever."""
+    """Read once. Their URLs hold a digest of the content, so that browsers keep them forever."""
 
     def __init__(self) -> None:
         paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in CONTENT_TYPES]

@@ -80,7 +80,7 @@ class GroupMember:
     @property
     def is_awaiting_response(self) -> bool:
         """True if the member's session cannot expire, because it waits for a response. A new member
-        could wait for ever, so its session does expire."""
+        could wait forever, so its session does expire."""
         return not self.is_new and (self.join_request is not None or self.sync_request is not None)
 
 

@@ -38,7 +38,7 @@ class HeartbeatTurn:
         for group_id, waiting in collected.items():
             try:
                 self._run(group_id, waiting)
-            except Exception:  # a defect, which is reported; requests must not wait for ever
+            except Exception:  # a defect, which is reported; requests must not wait forever
                 for one in waiting:
                     one.complete(KafkaError(ErrorCode.unknown_server_error))
                 raise

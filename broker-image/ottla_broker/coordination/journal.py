@@ -182,7 +182,7 @@ class JournalWriter:
             replicated = self._journal.append(batch) if batch else None
         except KafkaError as reason:
             self._fail(writes, reason)
-        except BaseException:  # a defect, which is reported; requests must not wait for ever
+        except BaseException:  # a defect, which is reported; requests must not wait forever
             _set_result(writes, ErrorCode.unknown_server_error)
             raise
         else:
@@ -199,7 +199,7 @@ class JournalWriter:
         task.add_done_callback(self._running.discard)
 
     async def _await_replication(self, writes: list["_PendingWrite"], replicated: Awaitable[int] | None) -> None:
-        code = ErrorCode.unknown_server_error  # unless overwritten: requests must not wait for ever
+        code = ErrorCode.unknown_server_error  # unless overwritten: requests must not wait forever
         try:
             if replicated is not None:
                 async with asyncio.timeout(self._timeout_ms / 1000):

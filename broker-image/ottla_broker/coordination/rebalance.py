@@ -1,7 +1,7 @@
 """How a classic group moves from one generation to the next: joins, the leader's election and
 assignment, deadlines.
 
-No request waits for ever. Whenever a JoinGroup waits, `join_deadline_ms` is set, or a new member's
+No request waits forever. Whenever a JoinGroup waits, `join_deadline_ms` is set, or a new member's
 own deadline ends the wait. Whenever a SyncGroup waits, the leader has to sync before
 `sync_deadline_ms`, or its assignment is being written and `on_write_completed` will be called.
 """

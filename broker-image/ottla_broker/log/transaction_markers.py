@@ -43,7 +43,7 @@ def read_end_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker 
 def build_abort_markers(producers: Iterable[ProducerStateEntry], now_ms: int, *, below: int = MAX_INT64) -> list[bytes]:
     """Batches that abort the open transactions that began below an offset. They replace the markers
     of a coordinator in another cluster. Without them these transactions would never end, and
-    read_committed consumers would wait for ever.
+    read_committed consumers would wait forever.
     """
     return [
         encode_end_transaction_marker(

@@ -56,7 +56,7 @@ class AppendedRetention:
     async def _apply_retention(self, partition: Partition) -> None:
         log, settings = partition.log, self._config.log_config(self._image.topic_config(partition.topic))
         if log.end - log.start <= self._count_position_markers(partition):
-            return  # only position markers are left: deleting them would write them again, for ever
+            return  # only position markers are left: deleting them would write them again, forever
         start = log.retention_offset(settings, self._now_ms())
         if start == log.end > log.start:
             log.roll()  # position markers must not be written to the segment that is deleted

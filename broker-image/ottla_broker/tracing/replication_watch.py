@@ -1,5 +1,5 @@
-"""When followers fetched beyond the records of one request: the fetches that its acknowledgement
-waited for.
+"""Records when followers fetch from beyond the records of one request: the fetches that its
+acknowledgement waits for.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class ReplicaFetch:
 
 @dataclass(slots=True, eq=False)
 class ReplicationWatch:
-    """`clock`: the one of `ReplicaFetch.at_s`. The followers are checked whenever one of them has
+    """`clock`: for `ReplicaFetch.at_s`. The followers are checked whenever one of them has
     fetched, until the watch is stopped. `fetches`: one for each follower.
     """
 

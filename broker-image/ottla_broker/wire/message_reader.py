@@ -239,7 +239,7 @@ def _read_error_code(cursor: Cursor) -> ErrorCode:
 
 
 def _timedelta_reader(layout: struct.Struct) -> ReadValue:
-    # A timedelta holds fewer milliseconds than 64 bits; such values mean "for ever".
+    # A timedelta holds fewer milliseconds than 64 bits; such values mean "forever".
     return lambda cursor: max(_MIN_TIMEDELTA_MS, min(cursor.read_fixed(layout), _MAX_TIMEDELTA_MS)) * MILLISECOND
 
 

@@ -1,7 +1,7 @@
 """TLS of one server connection: a protocol to the socket's transport below, and a transport to the
 protocol above.
 
-asyncio has such a layer, but with it a broker cannot bound its memory and its handshakes: nothing
+asyncio has such a layer, but with it a broker cannot bound its memory and its handshakes: no caller
 learns of a handshake that fails or never ends, and bytes that wait for a slow reader in the TLS
 layer count as sent. Here
 
@@ -158,7 +158,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._decrypt()
 
     def _continue_without_tls(self, received: bytes) -> None:
-        """Hands the connection and what was received to the protocol above."""
+        """Passes the connection and received bytes to the protocol above."""
         self._handshakes.complete(self)
         above = self._create_protocol()
         self._below.set_protocol(above)

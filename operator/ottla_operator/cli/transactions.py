@@ -145,7 +145,7 @@ def find_hanging(
 ) -> None:
     """Find open transactions that no coordinator will end.
 
-    They hold back read_committed consumers of their partition for ever.
+    They hold back read_committed consumers of their partition forever.
     `ottla transactions abort` ends them.
     """
     age_ms = _duration_ms(older_than)

@@ -45,8 +45,8 @@ KINDS: Final[Mapping[Launcher, str]] = {"Driver": "Deployment", "SparkOperator":
 log = logging.getLogger("ottla.operator")
 
 
-async def ask_runner(address: str) -> RunnerStatus | None:
-    """Asks a driver for its status. `address`: host:port. None if no runner answers there."""
+async def read_runner_status(address: str) -> RunnerStatus | None:
+    """Requests the status of a driver. `address`: host:port. None if no runner responds there."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=RUNNER_TIMEOUT_S)) as session,
@@ -68,12 +68,12 @@ class PipelineLauncher:
         api: ApiClient,
         events: EventRecorder,
         image: PipelineImage,
-        ask_runner: Callable[[str], Awaitable[RunnerStatus | None]] = ask_runner,
+        read_runner_status: Callable[[str], Awaitable[RunnerStatus | None]] = read_runner_status,
     ) -> None:
         self.api = api
         self.events = events
         self.image = image
-        self.ask_runner = ask_runner
+        self.read_runner_status = read_runner_status
         self.objects = OwnedObjects(api)
         self._spark_operator: tuple[float, bool] | None = None
         """The time at which the API server was last asked whether it serves SparkApplications, and
@@ -188,7 +188,7 @@ class PodLaunch:
         )
         driver = observed.driver
         if driver is not None and driver.address:
-            observed = replace(observed, runner=await self.launcher.ask_runner(driver.address))
+            observed = replace(observed, runner=await self.launcher.read_runner_status(driver.address))
         if self.inputs.launcher == "SparkOperator":
             return evaluate_application(observed)
         has_completed = observed.runner is not None and observed.runner.state == "finished"

@@ -1,4 +1,4 @@
-"""Kubernetes as a `reconcile.platform.Platform`, put together from its parts."""
+"""Kubernetes as a `reconcile.platform.Platform`, composed of its parts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -96,7 +96,7 @@ class Watches:
                 await self.compare()
             except (ApiError, kopf.LoginError) as error:
                 log.warning("cannot compare the watch cache with the API server: %s", error)
-            except Exception:  # a bug must not end this for ever
+            except Exception:  # a bug must not end this forever
                 log.exception("bug while comparing the watch cache with the API server")
             await asyncio.sleep(COMPARE_S)
 

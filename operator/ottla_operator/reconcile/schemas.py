@@ -144,7 +144,9 @@ class SchemaReconciler:
         schema: Schema,
         registered: Mapping[str, RegisteredVersion],
     ) -> SchemaResult:
-        """Brings one subject to its spec. Raises Blocked, RegistryRefusal, Unreachable."""
+        """Applies the spec of one Schema to its subject. Raises Blocked, RegistryRefusal,
+        Unreachable.
+        """
         desired = desired_schema(schema, await self._read_text(key, schema), registered)
         level = schema.spec.compatibility
         observed = await schema_changes.observe_subject(registry, desired)

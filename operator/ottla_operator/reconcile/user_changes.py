@@ -36,7 +36,7 @@ class ObservedUsers:
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """`password`: the one to set if `changes.set_password` is not None. `previous_until`: until
+    """`password`: to be set if `changes.set_password` is not None. `previous_until`: until
     when credentials of other mechanisms remain; None if there are none, or `changes` removes them.
     """
 

@@ -37,7 +37,7 @@ def report(partition: int, offset: int) -> None:
 
 
 def produce(bootstrap: str, topic: str) -> None:
-    """Send numbered records for ever; each is repeated until it is acknowledged."""
+    """Send numbered records forever; each is repeated until it is acknowledged."""
 
     def delivered(error: ck.KafkaError | None, message: ck.Message) -> None:
         if error is None:

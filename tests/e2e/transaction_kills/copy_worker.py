@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 class CopyWorker:
     """Copies `source` to `target`, some records in a transaction with the group's offsets. After an
     error that ends a producer it begins again as a new instance. It is aiokafka's: librdkafka 2.16
-    waits for ever for a group coordinator that has left the metadata.
+    waits forever for a group coordinator that has left the metadata.
     """
 
     def __init__(self, bootstrap: str, source: str, target: str) -> None:

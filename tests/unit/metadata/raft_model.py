@@ -5,7 +5,7 @@ A `RaftWorld` (`raft_world`) is one immutable state, and `steps` yields every st
 `raft_search` explores them. Decisions are made by the broker's own functions (`Rules`). A step
 checks the invariants and raises `InvariantViolated`.
 
-A vote request stays in flight for ever and may be delivered late and repeatedly. Its response is
+A vote request stays in flight forever and may be delivered late and repeatedly. Its response is
 counted at once or is lost. A pre-vote is one step, because no replica stores it. A fetch is two
 independent steps: the leader learns the follower's position, and the follower receives a record.
 Records need no value: a leader writes at an offset once in its epoch, so the epoch identifies the

@@ -32,7 +32,7 @@ class PipelineWorld:
     def start_another_operator(self) -> None:
         as_api, cache = cast(ApiClient, self.api), WatchCache()
         platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
-        platform.pipelines.ask_runner = self._ask_runner
+        platform.pipelines.read_runner_status = self._ask_runner
         self.controller = Controller(platform, cache)
 
     async def _ask_runner(self, address: str) -> RunnerStatus | None:
