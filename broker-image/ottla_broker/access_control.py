@@ -48,7 +48,7 @@ def build_client_quotas(config: Config) -> ClientQuotaManager:
 
 def build_audit_log(config: Config, runtime: Runtime, in_topic: Callable[[str], TopicAudit]) -> AuditLog:
     """The file `audit.log.path`, or the broker's log if that is not set, and with `audit.topic` the
-    topic of this name too, of which `in_topic` makes the audit log.
+    topic of this name too. `in_topic`: creates an audit log in a topic.
     """
     audit_log = _build_local_audit_log(config, runtime)
     topic = config(AUDIT_TOPIC)
