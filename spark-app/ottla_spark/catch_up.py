@@ -82,7 +82,7 @@ class CatchUpTracker:
         self.state: CatchUp | None = None
 
     def update(self, line: Mapping[str, Any]) -> bool:
-        """True if the state has changed, which it does no more when the pipeline has caught up."""
+        """True if the state has changed. It stays the same once the pipeline has caught up."""
         if self.state is not None and self.state.has_caught_up:
             return False
         if line["state"] == "running" and "batch" not in line:

@@ -47,7 +47,7 @@ class TableName:
     def quoted(self) -> str:
         return ".".join(map(quote, filter(None, (self.schema, self.name))))
 
-    def beside(self, name: str) -> TableName:
+    def in_same_schema(self, name: str) -> TableName:
         """Another table of the same schema."""
         return TableName(name, self.schema)
 
@@ -88,7 +88,7 @@ def create_table(table: TableName, columns: Mapping[str, str], key: Sequence[str
 
 def create_batches(table: TableName) -> str:
     return (
-        f"CREATE TABLE IF NOT EXISTS {table.beside(BATCHES).quoted} ("
+        f"CREATE TABLE IF NOT EXISTS {table.in_same_schema(BATCHES).quoted} ("
         "query_id uuid PRIMARY KEY, pipeline text NOT NULL, batch bigint NOT NULL, "
         "written_at timestamp with time zone NOT NULL DEFAULT now())"
     )
@@ -97,7 +97,7 @@ def create_batches(table: TableName) -> str:
 def begin_query(table: TableName) -> str:
     """Parameters: query id, pipeline. A query that has written no batch has -1."""
     return (
-        f"INSERT INTO {table.beside(BATCHES).quoted} (query_id, pipeline, batch) VALUES (?::uuid, ?, -1) "
+        f"INSERT INTO {table.in_same_schema(BATCHES).quoted} (query_id, pipeline, batch) VALUES (?::uuid, ?, -1) "
         "ON CONFLICT (query_id) DO NOTHING"
     )
 
@@ -107,12 +107,12 @@ def last_batch(table: TableName, *, lock: bool) -> str:
     write the same batch the second sees the first one's number.
     """
     suffix = " FOR UPDATE" if lock else ""
-    return f"SELECT batch FROM {table.beside(BATCHES).quoted} WHERE query_id = ?::uuid{suffix}"
+    return f"SELECT batch FROM {table.in_same_schema(BATCHES).quoted} WHERE query_id = ?::uuid{suffix}"
 
 
 def set_batch(table: TableName) -> str:
     """Parameters: batch, query id."""
-    return f"UPDATE {table.beside(BATCHES).quoted} SET batch = ?, written_at = now() WHERE query_id = ?::uuid"
+    return f"UPDATE {table.in_same_schema(BATCHES).quoted} SET batch = ?, written_at = now() WHERE query_id = ?::uuid"
 
 
 def list_columns() -> str:

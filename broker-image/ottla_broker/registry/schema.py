@@ -31,7 +31,7 @@ class Reference(msgspec.Struct, frozen=True):
 class Schema(msgspec.Struct, frozen=True, eq=False):
     """`text` is in the form that its language prints it, unless a client asks to normalize it.
 
-    `metadata` and `rule_set` are kept and returned as JSON; the registry does not run rules."""
+    `metadata` and `rule_set` are stored and returned as JSON; the registry does not run rules."""
 
     type: str
     text: str

@@ -1,9 +1,9 @@
-"""A token bucket: what a client may use at a rate, and at once after it was idle.
+"""A token bucket, which limits the rate of a client and allows bursts after idle times.
 
-It begins full, with the tokens of `burst_s` seconds. A client may use more than there is, and then
-waits until the debt is paid. That time is the one by which Kafka throttles, (observed − limit) /
-limit × window. But Kafka measures the observed rate over windows, and drops the oldest whole, with
-what was too much in it: a rate that is held so is off by up to 6 % over a minute.
+It begins full, with the tokens of `burst_s` seconds. A client may use more tokens than there are,
+and then waits until the debt is paid. That is as long as Kafka throttles: (observed − limit) /
+limit × window. But Kafka measures the observed rate over windows and drops the oldest one as a
+whole, including its excess. The resulting rate is off by up to 6 % over a minute.
 """
 
 

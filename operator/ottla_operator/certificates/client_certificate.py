@@ -71,8 +71,8 @@ def maintain_client_certificate(
     secrets: Mapping[str, ObservedSecret],
     now: float,
 ) -> ClientCertificate | None:
-    """The certificate in the user's Secret, or a new one if that is due. None while the Cluster's
-    authority is not made. `existing`: the data of the user's Secret. `secrets`: among them that of
+    """The certificate in the user's Secret, or a new one if that is due. None before the Cluster's
+    authority exists. `existing`: the data of the user's Secret. `secrets`: among them that of
     the authority. Raises SecretUnusable.
     """
     from ottla_operator.certificates import x509
@@ -96,8 +96,8 @@ def maintain_client_certificate(
 def make_stores(
     certificate: ClientCertificate, existing: Mapping[str, str | bytes], password: str
 ) -> tuple[bytes, bytes]:
-    """Keystore and truststore in PKCS #12: those that exist if they hold the same, because each
-    that is made differs. `password`: that of both stores.
+    """Keystore and truststore in PKCS #12. Existing ones with the same content are returned as they
+    are, because encrypting them again would change the bytes. `password`: that of both stores.
     """
     keystore, truststore = existing.get(KEYSTORE), existing.get(TRUSTSTORE)
     has_same = [existing.get(it) for it in (CERTIFICATE, KEY, AUTHORITIES, STORE_PASSWORD)] == [

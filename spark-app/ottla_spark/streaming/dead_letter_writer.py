@@ -1,4 +1,4 @@
-"""Writing of dead letters, and the offsets up to which that is done.
+"""Writes dead letters, and stores the offsets up to which records were searched for them.
 
 Queries only *count* the rows that do not decode or do not satisfy an expectation: mostly there are
 none, and counting is cheap. When a batch has some, its records are read again and those rows are

@@ -131,10 +131,10 @@ def create_staging(
 ) -> TableName:
     """An empty staging table. Those that killed processes left behind are deleted."""
     prefix = f"{_STAGING}{uuid.UUID(query).hex}_"
-    batches = table.beside(postgresql.BATCHES)
+    batches = table.in_same_schema(postgresql.BATCHES)
     for name in database.first_column(postgresql.list_staging_tables(), prefix, batches.quoted):
         database.execute(postgresql.drop_table(TableName(name, table.schema)))
-    staging = table.beside(prefix + uuid.uuid4().hex[:8])
+    staging = table.in_same_schema(prefix + uuid.uuid4().hex[:8])
     for statement in postgresql.create_staging(staging, table, columns, deleted):
         database.execute(statement)
     database.commit()

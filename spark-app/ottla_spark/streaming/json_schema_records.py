@@ -77,7 +77,7 @@ def _first_error(validator: Any, value: Any) -> str:
 
 
 def _reader_of(column: JsonColumn) -> Convert:
-    """Function from JSON values, but null, to Spark's."""
+    """Function from JSON values except null to Spark's."""
     if column.is_text:
         return lambda value: json.dumps(value, ensure_ascii=False)
     match column.type:
@@ -154,7 +154,7 @@ def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> C
 
 
 def _writer_of(type_: T.DataType, column: JsonColumn | None) -> Convert:
-    """Function from Spark's values, but null, to JSON's. A null of a property that is not nullable
+    """Function from Spark's values except null to JSON's. A null of a property that is not nullable
     is left out. `column`: of the schema, where it has one.
     """
     if column is not None and column.is_text and isinstance(type_, T.StringType):
