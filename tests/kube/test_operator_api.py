@@ -228,16 +228,3 @@ def test_resources_deleted_while_the_watch_was_interrupted_are_forgotten(
     resources.api.request("DELETE", f"{budget}/other")
     eventually(lambda: resources.api.get(f"{budget}/other"), within_s=30)
     assert resources.api.get(f"{budget}/demo") is None, "created for a deleted Cluster"
-
-
-def test_an_operator_with_100_topics_uses_less_than_80_mib(
-    resources: NamespaceClient, operator: OperatorProcess
-) -> None:
-    resources.create("Cluster", "demo", SPEC)
-    for number in range(100):
-        resources.create("Topic", f"topic-{number}", {"clusterRef": {"name": "demo"}, "partitions": 3})
-    eventually(
-        lambda: resources.condition("Topic", "topic-99").get("reason") == "ClusterNotReady",
-        message=operator.daemon.log_tail,
-    )
-    assert operator.daemon.resident_memory_kib() < 80 * 1024

@@ -120,15 +120,16 @@ class RaftQuorum:
 
     @property
     def leader_id(self) -> int:
-        is_former = self._state.role is Role.RESIGNED
-        return NO_LEADER if is_former else self._state.leader
+        return NO_LEADER if self._state.doubts_leader else self._state.leader
 
     @property
     def epoch(self) -> int:
         return self._state.epoch
 
     def leader_endpoint(self) -> Endpoint | None:
-        leader = self.leader_id
+        return self._endpoint_of(self.leader_id)
+
+    def _endpoint_of(self, leader: int) -> Endpoint | None:
         if (self._announced.epoch, self._announced.leader) == (self.epoch, leader):
             return self._announced.endpoint
         voter = next((voter for voter in self.metadata_log.voters.latest if voter.broker == leader), None)
@@ -314,7 +315,7 @@ class RaftQuorum:
             case Role.PROSPECTIVE | Role.CANDIDATE:
                 await self._request_votes(state)
             case Role.FOLLOWER:
-                while (endpoint := self.leader_endpoint()) is None or self._peers.cluster_id is None:
+                while (endpoint := self._endpoint_of(state.leader)) is None or self._peers.cluster_id is None:
                     await self._ask_for_leader()
                 await self._follow(state, endpoint)
             case _:

@@ -88,6 +88,14 @@ class RaftState:
     def is_electing(self) -> bool:
         return self.role in (Role.PROSPECTIVE, Role.CANDIDATE)
 
+    @property
+    def doubts_leader(self) -> bool:
+        """True if nobody should be sent to the leader of the epoch: it has resigned, or was not
+        heard since an election without a winner.
+        """
+        is_unheard = not self.hears_leader and (self.is_electing or self.failed_elections > 0)
+        return self.role is Role.RESIGNED or is_unheard
+
 
 @dataclass(frozen=True, slots=True)
 class Replica:

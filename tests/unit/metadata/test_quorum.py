@@ -130,6 +130,26 @@ def test_a_wiped_broker_returns_as_another_voter() -> None:
     run_scenario(scenario)
 
 
+def test_no_broker_names_a_leader_after_a_majority_has_lost_its_disks() -> None:
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        _, other = cluster.others(leader)
+        for node in (leader, other):
+            node.kill()
+            node.wipe()
+            node.start()
+
+        def named() -> list[int]:
+            return [node.broker.quorum.leader_id for node in cluster if node.broker is not None]
+
+        await cluster.until(lambda: named() == [-1, -1, -1], within_s=10)
+        for _ in range(300):
+            assert named() == [-1, -1, -1]
+            await cluster.pause(0.01)
+
+    run_scenario(scenario)
+
+
 def test_five_voters_tolerate_the_loss_of_two() -> None:
     async def scenario(cluster: WholeCluster) -> None:
         for node in cluster:
