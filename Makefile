@@ -75,7 +75,7 @@ NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernet
 STREAMS ?= 2
 
 test: check docs kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
-	@mkdir -p build; nice -n 5 $(BIN)/pytest --numprocesses $(STREAMS) $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
+	@mkdir -p build; nice -n 10 $(BIN)/pytest --numprocesses $(STREAMS) $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; exit $$((waited | computed))
 
