@@ -59,8 +59,8 @@ def test_files_of_two_versions_are_compared_row_by_row_with_their_number(
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_tables_of_two_versions_are_compared_by_key(pipeline: Runner, old: Runner, topics: Topics, kind: str) -> None:
-    topics.make(f"{kind}-in")
-    topics.write(f"{kind}-in", *({"id": number, "city": "ABC"[number % 3]} for number in range(30)))
+    topics.make(f"compared-{kind}-in")
+    topics.write(f"compared-{kind}-in", *({"id": number, "city": "ABC"[number % 3]} for number in range(30)))
     catalog = {"type": "hadoop", "warehouse": str(pipeline.folder / "lake")}
 
     def table(name: str) -> dict[str, Any]:
@@ -70,10 +70,10 @@ def test_tables_of_two_versions_are_compared_by_key(pipeline: Runner, old: Runne
 
     sink = {"from": "rows", "key": ["city"], "outputMode": "update"}
     count = "SELECT city, count(*) AS n FROM events {} GROUP BY city"
-    old(version(f"{kind}-in", {**sink, **table("v1")}, sql=count.format("")), name="v1")
+    old(version(f"compared-{kind}-in", {**sink, **table("v1")}, sql=count.format("")), name="v1")
     new = {**sink, **table("v2"), "compareWith": "lake.db.v1" if kind == "iceberg" else "v1"}
     fewer = count.format("WHERE city != 'B' AND NOT (city = 'A' AND id > 20)")
-    lines = pipeline(version(f"{kind}-in", new, sql=fewer), name="v2")
+    lines = pipeline(version(f"compared-{kind}-in", new, sql=fewer), name="v2")
     assert compared(lines) == {"rows": {"oldRows": 3, "newRows": 2, "equal": 1, "different": 1, "onlyOld": 1}}
 
 

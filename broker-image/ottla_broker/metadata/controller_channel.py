@@ -3,7 +3,8 @@
 `send_request` is for the broker's own requests, `forward_frame` for clients' requests that only the
 controller can answer. Both wait for a controller, continue with the next one when it changes, and
 time out with NOT_CONTROLLER. A request in flight on a broken connection is sent again, so it may be
-executed twice: the second execution of a request to a controller changes nothing, or fails.
+executed twice: the second execution of a request to a controller changes nothing, or fails, unless
+another request came between, as with Apache Kafka's forwarded requests.
 
 Each request in flight has its own connection, so none waits behind a slow one. Idle connections are
 reused.
@@ -143,7 +144,10 @@ class ControllerChannel:
         try:
             while not request.done():
                 await asyncio.wait({request}, timeout=CONTROLLER_CHECK_INTERVAL_S)
-                has_changed = self._locator.is_active_controller or self._locator.controller_address() != address
+                # While no controller is known, the request may still be executed by the one that has
+                # it: sent again to the same one, its second execution could undo what came between.
+                known = self._locator.controller_address()
+                has_changed = self._locator.is_active_controller or known not in (None, address)
                 if has_changed and not request.done():
                     raise ConnectionAbortedError("another broker became the controller")
             return request.result()

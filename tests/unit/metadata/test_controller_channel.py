@@ -15,7 +15,11 @@ from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.types import BrokerId, ProducerId
 from kio.static.primitive import i16, i32, i64
 
-from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME, ControllerChannel
+from ottla_broker.metadata.controller_channel import (
+    CONTROLLER_CHECK_INTERVAL_S,
+    FORWARDING_SOFTWARE_NAME,
+    ControllerChannel,
+)
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
@@ -146,6 +150,31 @@ async def test_a_request_to_a_silent_controller_is_sent_again_to_a_new_one() -> 
     channel.close()
     silent.close()
     new.close()
+
+
+@async_test
+async def test_a_request_in_flight_is_not_sent_again_while_no_controller_is_known() -> None:
+    is_answered = asyncio.Event()
+
+    async def answer_late(_: int) -> Any:
+        await is_answered.wait()
+        return block(70)
+
+    slow = ScriptedBroker(answer_late)
+    address = await slow.open()
+    quorum = QuorumView(address)
+    channel = ControllerChannel(quorum, "me")
+    pending = asyncio.create_task(channel.send_request(REQUEST))
+    await until(lambda: slow.request_count)
+    quorum.address = None
+    await asyncio.sleep(2 * CONTROLLER_CHECK_INTERVAL_S)
+    quorum.address = address
+    await asyncio.sleep(2 * CONTROLLER_CHECK_INTERVAL_S)
+    is_answered.set()
+    assert (await pending).producer_id_start == 70
+    assert slow.request_count == 1
+    channel.close()
+    slow.close()
 
 
 @async_test
