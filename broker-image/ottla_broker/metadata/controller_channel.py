@@ -144,8 +144,8 @@ class ControllerChannel:
         try:
             while not request.done():
                 await asyncio.wait({request}, timeout=CONTROLLER_CHECK_INTERVAL_S)
-                # While no controller is known, the request may still be executed by the one that has
-                # it: sent again to the same one, its second execution could undo what came between.
+                # While no controller is known, the one that has the request may still execute it:
+                # sent to the same one again, it could undo what came between.
                 known = self._locator.controller_address()
                 has_changed = self._locator.is_active_controller or known not in (None, address)
                 if has_changed and not request.done():
