@@ -1,9 +1,8 @@
 """The pages of messages in a real browser, on a real broker."""
 
-import json
-import urllib.request
 
 import confluent_kafka as ck
+import duckdb
 from playwright.sync_api import Page, expect
 
 from ottla_broker.console.record_display import printable
@@ -15,6 +14,11 @@ from tests.clients.hostile_values import HOSTILE
 from tests.clients.sample_messages import START_MS, Message
 
 MANY = 100_000
+READERS = {
+    "jsonl": "SELECT value.amount FROM read_json('{}', format = 'newline_delimited')",
+    "csv": "SELECT (value::json->>'amount')::int FROM read_csv('{}')",
+    "parquet": "SELECT (value::json->>'amount')::int FROM read_parquet('{}')",
+}
 
 
 def test_messages_are_browsed_by_place_and_shown_in_full(tab: Page, console: BrokerProcess) -> None:
@@ -120,11 +124,16 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
         assert tab.locator("main script").count() == 0
 
 
-def test_export_has_every_record_as_a_line_of_json(console: BrokerProcess) -> None:
-    with urllib.request.urlopen(f"{url_of(console)}/topics/orders/messages/export?mode=search") as response:
-        assert response.headers["Content-Disposition"] == 'attachment; filename="orders.jsonl"'
-        lines = [json.loads(line) for line in response]
-    assert sorted(line["value"]["amount"] for line in lines) == list(range(RECORDS))
+def test_export_has_every_record_in_the_chosen_format(tab: Page, console: BrokerProcess) -> None:
+    tab.goto(f"{url_of(console)}/topics/orders/messages")
+    for label, export_format in (("JSON lines", "jsonl"), ("CSV", "csv"), ("Parquet", "parquet")):
+        tab.get_by_label("Format").select_option(label)
+        with tab.expect_download() as download:
+            tab.get_by_role("button", name="Export").click()
+        assert download.value.suggested_filename == f"orders.{export_format}"
+        found = duckdb.sql(READERS[export_format].format(download.value.path()))
+        assert found is not None
+        assert sorted(amount for (amount,) in found.fetchall()) == list(range(RECORDS)), export_format
 
 
 def normalize_spaces(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Literal, cast
 from ottla_broker.console.partition_reader import START_KINDS, Start, StartKind
 from ottla_broker.console.record_display import FORMS, Form
 from ottla_broker.console.requests import PageError, PageRequest
+from ottla_broker.console.search_messages import EXPORT_FORMATS, ExportFormat
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 500
@@ -33,6 +34,7 @@ class MessageQuery:
     expression: str
     key: str
     positions: Mapping[int, int]
+    export_format: ExportFormat
 
 
 def parse_query(page: PageRequest) -> MessageQuery:
@@ -55,6 +57,7 @@ def parse_query(page: PageRequest) -> MessageQuery:
         expression,
         key,
         parse_positions(page.text("positions")),
+        cast(ExportFormat, _one_of(page, "format", EXPORT_FORMATS, "jsonl")),
     )
 
 

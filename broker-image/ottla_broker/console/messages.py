@@ -1,7 +1,7 @@
 """The pages of a topic's messages: a page of records, searches as streams of events, and export."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
@@ -24,7 +24,7 @@ from ottla_broker.console.registry_access import find_schemas
 from ottla_broker.console.requests import MAX_INT64, SECURITY_HEADERS, PageError, PageRequest
 from ottla_broker.console.schema_framing import schema_id_of
 from ottla_broker.console.search import Found, Search
-from ottla_broker.console.search_messages import ScanRecords, StartSearch
+from ottla_broker.console.search_messages import ExportFormat, ScanRecords, StartSearch
 from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.console.topics import TopicPages
 from ottla_broker.metadata.image import TopicImage
@@ -38,6 +38,11 @@ MAX_SEARCHES: Final = 4
 """Concurrent searches of all users on one broker; each has a process."""
 PROGRESS_INTERVAL_S: Final = 0.1
 """Between events that show nothing but progress."""
+MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {
+    "jsonl": "application/x-ndjson; charset=utf-8",
+    "csv": "text/csv; charset=utf-8; header=present",
+    "parquet": "application/vnd.apache.parquet",
+}
 FOLLOW_FIRST: Final = 10
 """Records of each partition that are shown before those that arrive."""
 
@@ -86,8 +91,8 @@ class MessagePages:
         at the end perhaps `error`. The browser ends it by closing the connection.
         """
         topic, query = self._check(page), parse_query(page)
-        start = self._start_search(query, is_export=False)
-        response = await start_stream(page, "text/event-stream")
+        start = self._start_search(query, None)
+        response = await start_stream(page, "text/event-stream; charset=utf-8")
         with suppress(ConnectionError):  # the browser has what it wanted
             try:
                 async with self._search(page, topic, query, start, query.limit) as (search, process):
@@ -102,11 +107,9 @@ class MessagePages:
     async def _send_events(
         self, page: PageRequest, topic: TopicImage, response: web.StreamResponse, search: AsyncIterator[Found]
     ) -> None:
-        """Raises PageError once the user may not read the topic any more, as connections close."""
         sent_s = 0.0
         async for found in search:
-            if not (page.user.is_logged_in() and page.user.may(Operation.read, Resource.topic(topic.name))):
-                raise PageError(403, "the session has ended, or access rules have changed")
+            check_access(page, topic)
             now_s = time.monotonic()
             if not (found.response.found or found.is_done or now_s - sent_s >= PROGRESS_INTERVAL_S):
                 continue
@@ -117,17 +120,20 @@ class MessagePages:
             await response.write(event(data))
 
     async def export(self, page: PageRequest) -> web.StreamResponse:
-        """All records that are found, one line of JSON each. A failure breaks the connection, so
-        that nobody takes a part for the whole.
+        """All records that are found, as a file. A failure breaks the connection, so that nobody
+        takes a part for the whole.
         """
         topic, query = self._check(page), parse_query(page)
-        start = self._start_search(query, is_export=True)
+        start = self._start_search(query, query.export_format)
         async with self._search(page, topic, query, start, MAX_INT64) as (search, process):
-            response = await start_stream(page, "application/x-ndjson", f"{topic.name}.jsonl")
+            media_type, file_name = MEDIA_TYPES[query.export_format], f"{topic.name}.{query.export_format}"
+            response = await start_stream(page, media_type, file_name)
             try:
                 async for found in search.run(process):
-                    if found.response.lines:
-                        await response.write(found.response.lines)
+                    check_access(page, topic)
+                    if found.response.exported:
+                        await response.write(found.response.exported)
+                await response.write(await process.finish_export())
             except (PageError, KafkaError, OSError):
                 if page.http.transport is not None:
                     page.http.transport.abort()
@@ -140,9 +146,9 @@ class MessagePages:
         page.user.check(Operation.read, Resource.topic(topic.name), ApiKey.FETCH)
         return topic
 
-    def _start_search(self, query: MessageQuery, *, is_export: bool) -> StartSearch:
+    def _start_search(self, query: MessageQuery, export_format: ExportFormat | None) -> StartSearch:
         has_registry = self._registry is not None
-        return StartSearch(query.expression, query.key.encode() or None, query.form, is_export, has_registry)
+        return StartSearch(query.expression, query.key.encode() or None, query.form, export_format, has_registry)
 
     @asynccontextmanager
     async def _search(
@@ -192,9 +198,15 @@ class MessagePages:
         )
         if self._registry is None or not may_have_schema or form != "auto":
             return found
-        start = StartSearch("", None, form, is_export=False, has_registry=True, shown=shown)
+        start = StartSearch("", None, form, has_registry=True, shown=shown)
         async with self._process(page, start) as process:
             return (await process.scan(ScanRecords(partition, chunk.records, chunk.first, end, limit))).found
+
+
+def check_access(page: PageRequest, topic: TopicImage) -> None:
+    """Raises PageError once the user may not read the topic any more, as connections close."""
+    if not (page.user.is_logged_in() and page.user.may(Operation.read, Resource.topic(topic.name))):
+        raise PageError(403, "the session has ended, or access rules have changed")
 
 
 def partitions_of(topic: TopicImage, query: MessageQuery) -> list[int]:
@@ -224,7 +236,7 @@ def decode_chunk(
 
 
 async def start_stream(page: PageRequest, content_type: str, file_name: str = "") -> web.StreamResponse:
-    headers = {**SECURITY_HEADERS, "Content-Type": f"{content_type}; charset=utf-8"}
+    headers = {**SECURITY_HEADERS, "Content-Type": content_type}
     if file_name:
         headers["Content-Disposition"] = f'attachment; filename="{file_name}"'
     response = web.StreamResponse(headers=headers)

@@ -3,7 +3,6 @@
 What is shown was written by anyone: it is text for templates, which escape it, and never markup.
 """
 
-import base64
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -141,42 +140,3 @@ def _hex(data: bytes, limit: int) -> DisplayedBytes:
 
 def _cut(kind: Kind, text: str, data: bytes, limit: int) -> DisplayedBytes:
     return DisplayedBytes(kind, text[:limit], len(data), len(text) > limit)
-
-
-def json_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bytes:
-    """A record as a line of JSON: text as strings, JSON values as they are under `value`, what a
-    schema has decoded as its JSON, other bytes in base64 under a name that ends with `Base64`.
-    """
-    line: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp_ms}
-    _put(line, "key", record.key, decoded.key)
-    _put(line, "value", record.value, decoded.value)
-    headers = []
-    for name, value in record.headers:
-        header: dict[str, object] = {"name": name.encode(errors="replace").decode()}
-        _put(header, "value", value)
-        headers.append(header)
-    line["headers"] = headers
-    return msgspec.json.encode(line) + b"\n"
-
-
-def _put(line: dict[str, object], name: str, data: bytes | None, decoded: DecodedBytes | None = None) -> None:
-    if data is None:
-        line[name] = None
-        return
-    if decoded is not None and (encoded := encode_decoded(decoded)) is not None:
-        line[name] = msgspec.Raw(encoded)
-        line[f"{name}SchemaId"] = decoded.schema_id
-        return
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        line[f"{name}Base64"] = base64.b64encode(data).decode()
-        return
-    if name == "value" and text[:1] in ("{", "["):
-        try:
-            msgspec.json.decode(data)
-            line[name] = msgspec.Raw(msgspec.json.format(data, indent=-1))
-        except (msgspec.DecodeError, RecursionError):
-            line[name] = text
-        return
-    line[name] = text

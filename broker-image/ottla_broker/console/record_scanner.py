@@ -4,12 +4,14 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from ottla_broker.console.record_display import display_record, json_line
+from ottla_broker.console.record_display import display_record
+from ottla_broker.console.record_export import RecordExport, make_export
 from ottla_broker.console.record_filter import FilterError, RecordFilter
 from ottla_broker.console.schema_framing import NOT_DECODED
 from ottla_broker.console.search_messages import (
     LENGTH,
     AddSchemas,
+    FinishExport,
     Request,
     Response,
     ScanRecords,
@@ -25,6 +27,7 @@ class Scanner:
     def __init__(self, start: StartSearch) -> None:
         self._filter = RecordFilter(start.expression, start.key)
         self._start = start
+        self._export: RecordExport | None = None if start.export_format is None else make_export(start.export_format)
         self._decoder: Any = None
         if start.has_registry:
             from ottla_broker.console.schema_decoding import SchemaDecoder  # its libraries are another extra's
@@ -37,7 +40,7 @@ class Scanner:
 
     def scan(self, request: ScanRecords) -> Response:
         """Stops after `limit` records found: `next_offset` is after the last of them then."""
-        response, lines, unknown_ids = Response(next_offset=request.first), [], set()
+        response, exported, unknown_ids = Response(next_offset=request.first), [], set()
         for header, record in iter_records(request.records):
             if record.offset < request.first or header.is_control:
                 continue
@@ -59,8 +62,8 @@ class Scanner:
                 continue
             if is_found:
                 response.found_count += 1
-                if self._start.is_export:
-                    lines.append(json_line(request.partition, record, decoded))
+                if self._export is not None:
+                    exported.append((record, decoded))
                 else:
                     shown = display_record(request.partition, record, self._start.form, self._start.shown, decoded)
                     response.found.append(shown)
@@ -68,8 +71,14 @@ class Scanner:
                     break
         if unknown_ids:
             return Response(unknown_ids=sorted(unknown_ids))
-        response.lines = b"".join(lines)
+        if self._export is not None:
+            for record, decoded in exported:
+                self._export.add(request.partition, record, decoded)
+            response.exported = self._export.take()
         return response
+
+    def finish_export(self) -> Response:
+        return Response(exported=b"" if self._export is None else self._export.finish())
 
 
 def serve(requests: BinaryIO, responses: BinaryIO) -> None:
@@ -84,6 +93,8 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
             elif scanner is not None and isinstance(request, AddSchemas):
                 scanner.add_schemas(request)
                 response = Response()
+            elif scanner is not None and isinstance(request, FinishExport):
+                response = scanner.finish_export()
             else:
                 assert scanner is not None and isinstance(request, ScanRecords)
                 response = scanner.scan(request)

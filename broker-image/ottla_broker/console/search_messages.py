@@ -5,25 +5,27 @@ The broker imports these types without the worker, whose library for CEL takes 1
 """
 
 import struct
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from ottla_broker.console.record_display import MAX_SHOWN, DisplayedRecord, Form
 from ottla_broker.registry.schema import SchemaSource
 
+ExportFormat = Literal["jsonl", "csv", "parquet"]
+EXPORT_FORMATS: Final = ("jsonl", "csv", "parquet")
 LENGTH: Final = struct.Struct(">I")
 
 
 class StartSearch(msgspec.Struct, tag="start"):
-    """`is_export`: found records become lines of JSON, else what pages show, in `form`, with at
-    most `shown` characters of a value. `has_registry`: keys and values are decoded by schemas.
+    """`export_format`: found records become a file; None: what pages show, in `form`, with at most
+    `shown` characters of a value. `has_registry`: keys and values are decoded by schemas.
     """
 
     expression: str
     key: bytes | None
     form: Form
-    is_export: bool
+    export_format: ExportFormat | None = None
     has_registry: bool = False
     shown: int = MAX_SHOWN
 
@@ -46,17 +48,22 @@ class AddSchemas(msgspec.Struct, tag="schemas"):
     sources: dict[int, SchemaSource | None]
 
 
-Request = StartSearch | ScanRecords | AddSchemas
+class FinishExport(msgspec.Struct, tag="finish"):
+    """Asks for the end of the file."""
+
+
+Request = StartSearch | ScanRecords | AddSchemas | FinishExport
 
 
 class Response(msgspec.Struct):
-    """`scanned`: records that were read. `next_offset`: after the last of them. `failed`: records
-    for which the expression has no result; `failure`: why, for the first of them. `error`: the
-    search cannot go on. `unknown_ids`: nothing was scanned, because these schemas are needed first.
+    """`exported`: the next part of the file. `scanned`: records that were read. `next_offset`:
+    after the last of them. `failed`: records for which the expression has no result; `failure`:
+    why, for the first of them. `error`: the search cannot go on. `unknown_ids`: nothing was
+    scanned, because these schemas are needed first.
     """
 
     found: list[DisplayedRecord] = []
-    lines: bytes = b""
+    exported: bytes = b""
     found_count: int = 0
     scanned: int = 0
     next_offset: int = -1

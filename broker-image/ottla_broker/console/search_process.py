@@ -13,6 +13,7 @@ from ottla_broker.console.requests import PageError
 from ottla_broker.console.search_messages import (
     LENGTH,
     AddSchemas,
+    FinishExport,
     Request,
     Response,
     ScanRecords,
@@ -71,6 +72,10 @@ class SearchProcess:
             await self._send(AddSchemas(await self._find_schemas(response.unknown_ids)))
             response = await self._send(request)
         return response
+
+    async def finish_export(self) -> bytes:
+        """The end of the file. Raises PageError."""
+        return (await self._send(FinishExport())).exported
 
     async def _send(self, request: Request) -> Response:
         data = msgspec.msgpack.encode(request)

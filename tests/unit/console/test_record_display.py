@@ -1,13 +1,10 @@
-"""Keys and values as text, and records as lines of JSON."""
-
-import base64
-import json
+"""Keys and values as text."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.console.record_display import FORMS, Form, display_bytes, display_record, hex_lines, json_line
+from ottla_broker.console.record_display import FORMS, Form, display_bytes, display_record, hex_lines
 from ottla_broker.wire.records import Record
 
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=20)), max_size=3).map(tuple)
@@ -54,42 +51,3 @@ def test_any_record_is_shown_without_characters_that_steer(record: Record, form:
 def test_hexadecimal_has_every_byte(data: bytes) -> None:
     found = b"".join(bytes.fromhex(line[10:57]) for line in hex_lines(data).splitlines())
     assert found == data
-
-
-def _bytes_of(line: dict[str, object], name: str) -> object:
-    if f"{name}Base64" in line:
-        return base64.b64decode(str(line[f"{name}Base64"]))
-    return line[name]
-
-
-@given(RECORDS)
-def test_lines_of_json_have_every_byte(record: Record) -> None:
-    text = json_line(3, record)
-    assert text.count(b"\n") == 1
-    line = json.loads(text)
-    assert (line["partition"], line["timestamp"]) == (3, record.timestamp_ms)
-    for name, data in (("key", record.key), ("value", record.value)):
-        found = _bytes_of(line, name)
-        if isinstance(found, str):
-            assert found.encode() == data
-        elif isinstance(found, dict | list):
-            assert found == json.loads(data or b"")
-        else:
-            assert found == data
-    assert [_bytes_of(one, "value") for one in line["headers"]] == [
-        value if value is None or _is_binary(value) else value.decode() for _, value in record.headers
-    ] or any(value and value[:1] in (b"{", b"[") for _, value in record.headers)
-
-
-def _is_binary(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
-
-
-def test_json_values_of_lines_stay_json_on_one_line() -> None:
-    line = json_line(0, Record(1, b"k", b'{\n "a": 1.0}', ()))
-    assert json.loads(line)["value"] == {"a": 1.0}
-    assert line.count(b"\n") == 1

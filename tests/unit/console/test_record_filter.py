@@ -80,7 +80,7 @@ def test_key_is_compared_as_a_whole() -> None:
 
 
 def scan(batches: list[bytes], expression: str = "", first: int = 0, end: int = -1, limit: int = 1000) -> Any:
-    scanner = Scanner(StartSearch(expression, None, "auto", is_export=False))
+    scanner = Scanner(StartSearch(expression, None, "auto"))
     return scanner.scan(ScanRecords(0, b"".join(batches), first, end, limit))
 
 

@@ -160,7 +160,7 @@ def test_scan_asks_for_schemas_once_and_then_finds_by_fields() -> None:
     records = [Record(0, frame(9, avro(f"k{n}", "string")), frame(3, avro({**VALUE, "id": n}))) for n in range(20)]
     records.append(Record(0, None, b"\0\0\0\0\7not framed"))
     batch = encode_batch(records, base_offset=0)
-    scanner = Scanner(StartSearch("value.id > 17 && value.at.getFullYear() == 2026", None, "auto", False, True))
+    scanner = Scanner(StartSearch("value.id > 17 && value.at.getFullYear() == 2026", None, "auto", has_registry=True))
     request = ScanRecords(0, batch, 0, -1, 100)
     assert scanner.scan(request).unknown_ids == [3, 7, 9]
     sources = {3: SchemaSource("AVRO", json.dumps(ORDER)), 9: SchemaSource("AVRO", '"string"'), 7: None}
@@ -171,7 +171,17 @@ def test_scan_asks_for_schemas_once_and_then_finds_by_fields() -> None:
     shown = response.found[0]
     assert (shown.key.text, shown.key.schema) == ('"k18"', "AVRO, schema 9")
     assert json.loads(shown.value.text)["price"] == "1.50" and shown.value.schema == "AVRO, schema 3"
-    by_key = Scanner(StartSearch("", b"k7", "auto", True, True))
+    by_key = Scanner(StartSearch("", b"k7", "auto", "jsonl", has_registry=True))
     by_key.add_schemas(AddSchemas(sources))
-    (line,) = by_key.scan(request).lines.splitlines()
+    (line,) = by_key.scan(request).exported.splitlines()
     assert json.loads(line)["value"]["id"] == 7 and json.loads(line)["valueSchemaId"] == 3
+
+
+def test_records_before_an_unknown_schema_are_exported_once() -> None:
+    records = [Record(0, None, b"plain"), Record(0, None, frame(9, avro("framed", "string")))]
+    scanner = Scanner(StartSearch("", None, "auto", "jsonl", has_registry=True))
+    request = ScanRecords(0, encode_batch(records, base_offset=0), 0, -1, 100)
+    assert scanner.scan(request).unknown_ids == [9]
+    scanner.add_schemas(AddSchemas({9: SchemaSource("AVRO", '"string"')}))
+    exported = scanner.scan(request).exported + scanner.finish_export().exported
+    assert [json.loads(line)["value"] for line in exported.splitlines()] == ["plain", "framed"]

@@ -18,7 +18,7 @@ async def find_no_schemas(_: Sequence[int]) -> dict[int, SchemaSource | None]:
 
 @async_test
 async def test_worker_is_nice_and_has_a_session_of_its_own() -> None:
-    start = StartSearch("true", None, "auto", is_export=False)
+    start = StartSearch("true", None, "auto")
     async with SearchProcess(start, find_no_schemas) as process:
         assert process.pid is not None
         assert os.getsid(process.pid) == process.pid
