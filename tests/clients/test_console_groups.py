@@ -1,10 +1,13 @@
 """The pages of groups in a real browser, on a real broker."""
 
+import re
+
 from playwright.sync_api import Page, expect
 
 from tests.brokers import BrokerProcess
 from tests.browser import take_screenshot
 from tests.clients.console_pages import RECORDS, consumer, url_of
+from tests.waiting import eventually
 
 
 def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProcess) -> None:
@@ -18,6 +21,12 @@ def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProces
         expect(rows).to_have_count(6)
         expect(rows.first).to_contain_text("group-classic")
         expect(tab.get_by_role("region", name="Members").locator("tbody tr")).to_have_count(1)
+        # The records are older than ten minutes: the rate is the lowest, one record in ten minutes.
+        expect(figures).to_contain_text(re.compile(r"Lag in time, about\d+\.0 min"))
+        plot = tab.locator(".plot .u-legend")
+        expect(plot).to_contain_text("lag")
+        samples = eventually(lambda: sampled_lags(tab, console), within_s=30)
+        assert set(samples) == {10}
         take_screenshot(tab, "group")
         tab.get_by_role("link", name="Try an offset reset").click()
         expect(tab.locator(".problem.warning")).to_contain_text("only while it has no members")
@@ -34,6 +43,11 @@ def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProces
     tab.goto(f"{url_of(console)}/topics/orders")
     readers = tab.get_by_role("region", name="Groups that read it").locator("tbody tr")
     expect(readers.filter(has_text="billing").locator("td").last).to_have_text("10")
+
+
+def sampled_lags(tab: Page, console: BrokerProcess) -> list[int]:
+    lags: list[int] = tab.request.get(f"{url_of(console)}/group/lag?id=billing").json()["lag"]
+    return lags
 
 
 def test_groups_of_the_consumer_protocol_and_strange_names_are_shown(tab: Page, console: BrokerProcess) -> None:

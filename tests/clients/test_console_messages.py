@@ -1,6 +1,5 @@
 """The pages of messages in a real browser, on a real broker."""
 
-
 import confluent_kafka as ck
 import duckdb
 from playwright.sync_api import Page, expect

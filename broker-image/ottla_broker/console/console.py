@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.access import ConsoleUser
 from ottla_broker.console.cluster_requests import ClusterRequests
@@ -53,8 +54,9 @@ class Console:
             self._static.url, broker.node_id, lambda: broker.cluster_id, has_login=self._login is not None
         )
         self._requests = ClusterRequests(broker)
+        self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
         self._overview = Overview(broker, server, self._requests)
-        self._pages = make_page_routes(broker, server.dispatcher, registry, self._requests, self._overview)
+        self._pages = make_page_routes(broker, server.dispatcher, registry, self._requests, self._overview, self._tasks)
 
     @property
     def wants_certificates(self) -> bool:
@@ -77,6 +79,7 @@ class Console:
         if self._login is not None:
             await self._login.close()
         await self._overview.close()
+        await self._tasks.cancel()
         await self._requests.close()
 
     def _serve(self, handler: PageHandler) -> HttpHandler:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla_broker.console.write_rate import estimate_lag_s
 from ottla_broker.coordination.consumer_protocol import read_assignment
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -56,17 +57,24 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """`committed`: the next offset that the group reads. −1: unknown."""
+    """`committed`: the next offset that the group reads. `written`: offsets in the last
+    RATE_WINDOW_S. −1: unknown.
+    """
 
     topic: str
     partition: int
     committed: int
     end: int
     member: str = ""
+    written: int = -1
 
     @property
     def lag(self) -> int:
         return max(0, self.end - self.committed) if min(self.committed, self.end) >= 0 else -1
+
+    @property
+    def lag_s(self) -> float:
+        return estimate_lag_s(self.lag, self.written)
 
 
 def make_member(member: Any, instance: str | None, epoch: int, assignment: Assignment) -> GroupMember:
@@ -141,3 +149,17 @@ def total_lag(partitions: Iterable[PartitionLag]) -> int:
     """−1 if it is known of no partition."""
     known = [one.lag for one in partitions if one.lag >= 0]
     return sum(known) if known else -1
+
+
+def largest_lag_s(partitions: Iterable[PartitionLag]) -> float:
+    """−1 if it is known of no partition."""
+    return max((one.lag_s for one in partitions), default=-1.0)
+
+
+def lag_by_topic(partitions: Iterable[PartitionLag]) -> dict[str, int]:
+    """Of the topics of which it is known."""
+    lags: dict[str, int] = {}
+    for one in partitions:
+        if one.lag >= 0:
+            lags[one.topic] = lags.get(one.topic, 0) + one.lag
+    return lags

@@ -15,7 +15,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.group_description import SHARE, ListedGroup
 from ottla_broker.console.group_requests import CommittedOffsets, GroupRequests
-from ottla_broker.console.groups import GroupPages
+from ottla_broker.console.groups import find_group
 from ottla_broker.console.message_query import parse_time_ms
 from ottla_broker.console.offset_reset import (
     RESET_KINDS,
@@ -31,7 +31,7 @@ from ottla_broker.console.offset_reset import (
     write_offsets,
 )
 from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
-from ottla_broker.console.topics import TopicPages, may_describe
+from ottla_broker.console.topics import may_describe
 from ottla_broker.console.user_requests import read_write_form, record_outcome
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
@@ -54,10 +54,9 @@ MEMBER_ERRORS: Final = frozenset(
 
 
 class GroupResetPages:
-    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages) -> None:
+    def __init__(self, broker: Broker, requests: ClusterRequests) -> None:
         self._requests = requests
         self._groups = GroupRequests(broker, requests)
-        self._pages = GroupPages(broker, requests, topics)
 
     async def show(self, page: PageRequest) -> web.Response:
         """Offsets of topics that the user may describe. Nothing is written."""
@@ -138,7 +137,7 @@ class GroupResetPages:
         return attach(offsets, file)
 
     async def _find(self, page: PageRequest, name: str) -> tuple[ListedGroup, CommittedOffsets]:
-        group = await self._pages.find_group(page, name)
+        group = await find_group(self._groups, page, name)
         if group.type == SHARE:
             raise PageError(400, f"{group.name} is a share group, which has no committed offsets.")
         committed = await self._groups.committed_offsets(group)

@@ -8,9 +8,17 @@ from typing import Final
 
 from aiohttp import web
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
-from ottla_broker.console.group_description import ListedGroup, PartitionLag, find_owners, total_lag
+from ottla_broker.console.group_description import (
+    ListedGroup,
+    PartitionLag,
+    find_owners,
+    largest_lag_s,
+    total_lag,
+)
+from ottla_broker.console.group_lag import GroupLags
 from ottla_broker.console.group_requests import GroupRequests
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topic_list import matches
@@ -41,10 +49,11 @@ class TopicReader:
 
 
 class GroupPages:
-    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages) -> None:
+    def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages, tasks: BackgroundTasks) -> None:
         self._broker = broker
         self._requests = requests
         self._groups = GroupRequests(broker, requests)
+        self._lags = GroupLags(broker, requests, self._groups, tasks)
         self._topics = topics
 
     async def show_list(self, page: PageRequest) -> web.Response:
@@ -60,7 +69,7 @@ class GroupPages:
     async def show_group(self, page: PageRequest) -> web.Response:
         """Offsets of topics that the user may describe."""
         name = page.http.query.get("id", "")  # may have any characters
-        group = await self.find_group(page, name)
+        group = await find_group(self._groups, page, name)
         description, committed = await asyncio.gather(
             self._groups.describe(group), self._groups.committed_offsets(group)
         )
@@ -68,12 +77,9 @@ class GroupPages:
         partitions = sorted(
             (topic, index) for topic, index in committed.keys() | owners.keys() if may_describe(page, topic)
         )
-        ends = await self._requests.end_offsets(partitions)
-        lags = [
-            PartitionLag(*one, committed.get(one, -1), ends.get(one, -1), owners.get(one, ""))
-            for one in partitions
-            if one in ends or one in committed
-        ]
+        lags = await self._lags.find_lags(committed, owners, partitions)
+        if committed:
+            self._lags.open(group)
         return page.render(
             "group.html",
             group=group,
@@ -81,8 +87,17 @@ class GroupPages:
             lags=sorted(lags, key=lambda it: -it.lag)[:MAX_PARTITIONS] if len(lags) > MAX_PARTITIONS else lags,
             lag_count=len(lags),
             lag=total_lag(lags),
+            lag_s=largest_lag_s(lags),
+            has_history=bool(committed),
             uncommitted=sum(one.committed < 0 for one in lags),
         )
+
+    async def lag_history(self, page: PageRequest) -> web.Response:
+        """Empty for a group that has no page, or that the user may not describe."""
+        name = page.http.query.get("id", "")
+        if not may_describe_group(page, name):
+            return web.json_response({"at_s": [], "lag": []})
+        return web.json_response(self._lags.columns(name, lambda topic: may_describe(page, topic)))
 
     async def show_readers(self, page: PageRequest) -> web.Response:
         """The groups of a topic, with their lag there."""
@@ -100,14 +115,15 @@ class GroupPages:
         ]
         return page.render("readers.html", readers=readers, failures=failures)
 
-    async def find_group(self, page: PageRequest, name: str) -> ListedGroup:
-        """Raises PageError: a group that the user may not describe does not exist for them."""
-        groups, failures = await self._groups.list_groups() if may_describe_group(page, name) else ([], ())
-        for group in groups:
-            if group.name == name:
-                return group
-        reason = f"There is no group {name!r} that {page.user.principal} may describe."
-        raise PageError(404, " ".join([reason, *failures]))
+
+async def find_group(groups: GroupRequests, page: PageRequest, name: str) -> ListedGroup:
+    """Raises PageError: a group that the user may not describe does not exist for them."""
+    listed, failures = await groups.list_groups() if may_describe_group(page, name) else ([], ())
+    for group in listed:
+        if group.name == name:
+            return group
+    reason = f"There is no group {name!r} that {page.user.principal} may describe."
+    raise PageError(404, " ".join([reason, *failures]))
 
 
 def may_describe_group(page: PageRequest, name: str) -> bool:

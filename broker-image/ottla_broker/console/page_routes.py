@@ -6,6 +6,7 @@ Those that not everybody opens are imported with their first request (`LazyPages
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.lazy_pages import LazyPages
@@ -28,6 +29,7 @@ def make_page_routes(
     registry: LazyRegistry | None,
     requests: ClusterRequests,
     overview: Overview,
+    tasks: BackgroundTasks,
 ) -> list[PageRoute]:
     topics = TopicPages(broker, requests)
     return [
@@ -37,7 +39,7 @@ def make_page_routes(
         PageRoute("GET", "/topics", topics.show_list),
         PageRoute("GET", "/topics/{topic}", topics.show_topic),
         *_topic_change_routes(broker, dispatcher, topics),
-        *_group_routes(broker, requests, topics),
+        *_group_routes(broker, requests, topics, tasks),
         *_message_routes(broker, registry, requests, topics),
         *_schema_routes(broker, registry),
         *_access_routes(broker),
@@ -61,12 +63,15 @@ def _topic_change_routes(broker: Broker, dispatcher: RequestDispatcher, topics: 
         yield PageRoute("POST", path, changes.handler(change))
 
 
-def _group_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages) -> Iterator[PageRoute]:
-    groups = LazyPages(broker.runtime, "groups", lambda module: module.GroupPages(broker, requests, topics))
+def _group_routes(
+    broker: Broker, requests: ClusterRequests, topics: TopicPages, tasks: BackgroundTasks
+) -> Iterator[PageRoute]:
+    groups = LazyPages(broker.runtime, "groups", lambda module: module.GroupPages(broker, requests, topics, tasks))
     yield PageRoute("GET", "/topics/{topic}/groups", groups.handler("show_readers"))
     yield PageRoute("GET", "/groups", groups.handler("show_list"))
     yield PageRoute("GET", "/group", groups.handler("show_group"))
-    resets = LazyPages(broker.runtime, "group_reset", lambda module: module.GroupResetPages(broker, requests, topics))
+    yield PageRoute("GET", "/group/lag", groups.handler("lag_history"))
+    resets = LazyPages(broker.runtime, "group_reset", lambda module: module.GroupResetPages(broker, requests))
     yield PageRoute("GET", "/group/reset", resets.handler("show"))
     yield PageRoute("POST", "/group/reset", resets.handler("reset"))
     yield PageRoute("GET", "/group/reset/file", resets.handler("download"))

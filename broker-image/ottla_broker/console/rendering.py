@@ -17,7 +17,9 @@ def make_environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(bytes=format_bytes, count=format_count, time=format_time, percent=format_percent)
+    environment.filters.update(
+        bytes=format_bytes, count=format_count, time=format_time, percent=format_percent, duration=format_duration
+    )
     return environment
 
 
@@ -45,6 +47,16 @@ def format_time(timestamp_ms: int | None) -> str:
     except (OverflowError, ValueError, OSError):
         return UNKNOWN
     return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03d}"
+
+
+def format_duration(seconds: float) -> str:
+    """`12 s`, `2.5 min`, `3.0 h`, `4.1 d`; a dash for a negative number, which means unknown."""
+    if seconds < 0:
+        return UNKNOWN
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:,.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 or seconds == 0 else f"{seconds:.1f} s"
 
 
 def format_percent(part: int, whole: int) -> str:

@@ -1,5 +1,5 @@
 "use strict";
-// Plots of the overview. Colours are those of the style sheet, so that plots follow dark and light.
+// Plots. Colours are those of the style sheet, so that plots follow dark and light.
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const units = ["", "Ki", "Mi", "Gi", "Ti"];
@@ -19,6 +19,7 @@
   function makePlot(element) {
     const names = element.dataset.series.split(",").map((one) => one.split(":"));
     const format = element.dataset.unit === "bytes" ? formatBytes : formatCount;
+    const suffix = element.dataset.suffix ?? "/s";
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
     const strokes = [colour("--accent"), colour("--second")];
     const options = {
@@ -29,7 +30,7 @@
         { value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) },
         ...names.map(([, label], index) => ({
           label, stroke: strokes[index], width: 1.5, points: { show: false },
-          value: (_, value) => (value === null ? "–" : format(value) + "/s"),
+          value: (_, value) => (value === null ? "–" : format(value) + suffix),
         })),
       ],
     };

@@ -1,0 +1,81 @@
+"""The lag of groups by partition, and samples of it for the plot of a group's page."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.broker import Broker
+from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.group_description import ListedGroup, PartitionLag, lag_by_topic
+from ottla_broker.console.group_requests import CommittedOffsets, GroupRequests
+from ottla_broker.console.lag_history import SAMPLE_INTERVAL_S, LagHistory, LagSample
+from ottla_broker.console.write_rate import RATE_WINDOW_S, count_written
+from ottla_broker.wire.errors import KafkaError
+
+
+class GroupLags:
+    def __init__(
+        self, broker: Broker, requests: ClusterRequests, groups: GroupRequests, tasks: BackgroundTasks
+    ) -> None:
+        self._broker = broker
+        self._requests = requests
+        self._groups = groups
+        self._tasks = tasks
+        self._history = LagHistory()
+        self._sampled: set[str] = set()
+
+    async def find_lags(
+        self, committed: CommittedOffsets, owners: Mapping[tuple[str, int], str], partitions: Iterable[tuple[str, int]]
+    ) -> list[PartitionLag]:
+        """In the order of the partitions, without those of which nothing is known."""
+        wanted = list(partitions)
+        began_ms = self._broker.runtime.now_ms() - RATE_WINDOW_S * 1000
+        ends, before = await asyncio.gather(
+            self._requests.end_offsets(wanted), self._requests.offsets_at(wanted, began_ms)
+        )
+        return [
+            PartitionLag(
+                *one,
+                committed.get(one, -1),
+                ends.get(one, -1),
+                owners.get(one, ""),
+                count_written(before.get(one), ends.get(one, -1)),
+            )
+            for one in wanted
+            if one in ends or one in committed
+        ]
+
+    def open(self, group: ListedGroup) -> None:
+        """Samples the lag of the group from now on, while somebody looks at it."""
+        self._history.open(group.name, self._now_s())
+        if group.name not in self._sampled:
+            self._sampled.add(group.name)
+            self._tasks.start(self._sample(group.name, group))
+
+    def columns(self, group: str, may_describe: Callable[[str], bool]) -> dict[str, list[float]]:
+        """Called while the group's page is open."""
+        self._history.renew(group, self._now_s())
+        return self._history.columns(group, may_describe)
+
+    async def _sample(self, name: str, group: ListedGroup | None) -> None:
+        while self._history.is_sampled(name, self._now_s()):
+            try:
+                group = group or await self._find(name)
+                committed = {} if group is None else await self._groups.committed_offsets(group)
+                if committed:
+                    ends = await self._requests.end_offsets(committed)
+                    lags = [PartitionLag(*one, at, ends.get(one, -1)) for one, at in committed.items()]
+                    self._history.add(name, LagSample(self._now_s(), lag_by_topic(lags)))
+                else:
+                    group = None  # it may have another coordinator now
+            except (KafkaError, OSError):
+                group = None
+            await asyncio.sleep(SAMPLE_INTERVAL_S)
+        self._sampled.discard(name)
+
+    async def _find(self, name: str) -> ListedGroup | None:
+        groups, _ = await self._groups.list_groups()
+        return next((one for one in groups if one.name == name), None)
+
+    def _now_s(self) -> float:
+        return self._broker.runtime.now_ms() / 1000

@@ -1,0 +1,75 @@
+"""Lag of groups in the last hour, kept in memory for the groups that somebody looks at."""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+SAMPLE_INTERVAL_S: Final = 30.0
+MAX_SAMPLES: Final = 120
+"""An hour."""
+KEPT_S: Final = 3600.0
+"""A group is sampled for so long after its page was open last."""
+MAX_GROUPS: Final = 20
+"""Each costs two requests per interval; the one whose page was open longest ago makes room."""
+MAX_TOPICS: Final = 100
+"""Of one group. A sample has the lag of each topic, because users see the topics that they may
+describe. With all the bounds it is at most 240,000 numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagSample:
+    """`lags`: records by topic. `at_s`: seconds since 1970."""
+
+    at_s: float
+    lags: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """`seen_s`: when its page was open last."""
+
+    seen_s: float
+    samples: deque[LagSample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+
+
+class LagHistory:
+    def __init__(self) -> None:
+        self._groups: OrderedDict[str, GroupLag] = OrderedDict()
+
+    def open(self, group: str, now_s: float) -> None:
+        """Called when the group's page is opened: it is sampled from now on."""
+        if group not in self._groups and len(self._groups) >= MAX_GROUPS:
+            self._groups.popitem(last=False)
+        self._groups.setdefault(group, GroupLag(now_s))
+        self.renew(group, now_s)
+
+    def renew(self, group: str, now_s: float) -> None:
+        """Called while its page is open."""
+        if (found := self._groups.get(group)) is not None:
+            found.seen_s = now_s
+            self._groups.move_to_end(group)
+
+    def is_sampled(self, group: str, now_s: float) -> bool:
+        """Forgets the group once nobody looks at it."""
+        found = self._groups.get(group)
+        if found is not None and now_s - found.seen_s > KEPT_S:
+            del self._groups[group]
+            return False
+        return found is not None
+
+    def add(self, group: str, sample: LagSample) -> None:
+        if (found := self._groups.get(group)) is not None and len(sample.lags) <= MAX_TOPICS:
+            found.samples.append(sample)
+
+    def columns(self, group: str, may_describe: Callable[[str], bool]) -> dict[str, list[float]]:
+        """Times and lag in records, in the form that uPlot draws, of the topics that the user may
+        describe.
+        """
+        found = self._groups.get(group)
+        samples = [] if found is None else list(found.samples)
+        visible = {topic for topic in {topic for one in samples for topic in one.lags} if may_describe(topic)}
+        return {
+            "at_s": [one.at_s for one in samples],
+            "lag": [sum(lag for topic, lag in one.lags.items() if topic in visible) for one in samples],
+        }
