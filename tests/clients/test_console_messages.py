@@ -12,7 +12,8 @@ from tests.clients.console_pages import RECORDS, WITHIN_MS, assert_is_text, sear
 from tests.clients.hostile_values import HOSTILE
 from tests.clients.sample_messages import START_MS, Message
 
-MANY = 100_000
+MANY = 1_000_000
+BATCH = 10_000
 READERS = {
     "jsonl": "SELECT value.amount FROM read_json('{}', format = 'newline_delimited')",
     "csv": "SELECT (value::json->>'amount')::int FROM read_csv('{}')",
@@ -39,13 +40,20 @@ def test_messages_are_browsed_by_place_and_shown_in_full(tab: Page, console: Bro
 
 def test_search_finds_the_one_record_among_many(tab: Page, console: BrokerProcess) -> None:
     rd.create_topic(console.bootstrap, "many", partitions=3)
-    settings = {"bootstrap.servers": console.bootstrap, "compression.type": "lz4", "queue.buffering.max.messages": MANY}
+    settings = {
+        "bootstrap.servers": console.bootstrap,
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 2 * BATCH,
+        "batch.num.messages": BATCH,
+        "linger.ms": 50,
+    }
     producer = ck.Producer(settings)
-    for number in range(MANY):
-        producer.produce("many", b'{"id": %d}' % number, partition=number % 3)
-    assert producer.flush(60) == 0
+    for first in range(0, MANY, BATCH):
+        messages = [{"value": b'{"id": %d}' % number} for number in range(first, first + BATCH)]
+        assert producer.produce_batch("many", messages, partition=first // BATCH % 3) == BATCH
+        assert producer.flush(60) == 0
     search(tab, console, "many", f"value.id == {MANY - 2} && value.id + 1 > 0")
-    expect(tab.locator(".progress")).to_contain_text("everything is read", timeout=WITHIN_MS)
+    expect(tab.locator(".progress")).to_contain_text("everything is read", timeout=4 * WITHIN_MS)
     expect(tab.locator(".progress")).to_contain_text(f"{MANY:,} read · 1 found")
     expect(tab.locator("#records tr")).to_have_count(1)
     expect(tab.locator("#records tr")).to_contain_text(f'"id": {MANY - 2}')
