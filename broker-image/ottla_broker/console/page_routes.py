@@ -38,6 +38,7 @@ def make_page_routes(
         PageRoute("GET", "/throughput", overview.throughput),
         PageRoute("GET", "/topics", topics.show_list),
         PageRoute("GET", "/topics/{topic}", topics.show_topic),
+        *_topic_growth_routes(broker, requests, topics),
         *_topic_change_routes(broker, dispatcher, topics),
         *_group_routes(broker, requests, topics, tasks),
         *_message_routes(broker, registry, requests, topics),
@@ -47,6 +48,11 @@ def make_page_routes(
         *_mirror_routes(broker, requests),
         *_pipeline_routes(broker, requests),
     ]
+
+
+def _topic_growth_routes(broker: Broker, requests: ClusterRequests, topics: TopicPages) -> Iterator[PageRoute]:
+    growth = LazyPages(broker.runtime, "topic_growth", lambda module: module.TopicGrowthPages(broker, requests, topics))
+    yield PageRoute("GET", "/topics/{topic}/growth", growth.handler("show"))
 
 
 def _topic_change_routes(broker: Broker, dispatcher: RequestDispatcher, topics: TopicPages) -> Iterator[PageRoute]:

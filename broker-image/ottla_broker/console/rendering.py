@@ -18,7 +18,12 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(
-        bytes=format_bytes, count=format_count, time=format_time, percent=format_percent, duration=format_duration
+        bytes=format_bytes,
+        count=format_count,
+        time=format_time,
+        percent=format_percent,
+        duration=format_duration,
+        rate=format_rate,
     )
     return environment
 
@@ -57,6 +62,13 @@ def format_duration(seconds: float) -> str:
         if seconds >= 2 * length_s:
             return f"{seconds / length_s:,.1f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 or seconds == 0 else f"{seconds:.1f} s"
+
+
+def format_rate(rate: float) -> str:
+    """With a decimal below 10; a dash for a negative number, which means unknown."""
+    if rate < 0:
+        return UNKNOWN
+    return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}" if rate >= 0.1 else "less than 0.1"
 
 
 def format_percent(part: int, whole: int) -> str:
