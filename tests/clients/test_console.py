@@ -16,6 +16,8 @@ def test_overview_shows_health_brokers_disks_and_plots(tab: Page) -> None:
     expect(tab.get_by_role("region", name="Disks").get_by_role("meter")).to_have_count(1)
     expect(tab.locator(".plots canvas")).to_have_count(3)
     take_screenshot(tab, "overview")
+    tab.get_by_role("link", name="0 now, 0 since it started").click()
+    expect(tab.get_by_role("heading", name="Throttled by broker 1 since it started")).to_be_visible()
 
 
 def test_topics_are_found_while_their_name_is_typed(tab: Page, console: BrokerProcess) -> None:

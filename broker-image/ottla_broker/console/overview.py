@@ -16,6 +16,7 @@ from ottla_broker.console.requests import PageRequest
 from ottla_broker.console.throughput import SAMPLE_INTERVAL_S, ThroughputHistory, add_up
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
+from ottla_broker.security.client_quota_manager import ClientQuotaManager
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 
@@ -49,6 +50,23 @@ class Reassignment:
         return cls(topic, state.partition, state.adding, state.removing, catching_up)
 
 
+@dataclass(frozen=True, slots=True)
+class ThrottledClients:
+    """Users with their client ids, and addresses: throttled since the broker started, and those
+    that are over a quota now.
+    """
+
+    all: int
+    now: int
+
+    @classmethod
+    def of(cls, quotas: ClientQuotaManager) -> "ThrottledClients":
+        over_s: dict[tuple[str, str], float] = {}
+        for (_, user, client_id), _, _, seconds in quotas.describe_throttled():
+            over_s[user, client_id] = max(seconds, over_s.get((user, client_id), 0.0))
+        return cls(len(over_s), sum(one > 0 for one in over_s.values()))
+
+
 class Overview:
     def __init__(self, broker: Broker, server: Server, requests: ClusterRequests) -> None:
         self._broker = broker
@@ -78,6 +96,7 @@ class Overview:
             "overview_parts.html" if page.wants_fragment else "overview.html",
             health=health,
             census=census,
+            throttled=self._find_throttled(page),
             brokers=list(describe_brokers(self._broker, census, config.inter_broker_listener)),
             reassignments=[
                 Reassignment.of(topic, state)
@@ -102,6 +121,12 @@ class Overview:
             totals = add_up(traffic, self._server.dispatcher.request_counts)
             self._history.add(self._broker.runtime.now_ms() / 1000, totals)
             await asyncio.sleep(SAMPLE_INTERVAL_S)
+
+    def _find_throttled(self, page: PageRequest) -> ThrottledClients | None:
+        """None for users who may not describe quotas."""
+        if not page.user.may(Operation.describe_configs, CLUSTER):
+            return None
+        return ThrottledClients.of(self._broker.client_quotas)
 
     def _min_insync(self, topic: str) -> int:
         return self._broker.config.log_config(self._broker.image.topic_config(topic)).min_insync_replicas

@@ -19,7 +19,9 @@ from ottla_broker.metadata.records import (
     encode_record,
 )
 from ottla_broker.security.acls import AccessControlEntry
+from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.security.client_quotas import QuotaEntity
+from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import MECHANISMS, make_credential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.records import Record, encode_batch
@@ -136,6 +138,44 @@ def test_quotas_and_who_is_throttled_are_shown(tmp_path: Path) -> None:
             assert "user alice, client-id (default)" in page
             assert re.search(r"<td>alice</td><td>app</td><td[^>]*>1000</td><td[^>]*>1</td><td[^>]*>2.5</td>", page)
             assert "over it for" in page
+
+    asyncio.run(scenario())
+
+
+class DescribeOnly:
+    """Allows DESCRIBE, and nothing else."""
+
+    allows_everything = False
+    generation = 0
+
+    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return operation is Operation.describe
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: object) -> bool:
+        return False
+
+
+def test_overview_counts_throttled_clients_for_users_who_may_describe_quotas(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with run_console(tmp_path) as console:
+            assert "0 now, 0 since it started" in (await console.get("/")).text
+            limits = {"producer_byte_rate": 1000.0, "consumer_byte_rate": 1000.0}
+            console.broker.client_quotas.update({(("user", None),): limits})
+            now_s = asyncio.get_running_loop().time()
+            for user, size in (("alice", 50_000), ("bob", 1)):
+                quotas = console.broker.client_quotas.of_client(user, "app")
+                for quota in (quotas.produce, quotas.fetch):
+                    assert quota is not None
+                    quota.take(size, now_s)
+                    quota.count_throttled(2.5)
+            shown = re.search(
+                r"throttled by broker 1</dt><dd><a href=.([^>]+).>([^<]+)<", (await console.get("/")).text
+            )
+            assert shown is not None
+            assert shown.groups() == ("/access/quotas", "1 now, 2 since it started")
+            console.broker.authorizer = DescribeOnly()
+            denied = await console.get("/")
+            assert denied.status == 200 and "throttled by" not in denied.text
 
     asyncio.run(scenario())
 

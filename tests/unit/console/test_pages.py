@@ -54,7 +54,16 @@ def test_overview_shows_health_and_brokers(tmp_path: Path) -> None:
 def test_every_answer_forbids_inline_scripts_and_other_sites(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with run_console(tmp_path) as console:
-            for path in ("/", "/topics", "/topics/t", "/topics/none", "/throughput", "/log-dirs", "/topics?page=x"):
+            for path in (
+                "/",
+                "/topics",
+                "/topics/t",
+                "/topics/none",
+                "/throughput",
+                "/log-dirs",
+                "/topics?page=x",
+                "/group/lag?id=g",
+            ):
                 answer = await console.get(path)
                 policy = answer.headers["Content-Security-Policy"]
                 assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'"), path
@@ -102,6 +111,8 @@ def test_topics_that_a_user_may_not_describe_do_not_exist_for_them(tmp_path: Pat
             assert hidden.status == missing.status == 404
             assert hidden.text.replace("secret", "missing") == missing.text
             assert "is not allowed DESCRIBE on the cluster" in (await console.get("/")).text
+            assert (await console.get("/topics/secret/growth")).status == 404
+            assert (await console.get("/topics/secret/messages/export?format=csv")).status == 404
             assert (await console.get("/log-dirs")).status == 403
             assert (await console.get("/throughput")).status == 403
 
