@@ -13,7 +13,7 @@ from typing import IO, Final, cast
 from arro3.core import Array, DataType, Field, RecordBatch, RecordBatchReader, Schema
 from arro3.io import write_parquet
 
-from ottla_broker.console.record_export import COLUMNS, list_texts
+from ottla_broker.console.record_fields import COLUMNS, list_texts
 from ottla_broker.console.schema_framing import DecodedRecord
 from ottla_broker.wire.records import Record
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ottla_broker.console import parquet_export
 from ottla_broker.console.parquet_export import ParquetExport
-from ottla_broker.console.record_export import COLUMNS, csv_line, json_line, make_export, quote_cell
+from ottla_broker.console.record_export import csv_line, json_line, make_export, quote_cell
+from ottla_broker.console.record_fields import COLUMNS
 from ottla_broker.console.schema_framing import NOT_DECODED, DecodedBytes, DecodedRecord
 from ottla_broker.wire.records import Record
 from tests.unit.console.test_record_display import RECORDS
