@@ -8,6 +8,7 @@ from tests.sim.disabled_rule_runs import is_detected, rules_named
 from tests.sim.scenario import run_access_seed
 from tests.sim.test_seeds import pool
 
+pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 SEEDS = range(1, 25)
 
 
@@ -24,7 +25,6 @@ def test_revoked_rights_never_come_back() -> None:
         assert sum(outcome.counts.get(f"{what} deleted", 0) for outcome in outcomes) > len(SEEDS), what
 
 
-@pytest.mark.timeout(900)
 def test_rules_that_are_deleted_before_their_commit_are_detected() -> None:
     (rule,) = rules_named("rules deleted before commit")
     assert is_detected(rule, (1, 2, 3, 4))

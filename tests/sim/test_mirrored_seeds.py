@@ -11,6 +11,7 @@ from tests.sim.mirror_plan import COPY, STOP, MirrorPlan
 from tests.sim.mirror_scenario import run_mirror_seed
 from tests.sim.test_seeds import pool
 
+pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 SEEDS = range(1, 22)
 # A run that ends with a stopped copy, which is rare. Others are tried after it: any change of the
 # broker changes all runs.
@@ -43,7 +44,6 @@ def test_fixed_seeds_violate_no_invariant_of_mirroring() -> None:
     assert sum(outcome.acks for outcome in outcomes) > 5_000
 
 
-@pytest.mark.timeout(900)
 def test_a_copy_that_diverges_from_its_source_stops() -> None:
     may_stop = (seed for seed in range(1, MAX_SEED) if seed != STOPPED_COPY and can_stop(MirrorPlan.of(seed)))
     runs = (run_mirror_seed(seed) for seed in chain([STOPPED_COPY], may_stop))
@@ -73,7 +73,6 @@ DETECTED_BY = {
 }
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", DETECTED_BY)
 def test_disabled_rule_of_mirroring_is_detected(name: str) -> None:
     (rule,) = rules_named(name)

@@ -103,7 +103,6 @@ DETECTED_BY = {
 }
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("name", "brokers"), DETECTED_BY)
 def test_disabled_rule_is_detected(name: str, brokers: int) -> None:
     (rule,) = (rule for rule in rules_named(name) if rule.brokers == brokers)

@@ -8,6 +8,7 @@ from tests.sim.disabled_rule_runs import is_detected, rules_named
 from tests.sim.scenario import run_share_seed
 from tests.sim.test_seeds import pool
 
+pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 SEEDS = (1, 3, 6, 16, 23, 110, 132)
 
 
@@ -43,7 +44,6 @@ DETECTED_BY = {
 }
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", DETECTED_BY)
 def test_disabled_rule_of_share_groups_is_detected(name: str) -> None:
     (rule,) = rules_named(name)

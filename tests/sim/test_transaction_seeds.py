@@ -8,6 +8,7 @@ from tests.sim.disabled_rule_runs import is_detected, rules_named
 from tests.sim.scenario import run_transaction_seed
 from tests.sim.test_seeds import pool
 
+pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 SEEDS = range(1, 9)
 
 
@@ -49,7 +50,6 @@ DETECTED_BY = {
 }
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", DETECTED_BY)
 def test_disabled_rule_of_transactions_is_detected(name: str) -> None:
     (rule,) = rules_named(name)
