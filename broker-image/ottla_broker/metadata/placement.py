@@ -9,16 +9,24 @@ The leaders are consecutive brokers of an order in which neighbours are in diffe
 different nodes. Followers are the brokers with the fewest replicas among those that come next, from
 a distance that shifts. So replica counts differ by at most two, as far as racks and nodes allow,
 and the partitions of a failed broker fall to many others.
+
+In a cluster of several cells, consecutive leaders are in different cells, and followers are in the
+cell of their leader, in an order of its own. If a cell has too few brokers, racks or nodes for a
+partition, its followers are chosen among all brokers.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 
 # Brokers compared for one replica, which bounds the cost of a placement in clusters of hundreds of
 # brokers.
 MAX_COMPARED_BROKERS = 24
+
+ONE_CELL: Mapping[int, int] = MappingProxyType({})
+"""Cells of a cluster that is not divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,47 @@ def _alternate(brokers: Sequence[UsableBroker], key: Callable[[UsableBroker], st
     return [column[row] for row in range(longest) for column in columns if row < len(column)]
 
 
+def group_by_cell(brokers: Sequence[UsableBroker], cells: Mapping[int, int]) -> dict[int, list[UsableBroker]]:
+    """Brokers of each cell. `cells`: number of the cell of each broker."""
+    found: dict[int, list[UsableBroker]] = defaultdict(list)
+    for broker in brokers:
+        found[cells.get(broker.broker, 0)].append(broker)
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class FailureDomains:
+    """Numbers of brokers, and of the racks and nodes that they are on."""
+
+    brokers: int
+    racks: int
+    nodes: int
+
+    def can_hold(self, replicas: int, every: "FailureDomains") -> bool:
+        """True if the replicas of a partition can be on these brokers, in as many racks and on as
+        many nodes as on `every` broker."""
+        return (
+            self.brokers >= replicas
+            and self.racks >= min(replicas, every.racks)
+            and self.nodes >= min(replicas, every.nodes)
+        )
+
+
+def count_domains(brokers: Collection[UsableBroker]) -> FailureDomains:
+    return FailureDomains(len(brokers), len({it.rack_key for it in brokers}), len({it.node_key for it in brokers}))
+
+
+def _order_leaders(brokers: Sequence[UsableBroker], cells: Mapping[int, int]) -> list[UsableBroker]:
+    """Takes one broker of each cell in turn, from another rack than that of the cell before."""
+    columns = [alternate_racks(cell) for cell in group_by_cell(brokers, cells).values()]
+    return [
+        column[(row + number) % len(column)]
+        for row in range(max(map(len, columns), default=0))
+        for number, column in enumerate(columns)
+        if row < len(column)
+    ]
+
+
 def assign_replicas(
     partitions: int,
     replication_factor: int,
@@ -69,28 +118,43 @@ def assign_replicas(
     start: int = 0,
     shift: int = 0,
     replica_counts: Mapping[int, int] | None = None,
+    cells: Mapping[int, int] = ONE_CELL,
 ) -> list[tuple[int, ...]]:
     """Replicas of each new partition, the preferred leader first.
 
     `start`, `shift`: a running or random number, so that topics of one partition are not all on the
-    first broker. `replica_counts`: existing replicas by broker. Raises ValueError when there are
-    fewer brokers than replicas.
+    first broker. `replica_counts`: existing replicas by broker. `cells`: number of the cell of each
+    broker. Raises ValueError when there are fewer brokers than replicas.
     """
     if replication_factor < 1 or replication_factor > len(brokers):
         raise ValueError(
             f"replication factor {replication_factor} is not between 1 and the number of brokers, {len(brokers)}"
         )
-    ring = _Ring(alternate_racks(brokers))
+    order = [it.broker for it in _order_leaders(brokers, cells)]
+    rings = _rings_of_leaders(brokers, replication_factor, cells)
     load = Counter(replica_counts or {})
-    load.update(
-        ring.order[(start + index) % len(ring.order)].broker for index in range(partitions)
-    )  # leaders do not depend on load
+    load.update(order[(start + index) % len(order)] for index in range(partitions))  # leaders do not depend on load
     assigned = []
     for index in range(partitions):
-        replicas = _assign_partition(ring, replication_factor, start + index, shift + index // len(ring.order), load)
+        leader = order[(start + index) % len(order)]
+        replicas = _assign_partition(rings[leader], replication_factor, leader, shift + index // len(order), load)
         load.update(replicas[1:])
         assigned.append(replicas)
     return assigned
+
+
+def _rings_of_leaders(
+    brokers: Sequence[UsableBroker], replication_factor: int, cells: Mapping[int, int]
+) -> dict[int, "_Ring"]:
+    """The brokers among which the followers of each leader are chosen: its cell or all."""
+    every = _Ring(alternate_racks(brokers))
+    found = {}
+    for cell in group_by_cell(brokers, cells).values():
+        ring = _Ring(alternate_racks(cell))
+        if not ring.domains.can_hold(replication_factor, every.domains):
+            ring = every
+        found.update(dict.fromkeys((it.broker for it in cell), ring))
+    return found
 
 
 class _Ring:
@@ -98,26 +162,25 @@ class _Ring:
 
     def __init__(self, order: Sequence[UsableBroker]) -> None:
         self.order = order
+        self.position = {it.broker: position for position, it in enumerate(order)}
         self.rack = {it.broker: it.rack_key for it in order}
         self.node = {it.broker: it.node_key for it in order}
-        self.rack_count = len(set(self.rack.values()))
-        self.node_count = len(set(self.node.values()))
+        self.domains = count_domains(order)
 
     def others(self, leader: int, shift: int) -> Iterator[int]:
         """All brokers but the leader, from a shifting distance on."""
-        size = len(self.order)
-        return (self.order[(leader + 1 + (shift + step) % (size - 1)) % size].broker for step in range(size - 1))
+        size, position = len(self.order), self.position[leader]
+        return (self.order[(position + 1 + (shift + step) % (size - 1)) % size].broker for step in range(size - 1))
 
 
 def _assign_partition(ring: _Ring, count: int, leader: int, shift: int, load: Mapping[int, int]) -> tuple[int, ...]:
-    first = ring.order[leader % len(ring.order)].broker
-    chosen, racks, nodes = [first], {ring.rack[first]}, {ring.node[first]}
+    chosen, racks, nodes = [leader], {ring.rack[leader]}, {ring.node[leader]}
     near = list(islice(ring.others(leader, shift), MAX_COMPARED_BROKERS)) if count > 1 else []
     while len(chosen) < count:
         candidates = [broker for broker in near if broker not in chosen]
-        if len(racks) < ring.rack_count:
+        if len(racks) < ring.domains.racks:
             candidates = [broker for broker in candidates if ring.rack[broker] not in racks]
-        elif len(nodes) < ring.node_count:
+        elif len(nodes) < ring.domains.nodes:
             candidates = [broker for broker in candidates if ring.node[broker] not in nodes]
         if not candidates:  # one comes later in the order
             near = list(ring.others(leader, shift))
@@ -129,9 +192,11 @@ def _assign_partition(ring: _Ring, count: int, leader: int, shift: int, load: Ma
     return tuple(chosen)
 
 
-def least_loaded_start(brokers: Sequence[UsableBroker], leader_counts: Mapping[int, int]) -> int:
+def least_loaded_start(
+    brokers: Sequence[UsableBroker], leader_counts: Mapping[int, int], cells: Mapping[int, int] = ONE_CELL
+) -> int:
     """The position of the broker that leads the fewest partitions: the `start` for the next
     topic.
     """
-    order = alternate_racks(brokers)
+    order = _order_leaders(brokers, cells)
     return min(range(len(order)), key=lambda index: (leader_counts.get(order[index].broker, 0), index), default=0)

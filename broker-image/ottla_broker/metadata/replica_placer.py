@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from ottla_broker.metadata.cells import divide_into_cells
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.partition_index import PartitionIndex
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas, least_loaded_start
@@ -14,6 +15,10 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 def can_start_in_sync(broker: BrokerRegistration) -> bool:
     """True if a new replica on this broker is in sync from the start."""
     return not broker.fenced and not broker.shutting_down
+
+
+def _usable(broker: BrokerRegistration) -> UsableBroker:
+    return UsableBroker(broker.id, broker.rack, broker.node)
 
 
 class DirectoryAssigner:
@@ -41,6 +46,7 @@ class ReplicaPlacer:
 
     def __init__(self, image: MetadataImage) -> None:
         self._brokers = image.brokers
+        self._cells = divide_into_cells([_usable(it) for it in image.brokers.values()])
         self._leader_counts = Counter(image.partition_index.leader_counts)
         self._replica_counts = image.partition_index.replica_counts()
         self._topic_count = len(image.topics)
@@ -72,8 +78,8 @@ class ReplicaPlacer:
     def _place_on(
         self, partitions: int, replication_factor: int, brokers: Sequence[BrokerRegistration]
     ) -> list[tuple[int, ...]]:
-        usable = [UsableBroker(broker.id, broker.rack, broker.node) for broker in brokers]
-        start = least_loaded_start(usable, self._leader_counts)
+        usable = [_usable(broker) for broker in brokers]
+        start = least_loaded_start(usable, self._leader_counts, self._cells)
         return assign_replicas(
             partitions,
             replication_factor,
@@ -81,6 +87,7 @@ class ReplicaPlacer:
             start=start,
             shift=self._topic_count,
             replica_counts=self._replica_counts,
+            cells=self._cells,
         )
 
     def new_partition(self, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
