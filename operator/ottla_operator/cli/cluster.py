@@ -143,7 +143,7 @@ def drain(
         await _check_registered(client, broker)
         inputs = await read_reassignment_inputs(client)
         try:
-            moves = drain_brokers(inputs.partitions, inputs.brokers, {broker})
+            moves = drain_brokers(inputs.partitions, inputs.brokers, {broker}, registered=inputs.registered)
         except ImpossibleAssignment as error:
             raise CommandError(ExitCode.failed, f"broker {broker} cannot be drained: {error}") from error
         if dry_run or output is not Format.table:

@@ -117,20 +117,23 @@ def _decide_moves(
         if name not in existing:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
     before = [it for it in inputs.partitions if not names or it.topic in names]
-    brokers, drained = list(inputs.brokers), set[int]()
+    brokers, drained, registered = list(inputs.brokers), set[int](), inputs.registered
     if to is not None:
         ids = _parse_ids(to)
         _check_brokers_up(inputs, ids, "--to")
         brokers = [it for it in brokers if it.broker in ids]
         drained = {broker for it in before for broker in it.replicas} - ids
+        registered = ()  # the named brokers are divided among themselves
     after = before
     try:
         if replication_factor is not None:
             names_of_topics = {it.topic for it in after}
-            moves = change_replication_factor(after, brokers, names_of_topics, replication_factor)
+            moves = change_replication_factor(
+                after, brokers, names_of_topics, replication_factor, registered=registered
+            )
             after = apply_moves(after, moves)
         if replication_factor is None or to is not None:
-            after = apply_moves(after, spread_replicas(after, brokers, drained))
+            after = apply_moves(after, spread_replicas(after, brokers, drained, registered=registered))
     except ImpossibleAssignment as error:
         raise CommandError(ExitCode.failed, str(error)) from error
     return moves_between(before, after)

@@ -16,12 +16,18 @@ from ottla_operator.plan.moves import PartitionReplicas
 @dataclass(frozen=True, slots=True)
 class ReassignmentInputs:
     """`brokers`: those that are up. `partitions`: replicas of every partition; for one that is
-    being reassigned the target replicas.
+    being reassigned the target replicas. `fenced`: registered brokers that are down or not caught
+    up; their nodes are unknown.
     """
 
     brokers: tuple[UsableBroker, ...]
     partitions: tuple[PartitionReplicas, ...]
     reassignments: Mapping[TopicPartition, PartitionReassignment]
+    fenced: tuple[UsableBroker, ...] = ()
+
+    @property
+    def registered(self) -> tuple[UsableBroker, ...]:
+        return self.brokers + self.fenced
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -29,7 +35,8 @@ class ReassignmentInputs:
 
 
 async def read_reassignment_inputs(client: KafkaClient) -> ReassignmentInputs:
-    brokers = (await cluster.describe_cluster(client)).brokers
+    registered = (await cluster.describe_cluster(client, include_fenced=True)).brokers
+    brokers = [it for it in registered if not it.is_fenced]
     every = await topics.list_topics(client)
     ongoing = await reassignments.list_reassignments(client)
     ids = [it.id for it in brokers]
@@ -43,6 +50,7 @@ async def read_reassignment_inputs(client: KafkaClient) -> ReassignmentInputs:
             for it in topic.partitions
         ),
         ongoing,
+        tuple(UsableBroker(it.id, it.rack) for it in registered if it.is_fenced),
     )
 
 

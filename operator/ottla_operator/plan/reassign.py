@@ -5,11 +5,18 @@ Invariants: a partition has each broker at most once; its replicas are in as man
 many nodes as they can be, never in fewer than before; only what has to move moves; where there is a
 choice, brokers end up with equally many replicas, then each topic's replicas do, and so do
 preferred leaders. With racks or nodes of unequal size, these go before evenness.
+
+In a cluster of several cells, a replica moves only to a broker of its partition's home cell, where
+one cell can hold the partition. Spreading brings whole partitions to emptier cells, and replicas
+that are outside of their home to it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from ottla_broker.metadata.placement import UsableBroker
+from ottla_broker.metadata.cells import divide_into_cells
+from ottla_broker.metadata.placement import UsableBroker, group_by_cell
+from ottla_operator.plan.home_cells import HomeRequest, balanced_cells, nearest_cells
 from ottla_operator.plan.moves import Move, PartitionReplicas, planned_move
 from ottla_operator.plan.preferred_leaders import balance_preferred_leaders
 
@@ -19,14 +26,21 @@ class ImpossibleAssignment(ValueError):
 
 
 def spread_replicas(
-    partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], leaving: Collection[int] = ()
+    partitions: Sequence[PartitionReplicas],
+    targets: Sequence[UsableBroker],
+    leaving: Collection[int] = (),
+    *,
+    registered: Sequence[UsableBroker] = (),
 ) -> tuple[Move, ...]:
     """Spreads replicas evenly over `targets`, those of brokers that are `leaving` too. Brokers that
-    are neither are left alone: they may be down for a while. Raises ImpossibleAssignment if a
+    are neither are left alone: they may be down for a while. `registered`: the brokers that are
+    divided into cells, if these are not just the targets. Raises ImpossibleAssignment if a
     partition has more replicas than there are targets.
     """
-    layout = ReplicaLayout(partitions, _without(targets, leaving))
+    request = _home_request(partitions, _without(targets, leaving), leaving, registered)
+    layout = ReplicaLayout(request, balanced_cells(request))
     _drain(layout, leaving)
+    _move_home(layout)
     _separate_replicas(layout, layout.rack)
     _separate_replicas(layout, layout.node)
     _balance(layout, None)
@@ -34,26 +48,41 @@ def spread_replicas(
 
 
 def drain_brokers(
-    partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], leaving: Collection[int]
+    partitions: Sequence[PartitionReplicas],
+    targets: Sequence[UsableBroker],
+    leaving: Collection[int],
+    *,
+    registered: Sequence[UsableBroker] = (),
 ) -> tuple[Move, ...]:
-    """Moves all replicas off the brokers that are `leaving` to `targets`, and nothing else. Raises
-    ImpossibleAssignment if there are too few targets."""
+    """Moves all replicas off the brokers that are `leaving` to `targets`, and nothing else.
+    `registered`: as in `spread_replicas`. Raises ImpossibleAssignment if there are too few
+    targets."""
     affected = [it for it in partitions if not set(leaving).isdisjoint(it.replicas)]
     others = [it for it in partitions if set(leaving).isdisjoint(it.replicas)]
-    layout = ReplicaLayout([*affected, *others], _without(targets, leaving))
+    request = _home_request([*affected, *others], _without(targets, leaving), leaving, registered)
+    layout = ReplicaLayout(request, nearest_cells(request))
     moved = _drain(layout, leaving)
     _balance(layout, moved)
     return _moves(layout, range(len(affected)))
 
 
 def change_replication_factor(
-    partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], topics: Collection[str], factor: int
+    partitions: Sequence[PartitionReplicas],
+    targets: Sequence[UsableBroker],
+    topics: Collection[str],
+    factor: int,
+    *,
+    registered: Sequence[UsableBroker] = (),
 ) -> tuple[Move, ...]:
     """Gives the partitions of `topics` `factor` replicas each; the others count for evenness.
     Replicas on other brokers than `targets` go first, then those that are out of sync; leaders
-    stay. Raises ImpossibleAssignment if there are fewer targets."""
+    stay. `registered`: as in `spread_replicas`. Raises ImpossibleAssignment if there are fewer
+    targets."""
     chosen = [it for it in partitions if it.topic in topics]
-    layout = ReplicaLayout([*chosen, *(it for it in partitions if it.topic not in topics)], targets)
+    others = [it for it in partitions if it.topic not in topics]
+    request = _home_request([*chosen, *others], targets, (), registered)
+    request = replace(request, counts=[*[factor] * len(chosen), *request.counts[len(chosen) :]])
+    layout = ReplicaLayout(request, nearest_cells(request))
     added: set[tuple[int, int]] = set()
     for index, it in enumerate(chosen):
         while len(layout.replicas[index]) > factor:
@@ -67,6 +96,16 @@ def change_replication_factor(
     return _moves(layout, [index for index, it in enumerate(chosen) if len(it.replicas) != factor])
 
 
+def _home_request(
+    partitions: Sequence[PartitionReplicas],
+    targets: Sequence[UsableBroker],
+    leaving: Collection[int],
+    registered: Sequence[UsableBroker],
+) -> HomeRequest:
+    cells = divide_into_cells(registered or targets)
+    return HomeRequest(partitions, [len(it.replicas) for it in partitions], targets, cells, leaving)
+
+
 class ReplicaLayout:
     """Replicas on brokers while a plan is made.
 
@@ -75,11 +114,17 @@ class ReplicaLayout:
 
     `replicas`: replicas of each partition, by its index in `partitions`; changed in place.
     `targets`: brokers that may be given replicas; other brokers keep theirs unless these are
-    removed. `count`: replicas on each target.
+    removed. `homes`: the home cell of each partition; None if it has none. `count`: replicas on
+    each target.
     """
 
-    def __init__(self, partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker]) -> None:
+    def __init__(self, request: HomeRequest, homes: Sequence[int | None]) -> None:
+        partitions, targets = request.partitions, request.targets
         self.partitions = partitions
+        self.homes = homes
+        self._targets_in = {
+            cell: sorted(it.broker for it in brokers) for cell, brokers in group_by_cell(targets, request.cells).items()
+        }
         self.targets = sorted(it.broker for it in targets)
         self.replicas = [list(it.replicas) for it in partitions]
         self._racks = {it.broker: it.rack_key for it in targets}
@@ -90,6 +135,10 @@ class ReplicaLayout:
         for index in sorted(range(len(partitions)), key=lambda it: partitions[it].bytes):
             for broker in self.replicas[index]:
                 self._count(index, broker)
+
+    def targets_in(self, home: int | None) -> list[int]:
+        """Targets that may be given replicas of partitions of this home."""
+        return self.targets if home is None else self._targets_in[home]
 
     def add(self, index: int, broker: int, at: int | None = None) -> None:
         """`at`: position among the replicas; None: the last."""
@@ -132,13 +181,16 @@ class ReplicaLayout:
         )
 
     def choose_broker(self, index: int) -> int | None:
-        """The target for one more replica of a partition: in a rack that has none, then on a node
-        that has none, then with the fewest replicas; None if all targets have one.
+        """The target for one more replica of a partition: in its home cell, in a rack that has
+        none, then on a node that has none, then with the fewest replicas; None if all targets have
+        one.
         """
         racks, nodes = self.domains(index, None, self.rack), self.domains(index, None, self.node)
         topic = self.partitions[index].topic
+        replicas = self.replicas[index]
+        at_home = [it for it in self.targets_in(self.homes[index]) if it not in replicas]
         return min(
-            (it for it in self.targets if it not in self.replicas[index]),
+            at_home or (it for it in self.targets if it not in replicas),
             key=lambda it: (
                 self.rack(it) in racks,
                 self.node(it) in nodes,
@@ -204,6 +256,20 @@ def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
     return new
 
 
+def _move_home(layout: ReplicaLayout) -> None:
+    """Replaces replicas on targets outside of the home cell of their partition. One stays if that
+    would bring the replicas into fewer racks or onto fewer nodes, because brokers are down.
+    """
+    for index, home in enumerate(layout.homes):
+        at_home = layout.targets_in(home)
+        for old in [it for it in layout.replicas[index] if it in layout.count and it not in at_home]:
+            at = layout.replicas[index].index(old)
+            layout.remove(index, old)
+            new = layout.choose_broker(index)
+            is_better = new in at_home and layout.keeps_spread(index, old, new)
+            layout.add(index, new if is_better else old, at)
+
+
 def _replica_to_remove(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:
     """The broker whose replica to remove. These are preferred, in this order: one that is no
     target, does not lead, is out of sync, is not the preferred leader, has a rack with another
@@ -241,7 +307,7 @@ def _step_into_free_domain(layout: ReplicaLayout, index: int, domain: Callable[[
     if len(taken) == len(replicas):
         return None
     sharing = [it for it in replicas if it in layout.count and domain(it) in layout.domains(index, it, domain)]
-    free = [it for it in layout.targets if domain(it) not in taken]
+    free = [it for it in layout.targets_in(layout.homes[index]) if domain(it) not in taken]
     if not sharing or not free:
         return None
     leader = layout.partitions[index].leader
@@ -252,19 +318,23 @@ def _step_into_free_domain(layout: ReplicaLayout, index: int, domain: Callable[[
 
 
 def _balance(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> None:
-    """Moves one replica at a time from a broker to one that has at least two fewer. `movable`:
-    replicas that may move, as (index, broker), kept up to date; None: all.
+    """Moves one replica at a time from a broker to one that has at least two fewer, in the home
+    cell of its partition. `movable`: replicas that may move, as (index, broker), kept up to date;
+    None: all.
     """
-    while (step := _balancing_step(layout, movable)) is not None:
-        index, old, new = step
-        layout.replace(index, old, new)
-        if movable is not None:
-            movable.remove((index, old))
-            movable.add((index, new))
+    for home in sorted(set(layout.homes), key=lambda it: -1 if it is None else it):  # those without a home first
+        while (step := _balancing_step(layout, movable, home)) is not None:
+            index, old, new = step
+            layout.replace(index, old, new)
+            if movable is not None:
+                movable.remove((index, old))
+                movable.add((index, new))
 
 
-def _balancing_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> tuple[int, int, int] | None:
-    by_load = sorted(layout.targets, key=lambda it: (layout.count[it], it))
+def _balancing_step(
+    layout: ReplicaLayout, movable: set[tuple[int, int]] | None, home: int | None
+) -> tuple[int, int, int] | None:
+    by_load = sorted(layout.targets_in(home), key=lambda it: (layout.count[it], it))
     for high in reversed(by_load):
         for low in by_load:
             if layout.count[high] - layout.count[low] < 2:
@@ -272,6 +342,7 @@ def _balancing_step(layout: ReplicaLayout, movable: set[tuple[int, int]] | None)
             for index in layout.movable_partitions(high, low):
                 if (
                     (movable is None or (index, high) in movable)
+                    and layout.homes[index] == home
                     and low not in layout.replicas[index]
                     and layout.keeps_spread(index, high, low)
                 ):

@@ -74,7 +74,9 @@ async def _change_replication_factor(client: KafkaClient, change: ChangeReplicat
     """Returns when the controller has accepted the reassignment; brokers copy in the background."""
     inputs = await read_reassignment_inputs(client)
     try:
-        moves = change_replication_factor(inputs.partitions, inputs.brokers, {change.name}, change.replicas)
+        moves = change_replication_factor(
+            inputs.partitions, inputs.brokers, {change.name}, change.replicas, registered=inputs.registered
+        )
     except ImpossibleAssignment as error:  # a broker has failed since the topic was observed
         raise KafkaError(ErrorCode.invalid_replication_factor, str(error)) from error
     await reassign_partitions(client, {(it.topic, it.partition): it.after for it in moves})

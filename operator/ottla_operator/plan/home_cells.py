@@ -1,0 +1,147 @@
+"""Chooses the cell in which all replicas of a partition will be: its home.
+
+Invariant: a home can hold the partition in as many racks and on as many nodes as all targets could.
+A partition without such a cell has no home. Replicas on brokers that are neither targets nor
+leaving stay where they are, and so does the home of their partition.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla_broker.metadata.placement import UsableBroker, count_domains, group_by_cell
+from ottla_operator.plan.moves import PartitionReplicas
+
+
+@dataclass(frozen=True, slots=True)
+class HomeRequest:
+    """`partitions` with their numbers of replicas after the plan, `counts`. `cells`: number of the
+    cell of each broker. `leaving`: brokers that lose all their replicas.
+    """
+
+    partitions: Sequence[PartitionReplicas]
+    counts: Sequence[int]
+    targets: Sequence[UsableBroker]
+    cells: Mapping[int, int]
+    leaving: Collection[int] = ()
+
+
+def nearest_cells(request: HomeRequest) -> list[int | None]:
+    """The home of each partition is the cell with most of its replicas. Among equals it is the one
+    with the fewest replicas for its size.
+    """
+    return _Homes(request).homes
+
+
+def balanced_cells(request: HomeRequest) -> list[int | None]:
+    """Homes such that cells have as many replicas as their numbers of brokers require, to within
+    half a partition each. As few replicas as possible are outside of their home."""
+    homes = _Homes(request)
+    homes.balance()
+    return homes.homes
+
+
+class _Homes:
+    """`load`: replicas of the partitions whose home is a cell. `size`: targets of a cell.
+    `homes`: None for a partition that no single cell can hold.
+    """
+
+    def __init__(self, request: HomeRequest) -> None:
+        self._request = request
+        by_cell = group_by_cell(request.targets, request.cells)
+        self._domains = {cell: count_domains(brokers) for cell, brokers in by_cell.items()}
+        self._all_domains = count_domains(request.targets)
+        self._fitting: dict[int, list[int]] = {}
+        self._targets = {it.broker for it in request.targets}
+        self._least = min(request.counts, default=1)
+        self.size = {cell: len(brokers) for cell, brokers in by_cell.items()}
+        self.load = dict.fromkeys(by_cell, 0)
+        # cell → topic → indexes of partitions that may get another home, small ones first
+        self._movable: dict[int, dict[str, dict[int, None]]] = {it: defaultdict(dict) for it in by_cell}
+        self._scattered: dict[int, dict[int, None]] = {it: {} for it in by_cell}
+        self._replicas_in = [self._count_replicas(it) for it in request.partitions]
+        self.homes: list[int | None] = [None] * len(request.partitions)
+        # Those that are whole come first, so that the others even out what these leave.
+        order = sorted(
+            range(len(request.partitions)), key=lambda it: (len(self._replicas_in[it]), request.partitions[it].bytes)
+        )
+        for index in order:
+            if (home := self._nearest(index)) is not None:
+                self._settle(index, home)
+
+    def balance(self) -> None:
+        while (step := self._step()) is not None:
+            index, home = step
+            self._leave(index)
+            self._settle(index, home)
+
+    def _count_replicas(self, partition: PartitionReplicas) -> Counter[int | None]:
+        """Replicas that can stay, by cell."""
+        cells, leaving = self._request.cells, self._request.leaving
+        return Counter(cells.get(it) for it in partition.replicas if it not in leaving)
+
+    def _fits(self, count: int) -> list[int]:
+        """Cells that can hold a partition of so many replicas."""
+        if count not in self._fitting:
+            found = [cell for cell, it in self._domains.items() if it.can_hold(count, self._all_domains)]
+            self._fitting[count] = list(self._domains) if len(self._domains) == 1 else found
+        return self._fitting[count]
+
+    def _immovable(self, index: int) -> Counter[int | None]:
+        """Replicas on brokers that are not up, by cell."""
+        cells, leaving = self._request.cells, self._request.leaving
+        replicas = self._request.partitions[index].replicas
+        return Counter(cells.get(it) for it in replicas if it not in self._targets and it not in leaving)
+
+    def _nearest(self, index: int) -> int | None:
+        immovable = self._immovable(index)
+        candidates = [cell for cell in self.size if immovable[cell]] or self._fits(self._request.counts[index])
+        return min(
+            candidates,
+            key=lambda it: (-immovable[it], -self._replicas_in[index][it], self.load[it] / self.size[it], it),
+            default=None,
+        )
+
+    def _settle(self, index: int, home: int) -> None:
+        self.homes[index] = home
+        self.load[home] += self._request.counts[index]
+        if not self._immovable(index):
+            self._movable[home][self._request.partitions[index].topic][index] = None
+            if len(self._replicas_in[index]) > 1:
+                self._scattered[home][index] = None
+
+    def _leave(self, index: int) -> None:
+        home = self.homes[index]
+        assert home is not None
+        self.load[home] -= self._request.counts[index]
+        del self._movable[home][self._request.partitions[index].topic][index]
+        self._scattered[home].pop(index, None)
+
+    def _step(self) -> tuple[int, int] | None:
+        """A partition and its better home, from the fullest cell that has one to the emptiest."""
+        by_load = sorted(self.load, key=lambda it: (self.load[it] / self.size[it], it))
+        for high in reversed(by_load):
+            for low in by_load:
+                if not self._evens_out(high, low, self._least):
+                    break
+                for index in self._candidates(high, low):
+                    count = self._request.counts[index]
+                    if low in self._fits(count) and self._evens_out(high, low, count):
+                        return index, low
+        return None
+
+    def _evens_out(self, high: int, low: int, count: int) -> bool:
+        """True if the cells are more even with `count` replicas in the other. The sum of
+        load² / size falls with each step, so steps end.
+        """
+        return (self.load[low] + count / 2) / self.size[low] < (self.load[high] - count / 2) / self.size[high]
+
+    def _candidates(self, high: int, low: int) -> Iterator[int]:
+        """Partitions of one cell: first those that have replicas in the other, which cost least,
+        then those of the topic of which it has most partitions more.
+        """
+        movable, others = self._movable[high], self._movable[low]
+        partly = [it for it in self._scattered[high] if self._replicas_in[it][low]]
+        yield from sorted(partly, key=lambda it: self._replicas_in[it][high] - self._replicas_in[it][low])
+        for topic in sorted(movable, key=lambda it: len(others.get(it, ())) - len(movable[it])):
+            yield from movable[topic]
