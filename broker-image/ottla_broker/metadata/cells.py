@@ -4,9 +4,10 @@ The replicas of a partition are on brokers of one cell where the cell has enough
 a broker follows the brokers of its cell and no others, however large the cluster is.
 
 Invariants: the brokers of a node are in one cell. Fewer than 18 brokers are one cell. The result
-follows from the set of brokers alone, whether they are up or not. Where racks have equally many
-brokers, a cell has brokers of each rack of its group, and a broker that is added in a rack after
-all others either joins the last cell or divides it; the other cells keep their brokers.
+follows from the set of brokers alone, whether they are up or not. Each of several cells has at
+least nine brokers, and can hold three replicas in as many racks and on as many nodes as the whole
+cluster. With up to five racks of equally many brokers, or without racks, a broker that is added
+after all others either joins the last cell or divides it; the other cells keep their brokers.
 """
 
 from collections import defaultdict
@@ -16,7 +17,7 @@ from typing import TypeVar
 from ottla_broker.metadata.placement import UsableBroker
 
 MIN_CELL_SIZE = 9
-# Racks of a cell that is as large as it has to be. With more, it has more brokers.
+# Racks of a cell, if there are so many, or else nodes: enough for three replicas.
 MIN_CELL_RACKS = 3
 
 Node = list[UsableBroker]
@@ -66,9 +67,12 @@ def _divide_racks(racks: Sequence[Rack]) -> list[list[UsableBroker]]:
     made. Larger racks have further blocks, which go to the cells in turn.
     """
     needed = min(len(racks), MIN_CELL_RACKS)
-    size = -(-MIN_CELL_SIZE // needed)
-    blocks = [_cut(rack, lambda nodes: _count(nodes) >= size) for rack in racks]
-    complete = sorted((sum(_count(block) >= size for block in of_rack) for of_rack in blocks), reverse=True)
+
+    def is_complete(block: Sequence[Node]) -> bool:
+        return needed * _count(block) >= MIN_CELL_SIZE and needed * len(block) >= MIN_CELL_RACKS
+
+    blocks = [_cut(rack, is_complete) for rack in racks]
+    complete = sorted((sum(map(is_complete, of_rack)) for of_rack in blocks), reverse=True)
     cells: list[list[UsableBroker]] = [[] for _ in range(max(1, complete[needed - 1]))]
     for of_rack in blocks:
         for number, block in enumerate(of_rack):
