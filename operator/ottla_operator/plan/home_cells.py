@@ -123,7 +123,7 @@ class _Homes:
         for high in reversed(by_load):
             for low in by_load:
                 if not self._evens_out(high, low, self._least):
-                    break
+                    continue
                 for index in self._candidates(high, low):
                     count = self._request.counts[index]
                     if low in self._fits(count) and self._evens_out(high, low, count):
