@@ -22,6 +22,7 @@ from rich.table import Table
 
 from ottla_broker.api.metadata import metadata
 from ottla_broker.metadata import broker_plans
+from ottla_broker.metadata.cells import divide_into_cells
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.placement import UsableBroker, assign_replicas
@@ -103,6 +104,7 @@ def build_cluster_records(brokers: int, partitions: int) -> list[MetadataRecord]
     ids = random.Random(1)
     directories = {broker: UUID(int=ids.getrandbits(128)) for broker in range(1, brokers + 1)}
     places = [UsableBroker(broker, f"rack-{broker % RACKS}") for broker in directories]
+    cells = divide_into_cells(places)
     records: list[MetadataRecord] = []
     for at in places:
         here = {"PLAINTEXT": Endpoint(f"broker-{at.broker}.brokers.events.svc.cluster.local", 9092)}
@@ -114,7 +116,7 @@ def build_cluster_records(brokers: int, partitions: int) -> list[MetadataRecord]
         records.append(TopicRecord(f"events.of-team-{number % 100}.kind-{number}", topic))
         start = ids.randrange(brokers)
         for index, replicas in enumerate(
-            assign_replicas(PARTITIONS_PER_TOPIC, REPLICAS, places, start=start, shift=number)
+            assign_replicas(PARTITIONS_PER_TOPIC, REPLICAS, places, start=start, shift=number, cells=cells)
         ):
             held_in = tuple(directories[broker] for broker in replicas)
             records.append(PartitionRecord(topic, index, replicas, replicas, replicas[0], directories=held_in))

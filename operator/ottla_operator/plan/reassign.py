@@ -266,8 +266,9 @@ def _move_home(layout: ReplicaLayout) -> None:
             at = layout.replicas[index].index(old)
             layout.remove(index, old)
             new = layout.choose_broker(index)
-            is_better = new in at_home and layout.keeps_spread(index, old, new)
-            layout.add(index, new if is_better else old, at)
+            if new is None or new not in at_home or not layout.keeps_spread(index, old, new):
+                new = old
+            layout.add(index, new, at)
 
 
 def _replica_to_remove(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:

@@ -29,8 +29,13 @@ def even_cluster(brokers: int, racks: int, workers: int = 1) -> list[UsableBroke
 def any_clusters(draw: st.DrawFn) -> list[UsableBroker]:
     """Up to 60 brokers anywhere in few or many racks, and on few or many nodes."""
     ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=60, unique=True))
-    racks = draw(st.sampled_from([[None], ["a"], ["a", "b"], ["a", "b", "c"], list("abcdefgh"), [None, "a", "b"]]))
-    nodes = draw(st.sampled_from([[None], ["n1", "n2", "n3", "n4"], [f"n{it}" for it in range(25)], [None, "n1"]]))
+    names = list[list[str | None]]
+    racks = draw(
+        st.sampled_from(names([[None], ["a"], ["a", "b"], ["a", "b", "c"], list("abcdefgh"), [None, "a", "b"]]))
+    )
+    nodes = draw(
+        st.sampled_from(names([[None], ["n1", "n2", "n3", "n4"], [f"n{it}" for it in range(25)], [None, "n1"]]))
+    )
     return [UsableBroker(it, draw(st.sampled_from(racks)), draw(st.sampled_from(nodes))) for it in ids]
 
 

@@ -20,10 +20,11 @@ def even_cluster(brokers: int, racks: int) -> list[UsableBroker]:
 @st.composite
 def large_clusters(draw: st.DrawFn) -> list[UsableBroker]:
     """18 to 40 brokers without racks, in two, three or four, and on nodes of one or more."""
-    racks = draw(st.sampled_from([[None], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"]]))
-    names = draw(st.sampled_from([[None], [f"n{it}" for it in range(12)]]))
+    names = list[list[str | None]]
+    racks = draw(st.sampled_from(names([[None], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"]])))
+    nodes = draw(st.sampled_from(names([[None], [f"n{it}" for it in range(12)]])))
     count = draw(st.integers(18, 40))
-    return [UsableBroker(it, draw(st.sampled_from(racks)), draw(st.sampled_from(names))) for it in range(count)]
+    return [UsableBroker(it, draw(st.sampled_from(racks)), draw(st.sampled_from(nodes))) for it in range(count)]
 
 
 @st.composite
