@@ -28,7 +28,8 @@ def even_cluster(brokers: int, racks: int, workers: int = 1) -> list[UsableBroke
 @st.composite
 def any_clusters(draw: st.DrawFn) -> list[UsableBroker]:
     """Up to 60 brokers anywhere in few or many racks, and on few or many nodes."""
-    ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=60, unique=True))
+    least = draw(st.sampled_from([1, 20, 40]))
+    ids = draw(st.lists(st.integers(0, 99), min_size=least, max_size=60, unique=True))
     names = list[list[str | None]]
     racks = draw(
         st.sampled_from(names([[None], ["a"], ["a", "b"], ["a", "b", "c"], list("abcdefgh"), [None, "a", "b"]]))
