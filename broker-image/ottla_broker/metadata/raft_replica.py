@@ -12,6 +12,8 @@ from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionTimeouts, RaftSt
 from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.runtime import Runtime
 
+MAX_ELECTION_DELAY_S = 0.05  # after the leader's port has refused a connection
+
 Rule = Callable[[RaftState, Replica], RaftState]
 
 
@@ -110,12 +112,12 @@ class RaftReplica:
             self._set_state(state)
 
     def expire_soon(self) -> None:
-        """Called when the leader's port has refused a connection. An election begins soon. The
-        pauses after failed elections stay. Without effect in a role that never expires: this broker
-        has left the leader's epoch already.
+        """Called when the leader's port has refused a connection. An election begins soon, at
+        different times in different voters. The pauses after failed elections stay. Without effect
+        in a role that never expires: this broker has left the leader's epoch already.
         """
         if self.expires_s is not None and self.state.failed_elections == 0:
-            delay_s = raft_rules.election_delay_s(self.state, self.view(), self._runtime.random)
+            delay_s = self._runtime.random.uniform(0.0, MAX_ELECTION_DELAY_S)
             self.expires_s = min(self.expires_s, self._loop.time() + delay_s)
             self._changed.set()
 

@@ -27,7 +27,6 @@ from ottla_broker.metadata.voter_set import ReplicaKey, has_majority
 NO_LEADER = -1
 INITIAL_EPOCH = 0
 MIN_BACKOFF_S = 0.03
-ELECTION_STEP_S = 0.03  # longer than a pre-vote and a vote take
 NO_VOTES: frozenset[ReplicaKey] = frozenset()
 
 
@@ -293,12 +292,3 @@ def election_timeout_s(state: RaftState, me: Replica, timeouts: ElectionTimeouts
     if state.role is Role.FOLLOWER:
         return timeouts.fetch_s * random.uniform(1.0, 1.1)
     return timeouts.election_s * random.uniform(1.0, 2.0)
-
-
-def election_delay_s(state: RaftState, me: Replica, random: Random) -> float:
-    """Time from a sign that the leader no longer runs until the replica stands for election. Voters
-    that see the sign at once begin one after the other, so that they seldom split the votes.
-    """
-    own_id, _ = me.key
-    earlier = sum(broker < own_id for broker, _ in me.voters if broker != state.leader)
-    return ELECTION_STEP_S * (earlier + random.uniform(0.0, 0.3))
