@@ -28,7 +28,7 @@ $(VENV)/bin/python:
 
 # setuptools warns about every editable installation; the warning would only distract somebody who tries this out.
 $(VENV)/.installed-up: pyproject.toml | $(VENV)/bin/python
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[cli,spark,examples]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[cli,parquet,spark,examples]'
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python

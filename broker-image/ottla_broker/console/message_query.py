@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Final, Literal, cast
 
 from ottla_broker.console.partition_reader import START_KINDS, Start, StartKind
@@ -59,6 +60,18 @@ def parse_query(page: PageRequest) -> MessageQuery:
         parse_positions(page.text("positions")),
         cast(ExportFormat, _one_of(page, "format", EXPORT_FORMATS, "jsonl")),
     )
+
+
+def available_formats() -> tuple[ExportFormat, ...]:
+    """The formats of exports whose libraries are installed."""
+    has_parquet = find_spec("arro3") is not None
+    return tuple(it for it in EXPORT_FORMATS if has_parquet or it != "parquet")
+
+
+def check_format(export_format: ExportFormat) -> None:
+    """Raises PageError."""
+    if export_format not in available_formats():
+        raise PageError(400, "an export as Parquet needs arro3-io on the broker: pip install 'ottla[parquet]'")
 
 
 def parse_start(kind: StartKind, at: str) -> Start:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
-from ottla_broker.console.message_query import MessageQuery, parse_query
+from ottla_broker.console.message_query import MessageQuery, available_formats, check_format, parse_query
 from ottla_broker.console.partition_reader import Chunk, Range, find_ranges, read_chunk
 from ottla_broker.console.record_display import (
     MAX_SHOWN,
@@ -38,6 +38,7 @@ MAX_SEARCHES: Final = 4
 """Concurrent searches of all users on one broker; each has a process."""
 PROGRESS_INTERVAL_S: Final = 0.1
 """Between events that show nothing but progress."""
+FORMAT_LABELS: Final[Mapping[ExportFormat, str]] = {"jsonl": "JSON lines", "csv": "CSV", "parquet": "Parquet"}
 MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {
     "jsonl": "application/x-ndjson; charset=utf-8",
     "csv": "text/csv; charset=utf-8; header=present",
@@ -64,7 +65,12 @@ class MessagePages:
         partitions = partitions_of(topic, query)
         records = await self._browse(page, topic, partitions, query) if query.mode == "browse" else []
         return page.render(
-            "messages.html", topic=topic, query=query, records=records, text=page.http.rel_url.raw_query_string
+            "messages.html",
+            topic=topic,
+            query=query,
+            records=records,
+            text=page.http.rel_url.raw_query_string,
+            formats=[(it, FORMAT_LABELS[it]) for it in available_formats()],
         )
 
     async def show_record(self, page: PageRequest) -> web.Response:
@@ -124,6 +130,7 @@ class MessagePages:
         takes a part for the whole.
         """
         topic, query = self._check(page), parse_query(page)
+        check_format(query.export_format)
         start = self._start_search(query, query.export_format)
         async with self._search(page, topic, query, start, MAX_INT64) as (search, process):
             media_type, file_name = MEDIA_TYPES[query.export_format], f"{topic.name}.{query.export_format}"

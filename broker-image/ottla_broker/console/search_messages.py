@@ -13,7 +13,7 @@ from ottla_broker.console.record_display import MAX_SHOWN, DisplayedRecord, Form
 from ottla_broker.registry.schema import SchemaSource
 
 ExportFormat = Literal["jsonl", "csv", "parquet"]
-EXPORT_FORMATS: Final = ("jsonl", "csv", "parquet")
+EXPORT_FORMATS: Final[tuple[ExportFormat, ...]] = ("jsonl", "csv", "parquet")
 LENGTH: Final = struct.Struct(">I")
 
 

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.console import parquet_export
+from ottla_broker.console import message_query, parquet_export
+from ottla_broker.console.message_query import available_formats, check_format
 from ottla_broker.console.parquet_export import ParquetExport
 from ottla_broker.console.record_export import csv_line, json_line, make_export, quote_cell
 from ottla_broker.console.record_fields import COLUMNS
+from ottla_broker.console.requests import PageError
 from ottla_broker.console.schema_framing import NOT_DECODED, DecodedBytes, DecodedRecord
 from ottla_broker.wire.records import Record
 from tests.unit.console.test_record_display import RECORDS
@@ -174,3 +176,12 @@ def test_json_values_of_lines_stay_json_on_one_line() -> None:
     line = json_line(0, Record(1, b"k", b'{\n "a": 1.0}', ()))
     assert json.loads(line)["value"] == {"a": 1.0}
     assert line.count(b"\n") == 1
+
+
+def test_parquet_is_offered_where_its_library_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert available_formats() == ("jsonl", "csv", "parquet")
+    monkeypatch.setattr(message_query, "find_spec", lambda _: None)
+    assert available_formats() == ("jsonl", "csv")
+    check_format("csv")
+    with pytest.raises(PageError, match=r"ottla\[parquet\]"):
+        check_format("parquet")
