@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
 from ottla_operator.cli.output import print_document, print_fields, print_rows
@@ -17,6 +18,9 @@ from ottla_operator.kafka.metadata_log import MetadataLog, MetadataRecord
 
 HIDDEN_FIELDS: Final = frozenset({"type", "incarnation", "directories"})
 """Fields of records that the table omits."""
+
+READ_AGAIN: Final = frozenset({ErrorCode.offset_out_of_range, ErrorCode.snapshot_not_found})
+"""A newer snapshot has replaced what was being read."""
 
 Last = Annotated[int, typer.Option("--last", "-n", min=0, help="Number of records to show.")]
 From = Annotated[int | None, typer.Option("--from", min=0, metavar="OFFSET", help="Show all records from this offset.")]
@@ -42,14 +46,23 @@ def metadata(
     if snapshot and start is not None:
         raise typer.BadParameter("--snapshot and --from exclude each other")
 
-    async def work(client: KafkaClient) -> tuple[MetadataLog, list[MetadataRecord], dict[str, str]]:
+    async def read(client: KafkaClient) -> tuple[MetadataLog, list[MetadataRecord]]:
         log = await metadata_log.describe_metadata_log(client)
         found: deque[MetadataRecord] = deque(maxlen=None if snapshot or start is not None else last)
         async for record in _read_records(client, log, start, snapshot):
             if type_ in (None, record.value.get("type")):
                 found.append(record)
+        return log, list(found)
+
+    async def work(client: KafkaClient) -> tuple[MetadataLog, list[MetadataRecord], dict[str, str]]:
+        try:
+            log, found = await read(client)
+        except KafkaError as error:
+            if error.code not in READ_AGAIN:
+                raise
+            log, found = await read(client)
         names = {str(it.id): it.name for it in await topics.list_topics(client)} if output is Format.table else {}
-        return log, list(found), names
+        return log, found, names
 
     log, records, names = call_brokers(bootstrap, command_config, work)
     if output is not Format.table:
