@@ -60,7 +60,8 @@ class GroupLags:
     async def _sample(self, name: str, group: ListedGroup | None) -> None:
         while self._history.is_sampled(name, self._now_s()):
             try:
-                group = group or await self._find(name)
+                if group is None:
+                    group, _ = await self._groups.find(name)
                 committed = {} if group is None else await self._groups.committed_offsets(group)
                 if committed:
                     ends = await self._requests.end_offsets(committed)
@@ -72,10 +73,6 @@ class GroupLags:
                 group = None
             await asyncio.sleep(SAMPLE_INTERVAL_S)
         self._sampled.discard(name)
-
-    async def _find(self, name: str) -> ListedGroup | None:
-        groups, _ = await self._groups.list_groups()
-        return next((one for one in groups if one.name == name), None)
 
     def _now_s(self) -> float:
         return self._broker.runtime.now_ms() / 1000

@@ -81,6 +81,11 @@ class GroupRequests:
             ]
         return sorted(groups, key=lambda it: it.name), tuple(failures)
 
+    async def find(self, name: str) -> tuple[ListedGroup | None, tuple[str, ...]]:
+        """The group, and who did not respond; None if nobody who did has it."""
+        groups, failures = await self.list_groups()
+        return next((one for one in groups if one.name == name), None), failures
+
     async def describe(self, group: ListedGroup) -> GroupDescription:
         """Raises KafkaError, OSError."""
         make_request, read = DESCRIBERS[group.type]

@@ -118,10 +118,9 @@ class GroupPages:
 
 async def find_group(groups: GroupRequests, page: PageRequest, name: str) -> ListedGroup:
     """Raises PageError: a group that the user may not describe does not exist for them."""
-    listed, failures = await groups.list_groups() if may_describe_group(page, name) else ([], ())
-    for group in listed:
-        if group.name == name:
-            return group
+    found, failures = await groups.find(name) if may_describe_group(page, name) else (None, ())
+    if found is not None:
+        return found
     reason = f"There is no group {name!r} that {page.user.principal} may describe."
     raise PageError(404, " ".join([reason, *failures]))
 
