@@ -1,5 +1,6 @@
 """The console that its tests in a browser share, and what several of them do with it."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -10,12 +11,13 @@ from playwright.sync_api import Page
 
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.clients import librdkafka as rd
-from tests.clients.sample_messages import START_MS
 from tests.ports import free_port
 from tests.waiting import eventually
 
 RECORDS = 600
 """Of the topic `orders`, with the amounts 0 to 599."""
+AGE_S = 3_660
+"""How old the first of them is when it is written."""
 WITHIN_MS = 60_000
 SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"long"}]}'
 NOTE = '{"name":"note","type":"string","default":""}'
@@ -35,9 +37,10 @@ def run_console(write: str = "login") -> Iterator[BrokerProcess]:
     ) as it:
         rd.create_topic(it.bootstrap, "orders", partitions=6, retention_ms=604_800_000)
         producer = ck.Producer({"bootstrap.servers": it.bootstrap})
+        first_ms = int(time.time() * 1000) - AGE_S * 1000
         for number in range(RECORDS):
             producer.produce(
-                "orders", b'{"amount": %d}' % number, key=b"customer-%d" % (number % 20), timestamp=START_MS + number
+                "orders", b'{"amount": %d}' % number, key=b"customer-%d" % (number % 20), timestamp=first_ms + number
             )
         assert producer.flush(30) == 0
         yield it

@@ -41,7 +41,7 @@ def test_topic_shows_partitions_with_offsets_and_sizes_and_its_configs(tab: Page
     assert sum(ends) == RECORDS
     assert all(row.locator("td").last.inner_text().endswith("KiB") for row in rows.all())
     figures = tab.locator("section", has=tab.get_by_role("heading", name="Growth")).locator(".figures")
-    # They were written just now, with timestamps of an hour ago.
+    # They were written just now, with timestamps of a little more than an hour ago.
     expect(figures).to_contain_text("Records a second now0 Records a second an hour ago1.0 Records in the last hour0")
     first = tab.get_by_role("region", name="Configs").locator("tbody tr").first
     expect(first.locator("td").nth(0)).to_have_text("retention.ms")
