@@ -11,14 +11,16 @@ one cell can hold the partition. Spreading brings whole partitions to emptier ce
 that are outside of their home to it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ottla_broker.metadata.cells import divide_into_cells
-from ottla_broker.metadata.placement import UsableBroker, group_by_cell
+from ottla_broker.metadata.placement import UsableBroker
+from ottla_operator.plan.balance_replicas import balance_replicas
 from ottla_operator.plan.home_cells import HomeRequest, balanced_cells, nearest_cells
 from ottla_operator.plan.moves import Move, PartitionReplicas, planned_move
 from ottla_operator.plan.preferred_leaders import balance_preferred_leaders
+from ottla_operator.plan.replica_layout import ReplicaLayout
 
 
 class ImpossibleAssignment(ValueError):
@@ -43,7 +45,7 @@ def spread_replicas(
     _move_home(layout)
     _separate_replicas(layout, layout.rack)
     _separate_replicas(layout, layout.node)
-    _balance(layout, None)
+    balance_replicas(layout, None)
     return _moves(layout, range(len(partitions)))
 
 
@@ -62,7 +64,7 @@ def drain_brokers(
     request = _home_request([*affected, *others], _without(targets, leaving), leaving, registered)
     layout = ReplicaLayout(request, nearest_cells(request))
     moved = _drain(layout, leaving)
-    _balance(layout, moved)
+    balance_replicas(layout, moved)
     return _moves(layout, range(len(affected)))
 
 
@@ -92,7 +94,7 @@ def change_replication_factor(
                 raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_available(layout)}")
             layout.add(index, broker)
             added.add((index, broker))
-    _balance(layout, added)
+    balance_replicas(layout, added)
     return _moves(layout, [index for index, it in enumerate(chosen) if len(it.replicas) != factor])
 
 
@@ -104,125 +106,6 @@ def _home_request(
 ) -> HomeRequest:
     cells = divide_into_cells(registered or targets)
     return HomeRequest(partitions, [len(it.replicas) for it in partitions], targets, cells, leaving)
-
-
-class ReplicaLayout:
-    """Replicas on brokers while a plan is made.
-
-    Rules: a partition never has two replicas on one broker; no step brings the replicas of a
-    partition into fewer racks or onto fewer nodes than they are in.
-
-    `replicas`: replicas of each partition, by its index in `partitions`; changed in place.
-    `targets`: brokers that may be given replicas; other brokers keep theirs unless these are
-    removed. `homes`: the home cell of each partition; None if it has none. `count`: replicas on
-    each target.
-    """
-
-    def __init__(self, request: HomeRequest, homes: Sequence[int | None]) -> None:
-        partitions, targets = request.partitions, request.targets
-        self.partitions = partitions
-        self.homes = homes
-        self._targets_in = {
-            cell: sorted(it.broker for it in brokers) for cell, brokers in group_by_cell(targets, request.cells).items()
-        }
-        self.targets = sorted(it.broker for it in targets)
-        self.replicas = [list(it.replicas) for it in partitions]
-        self._racks = {it.broker: it.rack_key for it in targets}
-        self._nodes = {it.broker: it.node_key for it in targets}
-        self.count = dict.fromkeys(self.targets, 0)
-        self._held: dict[int, dict[str, dict[int, None]]] = {it: {} for it in self.targets}
-        # Small partitions come first wherever there is a choice: they are copied soonest.
-        for index in sorted(range(len(partitions)), key=lambda it: partitions[it].bytes):
-            for broker in self.replicas[index]:
-                self._count(index, broker)
-
-    def targets_in(self, home: int | None) -> list[int]:
-        """Targets that may be given replicas of partitions of this home."""
-        return self.targets if home is None else self._targets_in[home]
-
-    def add(self, index: int, broker: int, at: int | None = None) -> None:
-        """`at`: position among the replicas; None: the last."""
-        assert broker not in self.replicas[index]
-        self.replicas[index].insert(len(self.replicas[index]) if at is None else at, broker)
-        self._count(index, broker)
-
-    def remove(self, index: int, broker: int) -> None:
-        self.replicas[index].remove(broker)
-        if broker in self.count:
-            self.count[broker] -= 1
-            del self._held[broker][self.partitions[index].topic][index]
-
-    def replace(self, index: int, old: int, new: int) -> None:
-        """`new` gets the position of `old`, so that a preferred leader is replaced as one."""
-        at = self.replicas[index].index(old)
-        self.remove(index, old)
-        self.add(index, new, at)
-
-    def rack(self, broker: int) -> str:
-        return self._racks.get(broker) or UsableBroker(broker).rack_key
-
-    def node(self, broker: int) -> str:
-        return self._nodes.get(broker) or UsableBroker(broker).node_key
-
-    def domains(self, index: int, broker: int | None, domain: Callable[[int], str]) -> set[str]:
-        """The racks or nodes of the replicas, without that of the replica on `broker`. `domain`:
-        `rack` or `node`.
-        """
-        return {domain(it) for it in self.replicas[index] if it != broker}
-
-    def keeps_spread(self, index: int, old: int, new: int) -> bool:
-        """True if the replicas are in no fewer racks and on no fewer nodes after `new` has replaced
-        `old`.
-        """
-        return all(
-            domain(new) not in rest or domain(old) in rest
-            for domain in (self.rack, self.node)
-            for rest in (self.domains(index, old, domain),)
-        )
-
-    def choose_broker(self, index: int) -> int | None:
-        """The target for one more replica of a partition: in its home cell, in a rack that has
-        none, then on a node that has none, then with the fewest replicas; None if all targets have
-        one.
-        """
-        racks, nodes = self.domains(index, None, self.rack), self.domains(index, None, self.node)
-        topic = self.partitions[index].topic
-        replicas = self.replicas[index]
-        at_home = [it for it in self.targets_in(self.homes[index]) if it not in replicas]
-        return min(
-            at_home or (it for it in self.targets if it not in replicas),
-            key=lambda it: (
-                self.rack(it) in racks,
-                self.node(it) in nodes,
-                self.count[it],
-                self.count_of_topic(it, topic),
-                it,
-            ),
-            default=None,
-        )
-
-    def count_of_topic(self, broker: int, topic: str) -> int:
-        """Replicas of a topic on a target."""
-        return len(self._held[broker].get(topic, ()))
-
-    def movable_partitions(self, broker: int, other: int) -> Iterator[int]:
-        """Indexes of partitions on `broker`, ordered by topic: first the topic of which `broker`
-        exceeds `other` by most replicas. The first topic's partitions come twice.
-        """
-        held = self._held[broker]
-
-        def excess(topic: str) -> int:
-            return len(held[topic]) - self.count_of_topic(other, topic)
-
-        if held:  # usually the first topic is enough, and sorting can be avoided
-            yield from held[max(held, key=excess)]
-        for topic in sorted(held, key=excess, reverse=True):
-            yield from held[topic]
-
-    def _count(self, index: int, broker: int) -> None:
-        if broker in self.count:
-            self.count[broker] += 1
-            self._held[broker].setdefault(self.partitions[index].topic, {})[index] = None
 
 
 def _without(targets: Sequence[UsableBroker], leaving: Collection[int]) -> list[UsableBroker]:
@@ -316,39 +199,6 @@ def _step_into_free_domain(layout: ReplicaLayout, index: int, domain: Callable[[
         min(sharing, key=lambda it: (it == leader, -layout.count[it], it)),
         min(free, key=lambda it: (layout.count[it], it)),
     )
-
-
-def _balance(layout: ReplicaLayout, movable: set[tuple[int, int]] | None) -> None:
-    """Moves one replica at a time from a broker to one that has at least two fewer, in the home
-    cell of its partition. `movable`: replicas that may move, as (index, broker), kept up to date;
-    None: all.
-    """
-    for home in sorted(set(layout.homes), key=lambda it: -1 if it is None else it):  # those without a home first
-        while (step := _balancing_step(layout, movable, home)) is not None:
-            index, old, new = step
-            layout.replace(index, old, new)
-            if movable is not None:
-                movable.remove((index, old))
-                movable.add((index, new))
-
-
-def _balancing_step(
-    layout: ReplicaLayout, movable: set[tuple[int, int]] | None, home: int | None
-) -> tuple[int, int, int] | None:
-    by_load = sorted(layout.targets_in(home), key=lambda it: (layout.count[it], it))
-    for high in reversed(by_load):
-        for low in by_load:
-            if layout.count[high] - layout.count[low] < 2:
-                break
-            for index in layout.movable_partitions(high, low):
-                if (
-                    (movable is None or (index, high) in movable)
-                    and layout.homes[index] == home
-                    and low not in layout.replicas[index]
-                    and layout.keeps_spread(index, high, low)
-                ):
-                    return index, high, low
-    return None
 
 
 def _moves(layout: ReplicaLayout, changeable: Iterable[int]) -> tuple[Move, ...]:

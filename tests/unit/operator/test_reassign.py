@@ -12,6 +12,7 @@ from ottla_broker.metadata.placement import UsableBroker, assign_replicas
 from ottla_operator.plan.moves import Move, PartitionReplicas, estimate_cost
 from ottla_operator.plan.preferred_leaders import balance_preferred_leaders
 from ottla_operator.plan.reassign import ImpossibleAssignment, change_replication_factor, drain_brokers, spread_replicas
+from ottla_operator.plan.replica_layout import ReplicaLayout
 
 BROKERS = range(1, 7)
 RACKS = st.sampled_from([None, "a", "b", "c"])
@@ -305,6 +306,29 @@ def test_a_large_cluster_is_planned_in_seconds() -> None:
     leads = Counter(it[0] for it in layout.values())
     assert max(leads.values()) - min(leads.values()) <= 1
     assert estimate_cost(moves).replicas == 3 * 750
+
+
+def test_brokers_without_a_step_are_not_searched_again_for_every_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No replica of the two brokers in the smallest rack can move, however full they are."""
+    brokers = [UsableBroker(it, "small" if it < 2 else "middle" if it < 6 else "large") for it in range(14)]
+    there = list(itertools.permutations(range(12), 3))
+    partitions = [
+        PartitionReplicas(f"t{number % 10}", number, replicas, replicas, replicas[0])
+        for number, replicas in enumerate(there[:: len(there) // 300])
+    ]
+    asked = 0
+    keeps_spread = ReplicaLayout.keeps_spread
+
+    def counted(layout: ReplicaLayout, index: int, old: int, new: int) -> bool:
+        nonlocal asked
+        asked += 1
+        return keeps_spread(layout, index, old, new)
+
+    monkeypatch.setattr(ReplicaLayout, "keeps_spread", counted)
+    layout = apply_moves(partitions, spread_replicas(partitions, brokers))
+    small, middle, large = (counts(layout, range(*it)) for it in ((0, 2), (2, 6), (6, 14)))
+    assert min(small) > max(middle) > max(large)
+    assert asked < 20 * 3 * len(partitions), f"{asked / len(partitions) / 3:.0f} questions a replica"
 
 
 def _with_layout(it: PartitionReplicas, layout: dict[tuple[str, int], tuple[int, ...]]) -> PartitionReplicas:
