@@ -51,6 +51,11 @@ def test_a_thousand_topics_become_ready_and_are_then_not_written_again(
     ready_s, mib = time.monotonic() - began, installed_operator.resident_memory_kib() / 1024
     print(f"{TOPICS} Topics created in {created_s:.1f} s, all Ready after {ready_s:.1f} s; operator: {mib:.0f} MiB")
     many.wait_for_status("Cluster", "demo")
+    eventually(
+        lambda: sum(it.startswith("demo-settings-") for it in many.list_objects("v1", "configmaps")) == 1,
+        within_s=120,
+        message="the operator deletes the settings that the founding broker was started with",
+    )
     writes = installed_operator.count_writes()
     reconciles = {kind: installed_operator.count_reconciles(kind) for kind in ("Cluster", "Topic")}
     eventually(

@@ -27,7 +27,8 @@ LEADER_FETCH_INTERVAL_S = 10.0
 class LeaderFollower:
     """Fetches in one epoch from its leader, or from the voters that `sources` chooses.
 
-    `max_wait_s`: how long the receiver may wait for records; `voter_timeout_s`: how long a voter
+    `max_wait_s`: how long the receiver may wait for records, except for the first fetch on a
+    connection, whose response shows that the leader is heard; `voter_timeout_s`: how long a voter
     may take in addition, or to connect. `on_response` is called after each fetch, `on_leader_down`
     when the leader's port refuses connections or its process does not lead, and `on_leader` when a
     response names a newer one.
@@ -79,8 +80,11 @@ class LeaderFollower:
         """
         try:
             async with connect(self._fetcher.channels, self._endpoint, self._fetcher.client_id) as leader:
+                # After a failed election the next one may begin before the leader has waited for records.
+                max_wait_ms = 0
                 while True:
-                    response = await self._fetcher.fetch_once(leader, self._epoch, self._max_wait_ms)
+                    response = await self._fetcher.fetch_once(leader, self._epoch, max_wait_ms)
+                    max_wait_ms = self._max_wait_ms
                     self._on_response(response)
                     voter = self._sources.choose(self._leader_id, self._epoch)
                     if voter is not None and response.diverging_epoch is None:

@@ -100,6 +100,29 @@ def test_a_broker_whose_packets_are_lost_logs_which_voters_do_not_answer(seed: i
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_voter_that_was_cut_off_hears_the_leader_before_it_is_a_candidate_again(seed: int) -> None:
+    """Otherwise it votes for any other broker that the leader's packets do not reach."""
+
+    async def scenario(cluster: WholeCluster) -> None:
+        leader = await cluster.start_all()
+        lost, other = cluster.others(leader)
+        cluster.network.isolate_host(lost.host, [leader.host, other.host])
+        await cluster.pause(FETCH_TIMEOUT_S * 1.2)
+        cluster.network.rejoin_host(lost.host, [leader.host, other.host])
+
+        def hears_leader() -> bool:
+            assert lost.broker is not None
+            return lost.broker.quorum.describe_replica().leader_id == leader.node_id
+
+        assert await cluster.until(hears_leader) < 1.0
+        assert cluster.leader is leader
+
+    # Without records to fetch: it is not fenced meanwhile.
+    settings = {"controller.quorum.election.backoff.max.ms": "200", "broker.session.timeout.ms": "9000"}
+    run_scenario(scenario, seed=seed, settings=settings)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_committed_records_survive_a_power_failure_of_all_brokers(seed: int) -> None:
     async def scenario(cluster: WholeCluster) -> None:
         await cluster.start_all()
