@@ -80,7 +80,7 @@ class LeaderFollower:
         """
         try:
             async with connect(self._fetcher.channels, self._endpoint, self._fetcher.client_id) as leader:
-                # After a failed election the next one may begin before the leader has waited for records.
+                # After a failed election, the next one may begin before the leader has waited.
                 max_wait_ms = 0
                 while True:
                     response = await self._fetcher.fetch_once(leader, self._epoch, max_wait_ms)
