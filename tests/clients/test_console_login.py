@@ -19,6 +19,8 @@ from tests.waiting import eventually
 
 WITHIN_MS = 60_000
 PASSWORD = "secret ä & <b>"
+LARGE = 40_000
+"""Records of 1 kB in the topic `large`: more than the buffers between the broker and a reader hold."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class SecuredConsole:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredConsole]:
-    """Topics `orders`, which alice may read, and `payments`, which she may not; bob is a super
-    user.
+    """Topics `orders` and `large`, which alice may read, and `payments`, which she may not; bob is
+    a super user.
     """
     http, login = free_port(), free_port()
     with run_ottla_broker(start=False) as broker:
@@ -48,7 +50,11 @@ def secured() -> Iterator[SecuredConsole]:
         for topic in ("orders", "payments", "described"):
             rd.create_topic(broker.bootstrap, topic)
             producer.produce(topic, b"a record of %s" % topic.encode())
-        assert producer.flush(30) == 0
+        rd.create_topic(broker.bootstrap, "large")
+        for _ in range(LARGE):
+            producer.produce("large", bytes(1000))
+        assert producer.flush(60) == 0
+        create_acls(cluster, acl(ResourceType.TOPIC, "large", AclOperation.READ, user="alice"))
         for user in ("alice", "carol"):
             create_acls(cluster, acl(ResourceType.TOPIC, "orders", AclOperation.READ, user=user))
         create_acls(cluster, acl(ResourceType.TOPIC, "described", AclOperation.DESCRIBE))
@@ -90,7 +96,7 @@ def test_user_sees_what_access_rules_allow(tab: Page, secured: SecuredConsole) -
     expect(tab.locator("main")).to_contain_text("User:alice is not allowed DESCRIBE on the cluster")
     tab.get_by_role("navigation").get_by_role("link", name="Topics").click()
     names = tab.get_by_role("region", name="Topics").locator("tbody td:first-child")
-    assert names.all_inner_texts() == ["described", "orders"]
+    assert names.all_inner_texts() == ["described", "large", "orders"]
     names.get_by_text("orders").click()
     tab.get_by_role("link", name="Messages").click()
     expect(tab.locator("#records")).to_contain_text("a record of orders")
@@ -251,3 +257,20 @@ def test_session_ends_with_its_user(tab: Page, secured: SecuredConsole) -> None:
 
     eventually(is_logged_out)
     expect(following.locator(".problem.warning")).to_contain_text("the session has ended", timeout=WITHIN_MS)
+
+
+def test_export_breaks_off_when_its_user_logs_out(tab: Page, secured: SecuredConsole) -> None:
+    log_in(tab, secured, "alice", PASSWORD)
+    expect(tab.locator("header")).to_contain_text("User:alice")
+    (cookie,) = tab.context.cookies()
+    cookies = {cookie["name"]: cookie["value"]}
+    url = f"{secured.url}/topics/large/messages/export?format=jsonl"
+    with requests.get(url, cookies=cookies, stream=True, timeout=60) as answer:
+        assert answer.status_code == 200
+        parts = answer.iter_content(1 << 16)
+        assert next(parts).startswith(b"{")
+        tab.get_by_role("button", name="Log out").click()
+        expect(tab.get_by_role("heading", level=1)).to_have_text("Log in")
+        with pytest.raises(requests.exceptions.ChunkedEncodingError):
+            for _ in parts:
+                pass
