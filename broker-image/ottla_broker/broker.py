@@ -58,6 +58,7 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.scram import ScramCredential
 from ottla_broker.telemetry.client_telemetry import ClientTelemetry
 from ottla_broker.telemetry.pipeline_reports import PipelineReports
+from ottla_broker.telemetry.roll_reports import RollReports
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.client import Client
@@ -193,6 +194,7 @@ class Broker:
         self.client_quotas = build_client_quotas(config)
         self.client_telemetry = ClientTelemetry(image, config(TELEMETRY_MAX_BYTES))
         self.pipeline_reports = PipelineReports()
+        self.roll_reports = RollReports()
         self.trace_counts = TraceCounts()
         self.on_logins_removed: Callable[[], None] = lambda: None
         self.audit_log = build_audit_log(config, runtime, self._build_topic_audit)

@@ -22,8 +22,9 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
         yield process
 
 
-def cluster(up: UpProcess, **config: str) -> Json:
-    return resource("Cluster", "demo", replicas=1, listeners=[{"name": "plain", "port": up.port}], config=config)
+def cluster(up: UpProcess, replicas: int = 1, **config: str) -> Json:
+    listeners = [{"name": "plain", "port": up.port}]
+    return resource("Cluster", "demo", replicas=replicas, listeners=listeners, config=config)
 
 
 def find_console(up: UpProcess) -> tuple[str, int]:
@@ -70,12 +71,32 @@ def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> 
     assert up.stop() == 0
 
 
+def test_it_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
+    up.write_resources(cluster(up, replicas=3))
+    up.start()
+    url, _ = find_console(up)
+    up.wait_for_line("3 brokers ready after")
+    assert "Rolling restart" not in read(f"{url}/restarts")
+    up.write_resources(cluster(up, replicas=3, **{"num.partitions": "4"}))
+    eventually(lambda: find_text(f"{url}/restarts", "still to be restarted: settings num.partitions"), within_s=60)
+    eventually(lambda: find_text(f"{url}/restarts", "to serve again"), within_s=60)
+    for id_ in (1, 2, 3):
+        up.wait_for_line(f"restarting broker {id_} (settings num.partitions")
+    eventually(lambda: (page := try_read(f"{url}/restarts")) and "Rolling restart" not in page, within_s=60)
+    assert up.stop() == 0
+
+
+def try_read(url: str) -> str:
+    """The page; empty while its broker does not run."""
+    try:
+        return read(url)
+    except OSError:
+        return ""
+
+
 def find_text(url: str, text: str) -> str:
     """The page if it has the text; empty otherwise."""
-    try:
-        page = read(url)
-    except urllib.error.HTTPError:
-        return ""
+    page = try_read(url)
     return page if text in page else ""
 
 

@@ -54,6 +54,8 @@ from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.security.scram import ScramMechanism, format_credential
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.pipeline_report import REPORT, StoredReport
+from ottla_broker.wire.roll_report import StoredRoll
 
 API = Api(
     ApiKey.DESCRIBE_CONFIGS,
@@ -119,6 +121,8 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             return describe_mirrored_topic_status(ctx.broker, name, asyncio.get_running_loop().time())
         case ConfigResource.PIPELINE:
             return describe_pipelines(ctx, name)
+        case ConfigResource.ROLL:
+            return describe_roll(ctx)
         case ConfigResource.CREDENTIALS:
             return describe_credentials(ctx, name)
         case ConfigResource.GROUP if name == "":
@@ -141,19 +145,24 @@ def describe_pipelines(ctx: RequestContext, name: str) -> list[ConfigEntry]:
         return []
     reports = ctx.broker.pipeline_reports.current(ctx.broker.runtime.now_ms())
     return [
-        ConfigEntry(
-            pipeline,
-            msgspec.json.encode(stored).decode(),
-            ConfigSource.PIPELINE_REPORT,
-            (),
-            True,
-            False,
-            ConfigType.STRING,
-            "",
-        )
+        describe_report(pipeline, stored, ConfigSource.PIPELINE_REPORT)
         for pipeline, stored in reports.items()
         if name in ("", pipeline)
     ]
+
+
+def describe_roll(ctx: RequestContext) -> list[ConfigEntry]:
+    """The report of the rolling restart in progress. Empty if there is none, and on brokers that
+    are not the controller.
+    """
+    if ctx.broker.controller is None:
+        return []
+    stored = ctx.broker.roll_reports.current(ctx.broker.runtime.now_ms())
+    return [] if stored is None else [describe_report(REPORT, stored, ConfigSource.ROLL_REPORT)]
+
+
+def describe_report(name: str, stored: StoredReport | StoredRoll, source: ConfigSource) -> ConfigEntry:
+    return ConfigEntry(name, msgspec.json.encode(stored).decode(), source, (), True, False, ConfigType.STRING, "")
 
 
 def describe_credentials(ctx: RequestContext, user: str) -> list[ConfigEntry]:

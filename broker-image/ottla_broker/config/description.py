@@ -33,6 +33,7 @@ class ConfigSource(IntEnum):
     GROUP_CONFIG = 8
     DYNAMIC_MIRROR_CONFIG = 101  # Ottla's own, as the resource is
     PIPELINE_REPORT = 104  # likewise
+    ROLL_REPORT = 105
 
 
 class ConfigSynonym(NamedTuple):

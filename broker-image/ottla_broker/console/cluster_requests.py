@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 from kio.schema.types import TopicName
-from kio.static.primitive import i32
+from kio.static.primitive import i8, i32
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
@@ -23,6 +24,7 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, build_list_offsets
+from ottla_broker.wire.roll_report import ROLL_RESOURCE, StoredRoll, read_roll
 
 CLIENT_ID: Final = "console"
 TIMEOUT_S: Final = 5.0
@@ -153,6 +155,37 @@ class ClusterRequests:
         }
         return sizes, answers.failures
 
+    async def replica_bytes(
+        self, replicas: Mapping[int, Collection[tuple[str, int]]]
+    ) -> tuple[dict[tuple[int, str, int], int], tuple[str, ...]]:
+        """Bytes of replicas, by broker, topic and partition, of the brokers that respond."""
+        requests = {}
+        for broker, partitions in replicas.items():
+            by_topic: dict[str, list[int]] = defaultdict(list)
+            for topic, index in partitions:
+                by_topic[topic].append(index)
+            topics = tuple(describable_topic(topic, indexes) for topic, indexes in by_topic.items())
+            requests[broker] = DescribeLogDirsRequest(topics=topics)
+        answers = await self.send_to_brokers(requests)
+        sizes = {
+            (broker, str(topic.name), int(one.partition_index)): int(one.partition_size)
+            for broker, response in answers.by_broker.items()
+            for log_dir in response.results
+            for topic in log_dir.topics
+            for one in topic.partitions
+            if not one.is_future_key
+        }
+        return sizes, answers.failures
+
+    async def roll(self) -> StoredRoll | None:
+        """The rolling restart that the operator has reported to the controller. None also if the
+        controller is of a version without such reports. Raises KafkaError, OSError.
+        """
+        resource = DescribeConfigsResource(resource_type=i8(ROLL_RESOURCE), resource_name="", configuration_keys=None)
+        response = await self.client.send_to_controller(DescribeConfigsRequest(resources=(resource,)))
+        (result,) = response.results
+        return None if result.error_code is ErrorCode.invalid_request else read_roll(result.configs)
+
     async def partition_offsets(
         self, topic: str, indexes: Iterable[int]
     ) -> tuple[dict[int, PartitionOffsets], tuple[str, ...]]:
@@ -202,8 +235,11 @@ class ClusterRequests:
 
 
 def describe_replicas(topic: str, indexes: Sequence[int]) -> DescribeLogDirsRequest:
-    partitions = tuple(i32(one) for one in indexes)
-    return DescribeLogDirsRequest(topics=(DescribableLogDirTopic(topic=TopicName(topic), partitions=partitions),))
+    return DescribeLogDirsRequest(topics=(describable_topic(topic, indexes),))
+
+
+def describable_topic(topic: str, indexes: Sequence[int]) -> DescribableLogDirTopic:
+    return DescribableLogDirTopic(topic=TopicName(topic), partitions=tuple(i32(one) for one in indexes))
 
 
 def read_sizes(response: DescribeLogDirsResponse) -> dict[int, int]:

@@ -1,36 +1,43 @@
-"""The overview: health, brokers, disks, reassignments, and the throughput of this broker."""
+"""The overview: health, brokers, elections, reassignments, restarts, disks, and the throughput of
+this broker.
+"""
 
 import asyncio
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
+from ottla_broker.console.broker_history import OBSERVE_INTERVAL_S, BrokerHistory, BrokerState
 from ottla_broker.console.cluster_requests import ClusterRequests, LogDir
 from ottla_broker.console.health import assess_health
 from ottla_broker.console.partition_census import CensusTaker, PartitionCensus
 from ottla_broker.console.requests import PageRequest
+from ottla_broker.console.restarts import SILENT_S, describe_restarts, describe_roll
 from ottla_broker.console.throughput import SAMPLE_INTERVAL_S, ThroughputHistory, add_up
-from ottla_broker.metadata.records import PartitionRecord
+from ottla_broker.console.topics import may_describe
+from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting
+from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.security.client_quota_manager import ClientQuotaManager
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """`state`: in session, shutting down, or not in session (fenced)."""
-
     id: int
     address: str
     rack: str
-    state: str
+    state: BrokerState
     is_controller: bool
     leaders: int
     replicas: int
@@ -74,10 +81,12 @@ class Overview:
         self._requests = requests
         self._census = CensusTaker(broker.image, self._min_insync)
         self._history = ThroughputHistory()
+        self._brokers = BrokerHistory()
         self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
 
     def start(self) -> None:
         self._tasks.start(self._sample())
+        self._tasks.start(self._observe_brokers())
 
     async def close(self) -> None:
         await self._tasks.cancel()
@@ -97,13 +106,36 @@ class Overview:
             health=health,
             census=census,
             throttled=self._find_throttled(page),
-            brokers=list(describe_brokers(self._broker, census, config.inter_broker_listener)),
+            brokers=list(describe_brokers(self._broker, self._brokers, census, config.inter_broker_listener)),
+            elections=list(self._describe_elections(page, census)),
             reassignments=[
                 Reassignment.of(topic, state)
                 for topic, state in census.reassigned
                 if page.user.may(Operation.describe, Resource.topic(topic))
             ],
             may_describe=lambda topic: page.user.may(Operation.describe, Resource.topic(topic)),
+        )
+
+    async def show_restarts(self, page: PageRequest) -> web.Response:
+        """Brokers that restart, and the roll that the operator has reported; nothing if none is
+        in progress.
+        """
+        page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_CLUSTER)
+        census = await self._census.current()
+        bytes_behind, failures = await self._find_bytes_behind(census)
+        roll = None
+        try:
+            roll = await self._requests.roll()
+        except (KafkaError, OSError) as reason:
+            failures = (*failures, f"The controller does not respond: {reason or 'timeout'}.")
+        now_s = asyncio.get_running_loop().time()
+        return page.render(
+            "restarts.html",
+            restarts=describe_restarts(self._broker.image.brokers, self._brokers, census, bytes_behind, now_s),
+            roll=roll,
+            roll_sentences=[] if roll is None else list(describe_roll(roll.report, partial(may_describe, page))),
+            silent_s=SILENT_S,
+            failures=failures,
         )
 
     async def show_log_dirs(self, page: PageRequest) -> web.Response:
@@ -122,6 +154,42 @@ class Overview:
             self._history.add(self._broker.runtime.now_ms() / 1000, totals)
             await asyncio.sleep(SAMPLE_INTERVAL_S)
 
+    async def _observe_brokers(self) -> None:
+        while True:
+            self._brokers.observe(self._broker.image.brokers.values(), asyncio.get_running_loop().time())
+            await asyncio.sleep(OBSERVE_INTERVAL_S)
+
+    async def _find_bytes_behind(self, census: PartitionCensus) -> tuple[dict[int, int], tuple[str, ...]]:
+        """By broker in session, the bytes that its replicas have less than their leaders', of those
+        that the census names. Without those of which either size is unknown.
+        """
+        image = self._broker.image
+        in_session = {one.id for one in image.unfenced_brokers()}
+        held: dict[int, set[tuple[str, int]]] = defaultdict(set)
+        pairs: list[tuple[int, int, tuple[str, int]]] = []
+        for broker in in_session & census.behind_named.keys():
+            for topic, index in census.behind_named[broker]:
+                state = image.topics[topic].partitions.get(index) if topic in image.topics else None
+                if state is not None and state.leader in in_session:
+                    pairs.append((broker, state.leader, (topic, index)))
+                    held[broker].add((topic, index))
+                    held[state.leader].add((topic, index))
+        sizes, failures = await self._requests.replica_bytes(held)
+        behind: Counter[int] = Counter()
+        for broker, leader, partition in pairs:
+            own, whole = sizes.get((broker, *partition)), sizes.get((leader, *partition))
+            if own is not None and whole is not None:
+                behind[broker] += max(0, whole - own)
+        return dict(behind), failures
+
+    def _describe_elections(self, page: PageRequest, census: PartitionCensus) -> Iterator[WaitingPartition]:
+        """Of partitions without a leader: the brokers that an election waits for."""
+        image = self._broker.image
+        for topic, index in census.offline:
+            state = image.topics[topic].partitions.get(index) if topic in image.topics else None
+            if state is not None and state.leader == NO_LEADER and may_describe(page, topic):
+                yield describe_waiting(topic, state, image.brokers)
+
     def _find_throttled(self, page: PageRequest) -> ThrottledClients | None:
         """None for users who may not describe quotas."""
         if not page.user.may(Operation.describe_configs, CLUSTER):
@@ -138,15 +206,16 @@ def find_own_problems(broker: Broker) -> list[str]:
     return reasons + broker.unrecoverable_errors
 
 
-def describe_brokers(broker: Broker, census: PartitionCensus, listener: str) -> Iterator[BrokerRow]:
+def describe_brokers(
+    broker: Broker, history: BrokerHistory, census: PartitionCensus, listener: str
+) -> Iterator[BrokerRow]:
     for id_, one in sorted(broker.image.brokers.items()):
         endpoint = one.endpoints.get(listener)
-        state = "not in session" if one.fenced else "shutting down" if one.shutting_down else "in session"
         yield BrokerRow(
             id_,
             "" if endpoint is None else f"{endpoint.host}:{endpoint.port}",
             one.rack or "",
-            state,
+            history.phase(id_).state,
             id_ == broker.controller_id,
             census.leaders[id_],
             census.replicas[id_],

@@ -35,6 +35,7 @@ def make_page_routes(
     return [
         PageRoute("GET", "/", overview.show),
         PageRoute("GET", "/log-dirs", overview.show_log_dirs),
+        PageRoute("GET", "/restarts", overview.show_restarts),
         PageRoute("GET", "/throughput", overview.throughput),
         PageRoute("GET", "/topics", topics.show_list),
         PageRoute("GET", "/topics/{topic}", topics.show_topic),

@@ -1,7 +1,7 @@
 """Counts of all partitions of the cluster, as the broker's metadata image has them."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,7 +23,8 @@ MinInsync = Callable[[str], int]
 class PartitionCensus:
     """`offline` (no leader), `below_min_isr`, `under_replicated` and `reassigned`: the first
     MAX_NAMED partitions of each kind, whose numbers are in `counts`. `leaders`, `replicas`: by
-    broker.
+    broker. `behind`: by broker, the number of its replicas that are not in sync and are not being
+    added; `behind_named`: the first MAX_NAMED of them.
     """
 
     topics: int = 0
@@ -35,6 +36,8 @@ class PartitionCensus:
     reassigned: list[tuple[str, PartitionRecord]] = field(default_factory=list)
     leaders: Counter[int] = field(default_factory=Counter)
     replicas: Counter[int] = field(default_factory=Counter)
+    behind: Counter[int] = field(default_factory=Counter)
+    behind_named: defaultdict[int, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def add_topic(self, topic: TopicImage, min_insync: MinInsync) -> None:
         self.topics += 1
@@ -57,6 +60,11 @@ class PartitionCensus:
             self.counts["reassigned"] += 1
             if len(self.reassigned) < MAX_NAMED:
                 self.reassigned.append((topic, state))
+        for broker in state.replicas:
+            if broker not in state.isr and broker not in state.adding:
+                self.behind[broker] += 1
+                if len(self.behind_named[broker]) < MAX_NAMED:
+                    self.behind_named[broker].append((topic, index))
 
     def _name(self, kind: str, named: list[tuple[str, int]], partition: tuple[str, int]) -> None:
         self.counts[kind] += 1

@@ -15,6 +15,8 @@ from ottla_broker.wire.errors import ErrorCode
 
 CLUSTER_NAME: Final = CLUSTER.name
 CONFIG_RESOURCES: Final = {kind.value: kind.name for kind in ConfigResource}
+REPORTS: Final = (ConfigResource.PIPELINE, ConfigResource.ROLL)
+"""They are repeated every few seconds, and change nothing."""
 RESOURCE_TYPES: Final = {kind.value: kind.name.upper() for kind in ResourceType}
 
 
@@ -47,7 +49,7 @@ def _topics(operation: str, results: str) -> Callable[[Any, Any], Iterator[Chang
 
 def _configs(request: Any, response: Any) -> Iterator[Change]:
     for result in response.responses:
-        if result.resource_type == ConfigResource.PIPELINE:
+        if result.resource_type in REPORTS:
             continue  # a report of what runs, which changes nothing
         kind = CONFIG_RESOURCES.get(result.resource_type, str(result.resource_type))
         yield Change("ALTER_CONFIGS", kind, result.resource_name, result.error_code)

@@ -33,6 +33,7 @@ from ottla_broker.requests.config_resources import (
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation
 from ottla_broker.telemetry.pipeline_reports import parse_report
+from ottla_broker.telemetry.roll_reports import parse_roll
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 from ottla_broker.wire.pipeline_report import REPORT
 
@@ -90,6 +91,9 @@ async def change_configs(
             return
         case ConfigResource.PIPELINE:
             _report_pipeline(ctx, name, changes, validate_only=validate_only)
+            return
+        case ConfigResource.ROLL:
+            _report_roll(ctx, name, changes, validate_only=validate_only)
             return
         case ConfigResource.GROUP:
             if not name:
@@ -176,10 +180,7 @@ def _report_pipeline(ctx: RequestContext, name: str, changes: Mapping[str, str |
     """Keeps a pipeline's report in memory, or forgets it. Raises NOT_CONTROLLER and
     INVALID_REQUEST.
     """
-    ctx.broker.active_controller()
-    if unknown := sorted(changes.keys() - {REPORT}):
-        raise KafkaError(ErrorCode.invalid_request, f"a pipeline has one config, {REPORT}, not {unknown[0]}")
-    text = changes.get(REPORT)
+    text = _report_text(ctx, "a pipeline", changes)
     report = None if text is None else parse_report(name, text)
     if validate_only:
         return
@@ -187,6 +188,24 @@ def _report_pipeline(ctx: RequestContext, name: str, changes: Mapping[str, str |
         ctx.broker.pipeline_reports.remove(name)
     else:
         ctx.broker.pipeline_reports.add(name, report, ctx.broker.runtime.now_ms())
+
+
+def _report_roll(ctx: RequestContext, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+    """Keeps the report of a rolling restart in memory, or forgets it. Raises NOT_CONTROLLER and
+    INVALID_REQUEST.
+    """
+    text = _report_text(ctx, "a roll", changes)
+    report = None if text is None else parse_roll(name, text)
+    if not validate_only:
+        ctx.broker.roll_reports.replace(report, ctx.broker.runtime.now_ms())
+
+
+def _report_text(ctx: RequestContext, kind: str, changes: Mapping[str, str | None]) -> str | None:
+    """The text of a report; None: it is removed. Raises NOT_CONTROLLER and INVALID_REQUEST."""
+    ctx.broker.active_controller()
+    if unknown := sorted(changes.keys() - {REPORT}):
+        raise KafkaError(ErrorCode.invalid_request, f"{kind} has one config, {REPORT}, not {unknown[0]}")
+    return changes.get(REPORT)
 
 
 async def _check_certificates(ctx: RequestContext, changes: Mapping[str, str | None]) -> None:

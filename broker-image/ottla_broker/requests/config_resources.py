@@ -16,12 +16,14 @@ from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, Resou
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE
+from ottla_broker.wire.roll_report import ROLL_RESOURCE
 
 
 class ConfigResource(IntEnum):
     """The codes of Kafka's `org.apache.kafka.common.config.ConfigResource.Type`, which are powers
     of two, and Ottla's: a mirror; a mirrored topic, of which brokers report the status to each
-    other; a user's SCRAM credentials, which mirrors copy; and the report of a pipeline."""
+    other; a user's SCRAM credentials, which mirrors copy; and the reports of a pipeline and of a
+    rolling restart."""
 
     TOPIC = 2
     BROKER = 4
@@ -32,6 +34,7 @@ class ConfigResource(IntEnum):
     MIRRORED_TOPIC = MIRRORED_TOPIC_RESOURCE
     CREDENTIALS = CREDENTIALS_RESOURCE
     PIPELINE = PIPELINE_RESOURCE
+    ROLL = ROLL_RESOURCE
 
 
 def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name: str) -> None:
@@ -57,6 +60,7 @@ def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name:
             | ConfigResource.CLIENT_METRICS
             | ConfigResource.MIRROR
             | ConfigResource.PIPELINE
+            | ConfigResource.ROLL
         ):
             ctx.check_authorized(operation, CLUSTER)
         case _:

@@ -17,6 +17,7 @@ from kio.static.primitive import i8
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE
+from ottla_broker.wire.roll_report import ROLL_RESOURCE
 from ottla_operator.kafka.client import BROKER_TIMEOUT_S, KafkaClient, Unreachable, raise_for_error
 
 INVALID_VALUE_ERRORS: Final = (ErrorCode.invalid_config, ErrorCode.invalid_request)
@@ -40,13 +41,14 @@ _SOURCES: Final = {
 
 
 class ConfigResourceType(IntEnum):
-    """Kafka's types, and Ottla's for mirrors (docs/mirroring.md) and pipelines."""
+    """Kafka's types, and Ottla's for mirrors (docs/mirroring.md), pipelines and rolls."""
 
     topic = 2
     broker = 4
     mirror = 101
     mirrored_topic = 102
     pipeline = PIPELINE_RESOURCE
+    roll = ROLL_RESOURCE
 
 
 class Operation(IntEnum):

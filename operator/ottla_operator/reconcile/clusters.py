@@ -6,14 +6,17 @@ any time, and the next one continues.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_broker.config import AUTO_LEADER_REBALANCE_ENABLE
-from ottla_operator.kafka.client import KafkaClient
+from ottla_broker.wire.errors import KafkaError
+from ottla_operator.kafka.client import KafkaClient, Unreachable
 from ottla_operator.kafka.cluster import OFFLINE, ClusterDescription, describe_cluster, find_partition_problems
 from ottla_operator.kafka.elections import ElectionType, elect_preferred_leaders, find_partitions_to_elect
 from ottla_operator.kafka.reassignments import list_reassignments
+from ottla_operator.kafka.rolls import report_roll
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.cluster_events import ClusterEvent, find_cluster_events, find_roll_start
@@ -35,6 +38,7 @@ from ottla_operator.plan.conditions import (
     find_condition,
 )
 from ottla_operator.plan.refused_settings import describe_refused_settings, find_refused_settings
+from ottla_operator.plan.roll_report import build_roll_report
 from ottla_operator.reconcile.connection import try_connect
 from ottla_operator.reconcile.password_rotation import RotationProgress, rotate_passwords
 from ottla_operator.reconcile.platform import Blocked, BrokerSet, Platform, PlatformError
@@ -57,10 +61,11 @@ PAUSED: Final = "spec.paused is true: the operator changes nothing, and does not
 @dataclass(slots=True)
 class ReconcileCache:
     """Cached observations of a Cluster. `rejected_settings`: with the values that running brokers
-    have rejected.
+    have rejected. `reports_roll`: the controller may have the report of a roll.
     """
 
     rejected_settings: dict[str, str] = field(default_factory=dict)
+    reports_roll: bool = False
     backoff: RequeueBackoff = field(default_factory=RequeueBackoff)
 
 
@@ -164,6 +169,7 @@ class ClusterReconciler:
             )
             if client:
                 observed = await _observe_partitions(client, observed, elects=_elects_preferred_leaders(cluster))
+                await _report_roll(client, observed, cached)
         await brokers.finish(can_spare_a_broker=observed.can_spare_a_broker)
         readiness = evaluate_cluster(observed)
         fields = status_fields(observed, brokers.bootstrap, brokers.selector, resource.get("status") or {})
@@ -271,6 +277,18 @@ async def _observe_partitions(
         under_replicated_partitions=len(problems),
         moving_partitions=len(moving),
     )
+
+
+async def _report_roll(client: KafkaClient, observed: ClusterObservations, cached: ReconcileCache) -> None:
+    """Reports a roll, or its end, to the active controller, for the brokers' console. The next
+    reconcile does it where this one fails: the controller may be restarting, or be of a version
+    without such reports.
+    """
+    cached.reports_roll |= observed.is_rolling or observed.was_rolling
+    if cached.reports_roll:
+        with suppress(KafkaError, Unreachable):
+            await report_roll(client, build_roll_report(observed))
+            cached.reports_roll = observed.is_rolling
 
 
 def _elects_preferred_leaders(cluster: Cluster) -> bool:

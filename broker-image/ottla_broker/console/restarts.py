@@ -1,0 +1,97 @@
+"""Restarts of brokers in progress, and what each waits for. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla_broker.console.broker_history import BrokerHistory, BrokerPhase
+from ottla_broker.console.partition_census import PartitionCensus
+from ottla_broker.console.rendering import format_bytes, format_count
+from ottla_broker.wire.roll_report import RollBlocker, RollReport
+
+RECENT_S: Final = 60.0
+"""A broker that has restarted is shown for so long, also if all its replicas are in sync."""
+MAX_BLOCKERS: Final = 10
+SILENT_S: Final = 60.0
+"""The operator repeats its report every 15 s at least; above this age it seems to have stopped."""
+NOTHING: Final = "nothing: all its replicas are in sync"
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """`age_s`: time in this state; None: longer than the broker that answers has run. `waits_for`:
+    a sentence without its full stop.
+    """
+
+    broker: int
+    state: str
+    age_s: float | None
+    waits_for: str
+
+
+def describe_restarts(
+    brokers: Iterable[int],
+    history: BrokerHistory,
+    census: PartitionCensus,
+    bytes_behind: Mapping[int, int],
+    now_s: float,
+) -> list[Restart]:
+    """Of brokers that do not serve everything, or have not for long. `bytes_behind`: what their
+    replicas lack, of those that are known.
+    """
+    found = []
+    for broker in sorted(brokers):
+        phase, behind = history.phase(broker), census.behind[broker]
+        age_s = None if phase.since_s is None else now_s - phase.since_s
+        is_recent = phase.has_restarted and age_s is not None and age_s < RECENT_S
+        if phase.state == "in session" and not behind and not is_recent:
+            continue
+        state = "restarted" if phase.state == "in session" and phase.has_restarted else phase.state
+        waits_for = describe_wait(phase, census.leaders[broker], behind, bytes_behind.get(broker, -1))
+        found.append(Restart(broker, state, age_s, waits_for))
+    return found
+
+
+def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int) -> str:
+    match phase.state:
+        case "shutting down":
+            return f"{_partitions(leads)} to get another leader" if leads else "its process to end"
+        case "stopped":
+            return "its process to start again"
+        case "starting":
+            return "it to read the metadata log to its end"
+        case "not in session":
+            return "its heartbeats: its process does not run, or does not reach the controller"
+        case "in session":
+            size = f", {format_bytes(bytes_behind)} behind" if bytes_behind >= 0 else ""
+            return f"{_partitions(behind)} to catch up{size}" if behind else NOTHING
+
+
+def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> Iterator[str]:
+    """Sentences about a rolling restart, as the operator has reported it."""
+    if report.pending:
+        yield f"{_brokers(report.pending)} still to be restarted: {report.reason}."
+    else:
+        yield "Every broker has been restarted."
+    if report.waits_for:
+        yield f"The next step waits for {_brokers(report.waits_for).lower()} to serve again."
+    for one in report.blocked_by[:MAX_BLOCKERS]:
+        yield describe_blocker(one, may_describe(one.topic))
+    if (more := len(report.blocked_by) - MAX_BLOCKERS) > 0:
+        yield f"{format_count(more)} partitions more hold it up."
+
+
+def describe_blocker(one: RollBlocker, is_named: bool) -> str:
+    partition = f"{one.topic}-{one.partition}" if is_named else "a partition that you may not describe"
+    in_sync = ", ".join(map(str, one.isr)) or "no broker"
+    beside = "one other replica" if one.needed == 1 else f"{one.needed} other replicas"
+    return f"Broker {one.broker} waits for {partition}, which needs {beside} in sync; in sync: {in_sync}."
+
+
+def _partitions(count: int) -> str:
+    return "one partition" if count == 1 else f"{format_count(count)} partitions"
+
+
+def _brokers(ids: Iterable[int]) -> str:
+    names = list(map(str, ids))
+    return f"Broker{'s' if len(names) > 1 else ''} {', '.join(names)}"
