@@ -9,7 +9,6 @@ standard error. One line on standard output says that it serves clients.
 
 import argparse
 import asyncio
-import gc
 import logging
 import secrets
 import signal
@@ -39,6 +38,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.config.server_properties import GivenSetting, resolve_references
 from ottla_broker.dispatcher import answer_locally
+from ottla_broker.garbage_collection import PauseLimit
 from ottla_broker.hot_paths import log_hot_paths_build
 from ottla_broker.listener_certificates import ListenError
 from ottla_broker.log.meta_properties import LogDirError
@@ -170,6 +170,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
     close_http: Callable[[], Awaitable[None]] | None = None
     registry: StartedRegistry | None = None
     restart: asyncio.Task[None] | None = None
+    pause_limit = PauseLimit(broker.partitions)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
@@ -188,7 +189,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
         restart = asyncio.create_task(_stop_on_order(broker, stop))
         if not await completes_before(stop, broker.start(endpoints)):
             return broker.restart_ordered.is_set()
-        gc.freeze()  # objects that live as long as the broker: no later collection delays a record by examining them
+        pause_limit.start()
         addresses = ", ".join(map(str, server.bound_listeners))
         took_ms = (time.monotonic() - started) * 1000
         print_line(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms")
@@ -197,6 +198,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
             await broker.controlled_shutdown()
         return broker.restart_ordered.is_set()
     finally:
+        pause_limit.stop()
         if restart is not None:
             restart.cancel()
         if registry is not None:

@@ -7,6 +7,15 @@ from tests.browser import take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import RECORDS, url_of
 
+# True when every plot has a point or line in the colour of its series.
+PLOTS_ARE_DRAWN = """() => [...document.querySelectorAll(".plots canvas")].every((canvas) => {
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  for (let at = 0; at < pixels.length; at += 4) {
+    if (pixels[at + 3] > 200 && pixels[at + 2] - pixels[at] > 100) return true;
+  }
+  return false;
+})"""
+
 
 def test_overview_shows_health_brokers_disks_and_plots(tab: Page) -> None:
     expect(tab.get_by_role("status")).to_have_text(
@@ -15,6 +24,7 @@ def test_overview_shows_health_brokers_disks_and_plots(tab: Page) -> None:
     expect(tab.get_by_role("region", name="Brokers").locator("tbody tr")).to_have_count(1)
     expect(tab.get_by_role("region", name="Disks").get_by_role("meter")).to_have_count(1)
     expect(tab.locator(".plots canvas")).to_have_count(3)
+    tab.wait_for_function(PLOTS_ARE_DRAWN)
     take_screenshot(tab, "overview")
     tab.get_by_role("link", name="0 now, 0 since it started").click()
     expect(tab.get_by_role("heading", name="Throttled by broker 1 since it started")).to_be_visible()

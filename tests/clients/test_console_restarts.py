@@ -7,7 +7,7 @@ from threading import Thread
 
 import confluent_kafka as ck
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from playwright.sync_api import Browser, Page, expect
 
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
@@ -19,7 +19,7 @@ from tests.clients.console_pages import WITHIN_MS
 from tests.clusters import ProcessCluster, run_cluster
 from tests.ports import free_port
 
-TOPIC = "replicated"
+TOPIC, WITHOUT_COPIES = "replicated", "without-copies"
 MEBIBYTES = 24
 THROTTLE = str(2 << 20)
 """Bytes per second of replication: 12 seconds until the replica is in sync."""
@@ -31,7 +31,7 @@ def cluster() -> Iterator[ProcessCluster]:
         for broker in it.brokers.values():
             broker.settings["http.listener"] = f"127.0.0.1:{free_port()}"
         it.start()
-        rd.create_topic(it.bootstrap, TOPIC, partitions=3)
+        create_topics(it)
         throttle(it, THROTTLE)
         yield it
 
@@ -42,6 +42,14 @@ def tab(cluster: ProcessCluster, browser: Browser) -> Iterator[Page]:
         page.goto(f"http://{cluster.brokers[1].settings['http.listener']}")
         expect(page.get_by_role("main").get_by_role("status")).to_contain_text("All is well", timeout=WITHIN_MS)
         yield page
+
+
+def create_topics(cluster: ProcessCluster) -> None:
+    """Brokers 1, 2 and 3 have one partition each of WITHOUT_COPIES."""
+    admin = rd.admin_client(cluster.bootstrap)
+    topics = [NewTopic(TOPIC, 3, 3), NewTopic(WITHOUT_COPIES, 3, replica_assignment=[[1], [2], [3]])]
+    for created in admin.create_topics(topics).values():
+        created.result(30)
 
 
 def throttle(cluster: ProcessCluster, bytes_per_second: str | None) -> None:
@@ -81,6 +89,9 @@ def test_a_restart_is_followed_until_its_replicas_are_in_sync(tab: Page, cluster
     expect(tab.get_by_role("region", name="Brokers").locator("tbody tr").nth(2)).to_contain_text(
         "stopped", timeout=WITHIN_MS
     )
+    elections = tab.get_by_role("region", name="Elections").locator("tbody tr")
+    expect(elections).to_have_count(1, timeout=WITHIN_MS)
+    expect(elections).to_contain_text(f"{WITHOUT_COPIES}2broker 3 to return, which has every acknowledged record")
     producer = ck.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(MEBIBYTES * 16):
         producer.produce(TOPIC, bytes(65_536), partition=number % 3)

@@ -19,7 +19,7 @@ from ottla_broker.console.health import assess_health
 from ottla_broker.console.partition_census import CensusTaker, PartitionCensus
 from ottla_broker.console.requests import PageRequest
 from ottla_broker.console.restarts import SILENT_S, describe_restarts, describe_roll
-from ottla_broker.console.throughput import SAMPLE_INTERVAL_S, ThroughputHistory, add_up
+from ottla_broker.console.throughput import FIRST_INTERVAL_S, SAMPLE_INTERVAL_S, ThroughputHistory, add_up
 from ottla_broker.console.topics import may_describe
 from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
@@ -148,11 +148,13 @@ class Overview:
         return web.json_response(self._history.columns())
 
     async def _sample(self) -> None:
+        interval_s = FIRST_INTERVAL_S  # so that the plots of a broker that has just started are not empty
         while True:
             traffic = [partition.traffic for partition in self._broker.partitions]
             totals = add_up(traffic, self._server.dispatcher.request_counts)
             self._history.add(self._broker.runtime.now_ms() / 1000, totals)
-            await asyncio.sleep(SAMPLE_INTERVAL_S)
+            await asyncio.sleep(interval_s)
+            interval_s = SAMPLE_INTERVAL_S
 
     async def _observe_brokers(self) -> None:
         while True:

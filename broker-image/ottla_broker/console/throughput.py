@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla_broker.metrics import PartitionTraffic
 
+FIRST_INTERVAL_S: Final = 1.0
 SAMPLE_INTERVAL_S: Final = 10.0
 MAX_SAMPLES: Final = 360
 """An hour."""

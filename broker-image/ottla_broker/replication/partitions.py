@@ -12,7 +12,10 @@ ANY_EPOCH = -1
 
 
 class Partitions:
+    """`removed_count`: since the broker started."""
+
     def __init__(self, image: MetadataImage) -> None:
+        self.removed_count = 0
         self._image = image
         self._hosted: dict[tuple[str, int], Partition] = {}
 
@@ -26,6 +29,7 @@ class Partitions:
         self._hosted[partition.topic, partition.partition] = partition
 
     def remove(self, topic: str, partition: int) -> Partition | None:
+        self.removed_count += 1
         return self._hosted.pop((topic, partition), None)
 
     def get(self, topic: str, partition: int) -> Partition | None:

@@ -76,6 +76,7 @@ def render_dashboard(dashboard: Dashboard) -> Json:
         "editable": True,
         "refresh": "30s",
         "time": {"from": "now-1h", "to": "now"},
+        "annotations": {"list": []},
         "templating": {"list": [_DATASOURCE_VARIABLE, *map(_variable, dashboard.variables)]},
         "panels": list(_place_panels(dashboard)),
     }

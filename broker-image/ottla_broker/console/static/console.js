@@ -7,7 +7,7 @@
   function formatBytes(value) {
     let unit = 0;
     while (Math.abs(value) >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
-    return (unit ? value.toFixed(1) : Math.round(value)) + " " + units[unit] + "B";
+    return (unit || !Number.isInteger(value) ? value.toFixed(1) : value) + " " + units[unit] + "B";
   }
 
   function formatCount(value) {
@@ -15,6 +15,14 @@
   }
 
   function formatTime(at) { return new Date(at * 1000).toTimeString().slice(0, 8); }
+
+  // Of a minute at least, up to the last sample: the axis of one sample would be without a time.
+  function atLeastAMinute(_, low, high) {
+    const end = high ?? Date.now() / 1000;
+    return [Math.min(low ?? end, end - 60), end];
+  }
+
+  function hasOneSample(plot) { return plot.data[0].length === 1; }
 
   function makePlot(element) {
     const names = element.dataset.series.split(",").map((one) => one.split(":"));
@@ -25,11 +33,11 @@
     const options = {
       width: element.clientWidth, height: 150, cursor: { y: false },
       axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map(formatTime) }, { ...axis, size: 70, values: (_, ticks) => ticks.map(format) }],
-      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      scales: { x: { range: atLeastAMinute }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       series: [
         { value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) },
         ...names.map(([, label], index) => ({
-          label, stroke: strokes[index], width: 1.5, points: { show: false },
+          label, stroke: strokes[index], width: 1.5, points: { show: hasOneSample, size: 6, fill: strokes[index] },
           value: (_, value) => (value === null ? "–" : format(value) + suffix),
         })),
       ],

@@ -1,0 +1,76 @@
+"""Pauses of the garbage collector, with the real collector and a clock of the test."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from ottla_broker import garbage_collection
+from ottla_broker.garbage_collection import MAX_PAUSE_S, MIN_REMOVED, PauseLimit
+
+
+class Hosted:
+    removed_count = 7
+    count = 100
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class Clock:
+    """Each collection takes `collection_s`."""
+
+    collection_s = 0.0
+    _now_s = 0.0
+
+    def __call__(self) -> float:
+        self._now_s += self.collection_s
+        return self._now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(garbage_collection.time, "perf_counter", found)
+    return found
+
+
+@pytest.fixture
+def hosted() -> Hosted:
+    return Hosted()
+
+
+@pytest.fixture
+def limit(hosted: Hosted) -> Iterator[PauseLimit]:
+    found = PauseLimit(hosted)
+    found.start()
+    yield found
+    found.stop()
+    assert gc.get_freeze_count() == 0
+    assert found.on_collection not in gc.callbacks
+
+
+def test_survivors_of_a_long_collection_are_not_examined_again(limit: PauseLimit, clock: Clock) -> None:
+    at_start = gc.get_freeze_count()
+    assert at_start > 1000
+    made = [[number] for number in range(5000)]
+    gc.collect()
+    assert gc.get_freeze_count() <= at_start, "it was short"
+    clock.collection_s = 2 * MAX_PAUSE_S
+    gc.collect(1)
+    assert gc.get_freeze_count() <= at_start, "only collections of the oldest generation examine everything"
+    gc.collect()
+    assert gc.get_freeze_count() >= at_start + len(made) - 1000
+
+
+def test_removed_partitions_are_collected_once_there_are_many(limit: PauseLimit, clock: Clock, hosted: Hosted) -> None:
+    for removed, hosts, is_thawed in ((MIN_REMOVED, 100, False), (9 * MIN_REMOVED, 40_000, False), (1001, 100, True)):
+        hosted.removed_count, hosted.count = 7 + removed, hosts
+        gc.collect()
+        assert (gc.get_freeze_count() == 0) is is_thawed, (removed, hosts)
+    clock.collection_s = 2 * MAX_PAUSE_S
+    gc.collect()
+    clock.collection_s = 0
+    assert gc.get_freeze_count() > 1000
+    gc.collect()
+    assert gc.get_freeze_count() > 1000, "none was removed since"
