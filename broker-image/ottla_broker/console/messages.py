@@ -170,7 +170,7 @@ class MessagePages:
                 ranges = await find_ranges(client, topic, partitions_of(topic, query), query.start, newest)
                 for one in ranges:
                     one.next = min(query.positions.get(one.partition, one.next), one.end)
-                yield Search(client, topic.name, ranges, limit), process
+                yield Search(client, topic.name, ranges, limit, lambda: self._running), process
         finally:
             self._running -= 1
 

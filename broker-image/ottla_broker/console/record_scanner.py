@@ -4,6 +4,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from ottla_broker.console.cpu_limit import Pacer, find_cpu_limit
 from ottla_broker.console.record_display import display_record
 from ottla_broker.console.record_export import RecordExport, make_export
 from ottla_broker.console.record_filter import FilterError, RecordFilter
@@ -22,9 +23,12 @@ from ottla_broker.wire.records import iter_records
 
 
 class Scanner:
-    """Raises FilterError."""
+    """`cpu_limit`: number of processors that the container may use; None: all. Raises
+    FilterError.
+    """
 
-    def __init__(self, start: StartSearch) -> None:
+    def __init__(self, start: StartSearch, cpu_limit: float | None = None) -> None:
+        self._pacer = None if cpu_limit is None else Pacer(cpu_limit)
         self._filter = RecordFilter(start.expression, start.key)
         self._start = start
         self._export: RecordExport | None = None if start.export_format is None else make_export(start.export_format)
@@ -42,6 +46,8 @@ class Scanner:
         """Stops after `limit` records found: `next_offset` is after the last of them then."""
         response, exported, unknown_ids = Response(next_offset=request.first), [], set()
         for header, record in iter_records(request.records):
+            if self._pacer is not None:
+                self._pacer.pause_if_due(request.searches)
             if record.offset < request.first or header.is_control:
                 continue
             if 0 <= request.end <= record.offset:
@@ -89,7 +95,7 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
         request = decode(requests.read(*LENGTH.unpack(head)))
         try:
             if isinstance(request, StartSearch):
-                scanner, response = Scanner(request), Response()
+                scanner, response = Scanner(request, find_cpu_limit()), Response()
             elif scanner is not None and isinstance(request, AddSchemas):
                 scanner.add_schemas(request)
                 response = Response()

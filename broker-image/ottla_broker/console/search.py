@@ -7,7 +7,7 @@ where it can be resumed.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -72,9 +72,12 @@ class Found:
 
 
 class Search:
-    """`limit`: stops when so many records are found."""
+    """`limit`: stops when so many records are found. `count_searches`: that run on this broker."""
 
-    def __init__(self, client: Client, topic: str, ranges: list[Range], limit: int) -> None:
+    def __init__(
+        self, client: Client, topic: str, ranges: list[Range], limit: int, count_searches: Callable[[], int]
+    ) -> None:
+        self._count_searches = count_searches
         self._client = client
         self._topic = topic
         self._ranges = ranges
@@ -115,7 +118,7 @@ class Search:
         limit = max(1, self._limit - self.progress.found) if end != NO_END else self._limit
         response = Response()
         if chunk.records:
-            request = ScanRecords(range_.partition, chunk.records, chunk.first, end, limit)
+            request = ScanRecords(range_.partition, chunk.records, chunk.first, end, limit, self._count_searches())
             response = await process.scan(request)
         self.progress.add(chunk, range_, response)
         if response.found_count >= limit:

@@ -32,7 +32,7 @@ class StartSearch(msgspec.Struct, tag="start"):
 
 class ScanRecords(msgspec.Struct, tag="scan"):
     """Whole batches of a partition. Records before `first` and from `end` on are left out; `end`
-    −1: none. At most `limit` are found.
+    −1: none. At most `limit` are found. `searches`: that run on the broker now.
     """
 
     partition: int
@@ -40,6 +40,7 @@ class ScanRecords(msgspec.Struct, tag="scan"):
     first: int
     end: int
     limit: int
+    searches: int = 1
 
 
 class AddSchemas(msgspec.Struct, tag="schemas"):

@@ -1,0 +1,73 @@
+"""Keeps searches within a part of the processor time that a container may use.
+
+Where a container has used up its time of a period (100 ms), Linux stops all of its processes until
+the next one, the broker too, whatever their priorities are. So searches pause before that.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+SEARCHES_SHARE: Final = 0.5
+"""Of the container's limit, for all searches together."""
+MIN_CPUS: Final = 0.05
+"""Of one search: below it the time limit of a fetch would end searches."""
+SLICE_S: Final = 0.005
+"""Processor time between two pauses: a small part of a period."""
+CGROUPS: Final = Path("/sys/fs/cgroup")
+OWN_CGROUPS: Final = Path("/proc/self/cgroup")
+
+
+def find_cpu_limit(mount: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float | None:
+    """Number of processors that this process's control group may use; None: all of them."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:  # not Linux
+        return None
+    limits = [limit for line in lines for limit in _limits(mount, *line.split(":", 2)[1:]) if limit is not None]
+    return min(limits, default=None)
+
+
+def _limits(mount: Path, controllers: str, group: str) -> list[float | None]:
+    """Of a group by a line of /proc/self/cgroup. In a container its folder may be the mount's."""
+    path = group.lstrip("/")
+    if not controllers:
+        return [_read_limit(folder / "cpu.max") for folder in (mount / path, mount)]
+    if "cpu" not in controllers.split(","):
+        return []
+    folders = (mount / controllers / path, mount / controllers)
+    return [_read_limit(folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us") for folder in folders]
+
+
+def _read_limit(*files: Path) -> float | None:
+    """`max 100000` and `-1`: no limit."""
+    try:
+        quota_us, period_us = " ".join(one.read_text() for one in files).split()
+        return int(quota_us) / int(period_us) if int(quota_us) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+
+
+class Pacer:
+    """`cpu_limit`: that of the container. `cpu_time_s`: processor time of this process."""
+
+    def __init__(
+        self,
+        cpu_limit: float,
+        cpu_time_s: Callable[[], float] = time.process_time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._searches_cpus = cpu_limit * SEARCHES_SHARE
+        self._cpu_time_s = cpu_time_s
+        self._sleep = sleep
+        self._paused_at_s = cpu_time_s()
+
+    def pause_if_due(self, searches: int) -> None:
+        """`searches`: that run on this broker, each in a process."""
+        used_s = self._cpu_time_s() - self._paused_at_s
+        if used_s >= SLICE_S:
+            cpus = max(MIN_CPUS, self._searches_cpus / searches)
+            if cpus < 1:
+                self._sleep(used_s / cpus - used_s)
+            self._paused_at_s = self._cpu_time_s()
