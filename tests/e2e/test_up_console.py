@@ -4,8 +4,9 @@ import re
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -22,9 +23,9 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
         yield process
 
 
-def cluster(up: UpProcess, replicas: int = 1, **config: str) -> Json:
+def cluster(up: UpProcess, config: Mapping[str, str] = MappingProxyType({}), replicas: int = 1) -> Json:
     listeners = [{"name": "plain", "port": up.port}]
-    return resource("Cluster", "demo", replicas=replicas, listeners=listeners, config=config)
+    return resource("Cluster", "demo", replicas=replicas, listeners=listeners, config=dict(config))
 
 
 def find_console(up: UpProcess) -> tuple[str, int]:
@@ -77,7 +78,7 @@ def test_it_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
     url, _ = find_console(up)
     up.wait_for_line("3 brokers ready after")
     assert "Rolling restart" not in read(f"{url}/restarts")
-    up.write_resources(cluster(up, replicas=3, **{"num.partitions": "4"}))
+    up.write_resources(cluster(up, {"num.partitions": "4"}, replicas=3))
     eventually(lambda: find_text(f"{url}/restarts", "still to be restarted: settings num.partitions"), within_s=60)
     eventually(lambda: find_text(f"{url}/restarts", "to serve again"), within_s=60)
     for id_ in (1, 2, 3):
@@ -111,7 +112,7 @@ def test_port_that_is_taken_is_replaced_by_another(up: UpProcess) -> None:
 
 
 def test_console_is_not_served_where_it_is_disabled(up: UpProcess) -> None:
-    up.write_resources(cluster(up, **{"console.enable": "false"}))
+    up.write_resources(cluster(up, {"console.enable": "false"}))
     up.start()
     up.wait_for_line("first broker ready after")
     assert up.stop() == 0

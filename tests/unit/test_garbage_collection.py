@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla_broker import garbage_collection
 from ottla_broker.garbage_collection import MAX_PAUSE_S, MIN_REMOVED, PauseLimit
 
 
@@ -31,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(garbage_collection.time, "perf_counter", found)
+    monkeypatch.setattr("ottla_broker.garbage_collection.time.perf_counter", found)
     return found
 
 
