@@ -44,7 +44,7 @@ def test_grafana_s_types_accept_every_dashboard() -> None:
         (lambda it: it["panels"][1]["targets"][0].update(legend="x"), "unexpected field 'legend'"),
         (lambda it: it["panels"][1]["fieldConfig"]["defaults"].update(units="s"), "unexpected field 'units'"),
         (lambda it: it["panels"][1]["gridPos"].update(w="wide"), "gridPos.w: "),
-        (lambda it: it["templating"]["list"][0].update(type="choice"), "templating"),
+        (lambda it: it["templating"]["list"][0].update(multi="yes"), "templating.list[0]"),
     ],
 )
 def test_grafana_s_types_refuse_a_damaged_dashboard(
