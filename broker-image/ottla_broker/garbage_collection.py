@@ -5,8 +5,8 @@ partitions more than half a second, again and again. So what a start leaves is f
 the survivors of a collection that took long, such as partitions that were created since.
 
 Objects are freed without a collection when nothing refers to them, frozen or not. Those of a
-partition refer to each other, and a frozen one that is deleted would stay in memory. So once many
-partitions were deleted, everything is examined once more.
+partition or a connection may refer to each other, and would stay in memory if they are frozen. So
+everything is examined once more when many partitions were deleted, and once an hour.
 """
 
 import gc
@@ -14,6 +14,8 @@ import time
 from typing import Final, Protocol
 
 MAX_PAUSE_S: Final = 0.05
+"""Processor time: other processes that run meanwhile do not count."""
+MAX_FROZEN_S: Final = 3600.0
 MIN_REMOVED: Final = 1000
 """Deleted partitions that may stay in memory: about 10 MB."""
 OLDEST: Final = 2
@@ -33,6 +35,7 @@ class PauseLimit:
     def __init__(self, partitions: HostedPartitions) -> None:
         self._partitions = partitions
         self._examined_at_removed = partitions.removed_count
+        self._examined_s = time.monotonic()
         self._began_s = 0.0
 
     def start(self) -> None:
@@ -49,14 +52,15 @@ class PauseLimit:
     def on_collection(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] != OLDEST:
             return
-        now_s = time.perf_counter()
+        now_s = time.thread_time()
         if phase == "start":
             self._began_s = now_s
         elif now_s - self._began_s > MAX_PAUSE_S:
             gc.freeze()
-        elif self._keeps_too_many_removed():
+        elif self._keeps_too_many_removed() or time.monotonic() - self._examined_s > MAX_FROZEN_S:
             gc.unfreeze()  # the next collection examines all and takes long
             self._examined_at_removed = self._partitions.removed_count
+            self._examined_s = time.monotonic()
 
     def _keeps_too_many_removed(self) -> bool:
         removed = self._partitions.removed_count - self._examined_at_removed

@@ -1,11 +1,12 @@
 """Pauses of the garbage collector, with the real collector and a clock of the test."""
 
 import gc
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from ottla_broker.garbage_collection import MAX_PAUSE_S, MIN_REMOVED, PauseLimit
+from ottla_broker.garbage_collection import MAX_FROZEN_S, MAX_PAUSE_S, MIN_REMOVED, PauseLimit
 
 
 class Hosted:
@@ -30,7 +31,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr("ottla_broker.garbage_collection.time.perf_counter", found)
+    monkeypatch.setattr("ottla_broker.garbage_collection.time.thread_time", found)
     return found
 
 
@@ -73,3 +74,12 @@ def test_removed_partitions_are_collected_once_there_are_many(limit: PauseLimit,
     assert gc.get_freeze_count() > 1000
     gc.collect()
     assert gc.get_freeze_count() > 1000, "none was removed since"
+
+
+def test_everything_is_examined_once_an_hour(limit: PauseLimit, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = time.monotonic()
+    for after_s, is_thawed in ((MAX_FROZEN_S - 60, False), (MAX_FROZEN_S + 60, True)):
+        with monkeypatch.context() as patch:
+            patch.setattr("ottla_broker.garbage_collection.time.monotonic", lambda after_s=after_s: now_s + after_s)
+            gc.collect()
+        assert (gc.get_freeze_count() == 0) is is_thawed, after_s
