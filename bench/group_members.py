@@ -20,7 +20,6 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
 from ottla_broker.coordination.consumer_protocol import read_assignment, write_assignment
-from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.codec import read_response, write_request
 from ottla_broker.wire.errors import ErrorCode
@@ -31,11 +30,10 @@ REBALANCE_TIMEOUT: Final = i32Timedelta.parse(timedelta(minutes=5))
 JOINING_EPOCH, LEAVING_EPOCH = 0, -1
 NO_GENERATION: Final = -1
 RETRY_PAUSE_S: Final = 0.1
-KEY: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
-VERSION: Final = 1
 INT32: Final = struct.Struct(">i")
 CORRELATION_ID_AT: Final = 8
 ERROR_CODE: Final = slice(9, 11)  # after the correlation id, tagged fields and the throttle time
+NO_ERROR: Final = b"\0\0"
 EPOCH_AT, ASSIGNMENT_AT, NULL = -10, -2, 0xFF  # from the end of a response without an assignment
 REJOIN: Final = frozenset({ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation})
 
@@ -73,7 +71,7 @@ class ConsumerMember:
     generation: int = NO_GENERATION
     owned: int = 0
     _unreported: tuple[TopicPartitions, ...] | None = None
-    _unchanged: "UnchangedHeartbeat | None" = None
+    _unchanged: "RepeatedRequest | None" = None
 
     async def join(self) -> None:
         while self.generation == NO_GENERATION:
@@ -95,9 +93,10 @@ class ConsumerMember:
         """Members of a settled group send nothing else: encoding and decoding each would measure
         this process more than the broker."""
         if self._unchanged is None:
-            self._unchanged = UnchangedHeartbeat(self.channel, self._request(0, topic_partitions=None))
+            request = self._request(0, topic_partitions=None)
+            self._unchanged = RepeatedRequest(self.channel, request, "member_epoch")
         response = await self._unchanged.send(self.generation)
-        epoch = self._unchanged.epoch_of(response)
+        epoch = unchanged_epoch_of(response)
         if epoch is None:
             self._handle(self._unchanged.decode(response), self.generation)
         else:
@@ -131,13 +130,23 @@ class ConsumerMember:
         self.channel.close()
 
 
-class UnchangedHeartbeat:
-    """Heartbeats of one member that say nothing but its epoch, encoded once."""
+def unchanged_epoch_of(response: bytearray) -> int | None:
+    """The epoch in a response to ConsumerGroupHeartbeat. None for an error or an assignment."""
+    if response[ERROR_CODE] != NO_ERROR or response[ASSIGNMENT_AT] != NULL:
+        return None
+    return int(INT32.unpack_from(response, len(response) + EPOCH_AT)[0])
 
-    def __init__(self, channel: Channel, request: ConsumerGroupHeartbeatRequest) -> None:
+
+class RepeatedRequest:
+    """A request that one member sends again and again, encoded once. `epoch`: the only field that
+    changes."""
+
+    def __init__(self, channel: Channel, request: Any, epoch: str) -> None:
         self._channel = channel
+        self._key, self._version = int(request.__api_key__), channel.latest_usable_version(request)
         frames = [
-            write_request(KEY, VERSION, 0, "bench", replace(request, member_epoch=i32(epoch))) for epoch in (0, -1)
+            write_request(self._key, self._version, 0, "bench", replace(request, **{epoch: i32(value)}))
+            for value in (0, -1)
         ]
         self._frame = frames[0]
         self._epoch_at = next(at for at, (one, other) in enumerate(zip(*frames, strict=True)) if one != other)
@@ -150,14 +159,8 @@ class UnchangedHeartbeat:
         INT32.pack_into(frame, self._epoch_at, epoch)
         return await self._channel.send_frame(correlation_id, [frame])
 
-    def epoch_of(self, response: bytearray) -> int | None:
-        """None for an error or an assignment."""
-        has_error = response[ERROR_CODE] != b"\0\0"
-        has_assignment = response[ASSIGNMENT_AT] != NULL
-        return None if has_error or has_assignment else int(INT32.unpack_from(response, len(response) + EPOCH_AT)[0])
-
     def decode(self, response: bytearray) -> Any:
-        return read_response(bytes(response), KEY, VERSION)
+        return read_response(bytes(response), self._key, self._version)
 
 
 @dataclass(eq=False)
@@ -172,6 +175,7 @@ class ClassicMember:
     id: str = ""
     generation: int = NO_GENERATION
     owned: int = 0
+    _heartbeat: RepeatedRequest | None = None
 
     async def join(self) -> None:
         """Returns when the member is in a generation and has its assignment."""
@@ -224,13 +228,17 @@ class ClassicMember:
         return write_assignment({self.topic: frozenset(range(at, self.partitions, members))}, 1)
 
     async def heartbeat(self) -> None:
-        response = await self.channel.send(
-            HeartbeatRequest(group_id=GroupId(self.group), generation_id=i32(self.generation), member_id=self.id)
-        )
-        if response.error_code in REJOIN:
+        if self._heartbeat is None:
+            request = HeartbeatRequest(group_id=GroupId(self.group), generation_id=i32(0), member_id=self.id)
+            self._heartbeat = RepeatedRequest(self.channel, request, "generation_id")
+        response = await self._heartbeat.send(self.generation)
+        if response[ERROR_CODE] == NO_ERROR:
+            return
+        code = self._heartbeat.decode(response).error_code
+        if code in REJOIN:
             await self.join()
         else:
-            check_response(response.error_code, "Heartbeat")
+            check_response(code, "Heartbeat")
 
     async def leave(self) -> None:
         response = await self.channel.send(

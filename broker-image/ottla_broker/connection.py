@@ -37,6 +37,7 @@ from ottla_broker.requests.context import CloseConnection, ConnectionState
 from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.response_queue import ResponseQueue
+from ottla_broker.same_turn import SameTurnFuture
 from ottla_broker.security.principal_mapping import NoMatchingRule
 from ottla_broker.unsent_responses import UnsentResponses
 from ottla_broker.wire.api_keys import ApiKey
@@ -282,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         self._responses.send_when_ready(reply, request, trace)
         if not pipelined:
             self._working = reply
-        if isinstance(reply, DeferredResponse):
+        if isinstance(reply, SameTurnFuture):
             reply.on_complete = self._send_completed
         else:
             reply.add_done_callback(self._send_completed)

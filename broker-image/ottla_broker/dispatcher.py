@@ -2,7 +2,8 @@
 
 import asyncio
 from asyncio import Future
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import cache
 from typing import Any, Final
 
 from ottla_broker.api.api_versions import api_versions_response
@@ -23,6 +24,7 @@ from ottla_broker.requests.request_quota import RequestQuota
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.requests.timed_coroutine import TimedCoroutine
+from ottla_broker.same_turn import SameTurnTask
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
@@ -53,6 +55,8 @@ UNLIMITED: Final = frozenset(
 """Requests of brokers, and logins: no client quota applies."""
 MUTATIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
 """Requests that the controller throttles."""
+HEARTBEATS: Final = frozenset({ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT})
+"""Requests that mostly repeat the last one of their connection."""
 
 
 class RequestDispatcher:
@@ -127,10 +131,10 @@ class RequestDispatcher:
             return frame_handler(context, frame, header, max_response_bytes)
         handler = find_handler(key, version)
         if handler is not None:
-            if key == ApiKey.CONSUMER_GROUP_HEARTBEAT and quota is None:
-                from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
-
-                if (reply := repeat_heartbeat(context, header, frame)) is not None:
+            if key in HEARTBEATS:
+                if quota is not None:
+                    connection.last_heartbeat = None
+                elif (reply := _find_repeat(key)(context, header, frame)) is not None:
                     return reply
             request = read_request(bytes(frame), header, handler.request)
             api = find_api(key)
@@ -138,7 +142,9 @@ class RequestDispatcher:
                 work = self._forward(handler, context, header, request, frame, quota)
             else:
                 work = _handle(handler, context, header, request, quota)
-            return self._run(with_request_fields(context, work) if is_json() else work, quota)
+            if is_json():
+                return self._run(with_request_fields(context, work), quota)
+            return self._run_at_once(work, quota) if api is not None and api.starts_no_task else self._run(work, quota)
         if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
             response = api_versions_response(ErrorCode.unsupported_version)
             return [write_response(key, 0, header.correlation_id, response)]
@@ -191,12 +197,25 @@ class RequestDispatcher:
         """Runs a handler to its end even if its connection closes: others may depend on what it
         began.
         """
-        if quota is not None:
-            work = TimedCoroutine(work, self._processing_clock, quota.charge_processing)
-        task = self._loop.create_task(work)
+        task = self._loop.create_task(self._charge_steps(work, quota))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         return task
+
+    def _run_at_once(self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None) -> Reply:
+        """Like `_run`, of a handler that needs no task."""
+        run = SameTurnTask(self._charge_steps(work, quota), loop=self._loop)
+        if not run.done():
+            return run
+        try:
+            return run.result()
+        except KafkaError as error:
+            raise CloseConnection(str(error)) from error
+
+    def _charge_steps(
+        self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None
+    ) -> Coroutine[Any, Any, Buffers]:
+        return work if quota is None else TimedCoroutine(work, self._processing_clock, quota.charge_processing)
 
     async def _forward(
         self,
@@ -254,6 +273,18 @@ async def _handle(
     if quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS):
         response = quota.with_throttle_time(response)
     return [write_response(header.api_key, header.version, header.correlation_id, response)]
+
+
+@cache
+def _find_repeat(key: int) -> Callable[[RequestContext, RequestHeader, bytearray], Reply]:
+    """What answers a heartbeat that repeats the last one. Imported with the first heartbeat."""
+    if key == ApiKey.HEARTBEAT:
+        from ottla_broker.requests.repeated_classic_heartbeat import repeat_classic_heartbeat
+
+        return repeat_classic_heartbeat
+    from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
+
+    return repeat_heartbeat
 
 
 def _is_served(key: int, version: int) -> bool:

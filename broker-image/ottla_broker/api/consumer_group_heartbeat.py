@@ -35,6 +35,7 @@ API = Api(
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     versions=(0, 1),
     flexible=0,
+    starts_no_task=True,
     rights=(
         Right(Operation.read, ResourceType.group),
         Right(Operation.describe, ResourceType.topic, when="for the topics that the member names"),

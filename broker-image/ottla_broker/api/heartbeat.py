@@ -12,21 +12,22 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.repeated_classic_heartbeat import remember_classic_heartbeat, run_heartbeat
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.HEARTBEAT, versions=(0, 4), flexible=4, rights=(Right(Operation.read, ResourceType.group),))
+API = Api(
+    ApiKey.HEARTBEAT,
+    versions=(0, 4),
+    flexible=4,
+    starts_no_task=True,
+    rights=(Right(Operation.read, ResourceType.group),),
+)
 
 
 @API.handler()
 async def heartbeat(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
-    try:
-        ctx.broker.group_coordinator.heartbeat(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id
-        )
-    except KafkaError as reason:
-        if reason.code is not ErrorCode.coordinator_load_in_progress:
-            raise
-    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
+    remember_classic_heartbeat(ctx, request)
+    code = run_heartbeat(ctx, request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=code)

@@ -26,7 +26,13 @@ from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.JOIN_GROUP, versions=(0, 9), flexible=6, rights=(Right(Operation.read, ResourceType.group),))
+API = Api(
+    ApiKey.JOIN_GROUP,
+    versions=(0, 9),
+    flexible=6,
+    starts_no_task=True,
+    rights=(Right(Operation.read, ResourceType.group),),
+)
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9

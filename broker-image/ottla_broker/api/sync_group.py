@@ -19,7 +19,13 @@ from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(ApiKey.SYNC_GROUP, versions=(0, 5), flexible=4, rights=(Right(Operation.read, ResourceType.group),))
+API = Api(
+    ApiKey.SYNC_GROUP,
+    versions=(0, 5),
+    flexible=4,
+    starts_no_task=True,
+    rights=(Right(Operation.read, ResourceType.group),),
+)
 
 PROTOCOL_REQUIRED_SINCE = 5
 

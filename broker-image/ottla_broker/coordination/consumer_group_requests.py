@@ -7,7 +7,6 @@ records cannot be appended, the change is undone. If another broker becomes coor
 are replicated, it may or may not load them, and the client repeats its request there.
 """
 
-import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -54,6 +53,7 @@ from ottla_broker.coordination.journal import BATCH_BYTES, wait_for_write
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.streams_group import StreamsGroup
+from ottla_broker.same_turn import SameTurnFuture
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
 
@@ -96,8 +96,8 @@ class ConsumerGroupRequests:
         """
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return await self._leave(self._find_group(group_id), request)
-        outcome: asyncio.Future[HeartbeatOutcome] = asyncio.get_running_loop().create_future()
-        self.join_turn(group_id, request, partial(_set_outcome, outcome))
+        outcome: SameTurnFuture[HeartbeatOutcome] = SameTurnFuture()
+        self.join_turn(group_id, request, outcome.complete)
         result = await outcome
         if isinstance(result, KafkaError):
             raise result
@@ -323,8 +323,3 @@ class ConsumerGroupRequests:
         if needs_rebalance:
             self._classic_groups.rebalance(classic, "the last member of the consumer protocol left")
         return write
-
-
-def _set_outcome(future: asyncio.Future[HeartbeatOutcome], outcome: HeartbeatOutcome) -> None:
-    if not future.done():  # its connection may be gone
-        future.set_result(outcome)

@@ -115,17 +115,31 @@ def heartbeat_together(
     assignment = ConsumerChange(group)
     update_target_assignment(assignment, metadata, config, now)
     changes.append(assignment)
-    results: list[HeartbeatResult | KafkaError] = []
-    for request, one in zip(requests, admitted, strict=True):
-        change = ConsumerChange(group)
+    results: dict[int, HeartbeatResult | KafkaError] = {}
+    for at in _in_order_of_release(group, admitted):
+        change, one = ConsumerChange(group), admitted[at]
         try:
-            result = one if isinstance(one, KafkaError) else advance(change, request, one, metadata, config, now)
+            results[at] = (
+                one if isinstance(one, KafkaError) else advance(change, requests[at], one, metadata, config, now)
+            )
         except KafkaError as error:
             change.undo()
-            result = error
+            results[at] = error
         changes.append(change)
-        results.append(result)
-    return changes, results
+    return changes, [results[at] for at in range(len(requests))]
+
+
+def _in_order_of_release(group: ConsumerGroup, admitted: Sequence[AdmittedMember | KafkaError]) -> list[int]:
+    """Positions of the members. Those that may give up partitions are first, so that others are
+    assigned these in the same turn."""
+
+    def gives_up(at: int) -> bool:
+        one = admitted[at]
+        return (
+            isinstance(one, AdmittedMember) and group.members[one.member_id].state is MemberState.unrevoked_partitions
+        )
+
+    return sorted(range(len(admitted)), key=lambda at: not gives_up(at))
 
 
 def admit(

@@ -77,6 +77,7 @@ class Api:
 
     `is_forwarded`: clients may send it to any broker, and only the active controller can answer
     (KIP-590). `is_served_while_starting`: other brokers need its response to start, or to continue.
+    `starts_no_task`: its handlers are run as a `SameTurnTask`.
     `rights`: the authorizations that it requires, in the order of the checks; docs/protocol.md
     lists them.
     """
@@ -86,6 +87,7 @@ class Api:
     flexible: int | None
     is_forwarded: bool = False
     is_served_while_starting: bool = False
+    starts_no_task: bool = False
     rights: tuple[Right, ...] | None = None
     handlers: list[Handler] = field(default_factory=list)
 

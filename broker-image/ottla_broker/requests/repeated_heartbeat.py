@@ -21,66 +21,31 @@ from ottla_broker.requests.api import error_response
 from ottla_broker.requests.consumer_heartbeat_response import build_response
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.repeated_request import CORRELATION_ID, EPOCH_SIZE, RequestPattern, UnparsedRequest
 from ottla_broker.requests.reply import DeferredResponse, Reply
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import RequestHeader, write_response
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.message_reader import Cursor, skip_tagged_fields
 
 KEY: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
-CORRELATION_ID: Final = slice(4, 8)
-"""In a request without its size, and in a response after its size."""
-EPOCH_SIZE: Final = 4
+STRINGS_BEFORE_EPOCH: Final = 2  # the group id and the member id
 RESPONSE_EPOCH: Final = slice(-10, -6)
 """In a response without an assignment: interval, null and tagged fields follow."""
 
 
 class RepeatableHeartbeat:
-    """The last heartbeat that was parsed, as its request `frame`. It said nothing but its epoch.
+    """The last heartbeat that was parsed. It said nothing but its epoch.
 
     `response`: the last one without an assignment, and `interval_ms` in it.
     """
 
-    def __init__(self, frame: bytes, epoch_at: int, group_id: str, heartbeat: ConsumerHeartbeat) -> None:
-        self._size = len(frame)
-        self._front = frame[: CORRELATION_ID.start]
-        self._before_epoch = frame[CORRELATION_ID.stop : epoch_at]
-        self._epoch = slice(epoch_at, epoch_at + EPOCH_SIZE)
-        self._after_epoch = frame[self._epoch.stop :]
+    def __init__(self, pattern: RequestPattern, group_id: str, heartbeat: ConsumerHeartbeat) -> None:
+        self.pattern = pattern
         self.group_id = group_id
         self.heartbeat = heartbeat
         self.response = b""
         self.interval_ms = -1
-
-    def is_repeated_by(self, frame: bytearray) -> bool:
-        return (
-            len(frame) == self._size
-            and frame.startswith(self._front)
-            and frame.startswith(self._before_epoch, CORRELATION_ID.stop)
-            and frame.endswith(self._after_epoch)
-        )
-
-    def epoch_of(self, frame: bytearray) -> int:
-        return int.from_bytes(frame[self._epoch], signed=True)
-
-
-class UnparsedHeartbeat:
-    """A heartbeat that is being parsed."""
-
-    __slots__ = ("body_offset", "frame")
-
-    def __init__(self, frame: bytearray, body_offset: int) -> None:
-        self.frame = bytes(frame)
-        self.body_offset = body_offset
-
-    def find_epoch(self) -> int:
-        """The offset of the epoch in the frame: after the group id and the member id."""
-        cursor = Cursor(self.frame, self.body_offset)
-        skip_tagged_fields(cursor)
-        for _ in range(2):
-            cursor.read_bytes(cursor.read_varint() - 1)
-        return cursor.at
 
 
 def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
@@ -88,14 +53,14 @@ def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearra
     parsed.
     """
     last = ctx.connection.last_heartbeat
-    if isinstance(last, RepeatableHeartbeat) and last.is_repeated_by(frame):
-        epoch = last.epoch_of(frame)
+    if isinstance(last, RepeatableHeartbeat) and last.pattern.matches(frame):
+        epoch = last.pattern.epoch_of(frame)
         if epoch > 0 and is_consumer_protocol_enabled(ctx) and ctx.may(Operation.read, Resource.group(last.group_id)):
             try:
                 return _run(ctx, header, last, epoch)
             except KafkaError:  # the coordinator serves nothing: the error is that of the parsed heartbeat
                 return None
-    ctx.connection.last_heartbeat = UnparsedHeartbeat(frame, header.body_offset)
+    ctx.connection.last_heartbeat = UnparsedRequest(frame, header.body_offset)
     return None
 
 
@@ -138,5 +103,5 @@ def remember_heartbeat(ctx: RequestContext, group_id: str, heartbeat: ConsumerHe
         and heartbeat.owned is None
         and heartbeat.rebalance_timeout_ms == -1
     )
-    if isinstance(unparsed, UnparsedHeartbeat) and says_nothing:
-        ctx.connection.last_heartbeat = RepeatableHeartbeat(unparsed.frame, unparsed.find_epoch(), group_id, heartbeat)
+    if isinstance(unparsed, UnparsedRequest) and says_nothing:
+        ctx.connection.last_heartbeat = RepeatableHeartbeat(unparsed.pattern(STRINGS_BEFORE_EPOCH), group_id, heartbeat)

@@ -8,23 +8,15 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ottla_broker.same_turn import SameTurnFuture
 from ottla_broker.wire.batch import Buffer
 
 Buffers = Sequence[Buffer]
 Reply = Buffers | Future[Buffers] | None
 
 
-class DeferredResponse(asyncio.Future[Buffers]):
-    """A response that comes later. `complete` calls `on_complete`, which the connection sets, in
-    the same turn of the loop; a future's own callbacks run in the next."""
-
-    on_complete: Callable[[asyncio.Future[Buffers]], None] | None = None
-
-    def complete(self, buffers: Buffers) -> None:
-        if not self.done():
-            self.set_result(buffers)
-            if self.on_complete is not None:
-                self.on_complete(self)
+class DeferredResponse(SameTurnFuture[Buffers]):
+    """A response that comes later."""
 
 
 class OrderedResponse(asyncio.Future[Buffers]):

@@ -1,0 +1,51 @@
+"""Recognizes a request that repeats an earlier one of the same connection, but for its correlation
+id and a generation or member epoch.
+"""
+
+from typing import Final
+
+from ottla_broker.wire.message_reader import Cursor, skip_tagged_fields
+
+CORRELATION_ID: Final = slice(4, 8)
+"""In a request without its size, and in a response after its size."""
+EPOCH_SIZE: Final = 4
+
+
+class RequestPattern:
+    """The bytes of a request `frame` without its size. `epoch_at`: offset of the epoch."""
+
+    def __init__(self, frame: bytes, epoch_at: int) -> None:
+        self._size = len(frame)
+        self._front = frame[: CORRELATION_ID.start]
+        self._before_epoch = frame[CORRELATION_ID.stop : epoch_at]
+        self._epoch = slice(epoch_at, epoch_at + EPOCH_SIZE)
+        self._after_epoch = frame[self._epoch.stop :]
+
+    def matches(self, frame: bytearray) -> bool:
+        return (
+            len(frame) == self._size
+            and frame.startswith(self._front)
+            and frame.startswith(self._before_epoch, CORRELATION_ID.stop)
+            and frame.endswith(self._after_epoch)
+        )
+
+    def epoch_of(self, frame: bytearray) -> int:
+        return int.from_bytes(frame[self._epoch], signed=True)
+
+
+class UnparsedRequest:
+    """A request of a flexible version that is being parsed."""
+
+    __slots__ = ("body_offset", "frame")
+
+    def __init__(self, frame: bytearray, body_offset: int) -> None:
+        self.frame = bytes(frame)
+        self.body_offset = body_offset
+
+    def pattern(self, strings: int) -> RequestPattern:
+        """`strings`: number of strings in its body before the epoch."""
+        cursor = Cursor(self.frame, self.body_offset)
+        skip_tagged_fields(cursor)
+        for _ in range(strings):
+            cursor.read_bytes(cursor.read_varint() - 1)
+        return RequestPattern(self.frame, cursor.at)
