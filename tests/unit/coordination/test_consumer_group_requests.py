@@ -394,3 +394,17 @@ def test_regular_expressions_are_kept_while_a_member_has_them() -> None:
         assert group_of(broker).regular_expressions == {}
 
     run_with_broker(test)
+
+
+def test_partitions_that_a_member_gives_up_are_assigned_in_the_same_turn() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        topic = add_topic(broker.image, "t", 2)
+        await beat(broker, "m", 0)
+        assert (await beat(broker, "n", 0)).assignment == {}
+        kept = (await beat(broker, "m", 1)).assignment
+        assert kept is not None and len(kept[topic]) == 1
+        waiting, giving = await asyncio.gather(beat(broker, "n", 2), beat(broker, "m", 1, owned=kept))
+        assert (giving.member_epoch, waiting.member_epoch) == (2, 2)
+        assert waiting.assignment == {topic: frozenset(range(2)) - kept[topic]}
+
+    run_with_broker(test, NO_INTERVAL)

@@ -1,0 +1,70 @@
+"""How many turns of the event loop the requests of groups take: none or one, whatever else the
+broker serves. In each turn it serves a request of every other connection.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+from ottla_broker.broker import Broker
+from ottla_broker.config import Config
+from ottla_broker.dispatcher import RequestDispatcher
+from ottla_broker.requests.context import ConnectionState
+from ottla_broker.requests.reply import Buffers
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import read_request_header, read_response, request_class, write_request
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.message_schema import schema_of
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+
+PLENTY = 1 << 30
+MINUTE = timedelta(minutes=1)
+
+
+class Client:
+    """A connection to the dispatcher of a broker."""
+
+    def __init__(self, broker: SmallCoordinator) -> None:
+        cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
+        cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
+        self.dispatcher = RequestDispatcher(cast(Broker, broker), broker.authorizer)
+        self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
+
+    async def send(self, key: ApiKey, version: int, *, turns: int, **fields: Any) -> Any:
+        """The response, which must be there after so many turns of the loop."""
+        request = build_message(schema_of(request_class(key, version)), fields)
+        frame = write_request(key, version, 1, "me", request)[4:]
+        reply = self.dispatcher.dispatch(frame, read_request_header(frame), self.connection, PLENTY)
+        assert reply is not None
+        for _ in range(turns):
+            assert isinstance(reply, asyncio.Future) and not reply.done()
+            await asyncio.sleep(0)
+        buffers: Buffers = reply.result() if isinstance(reply, asyncio.Future) else reply
+        return read_response(b"".join(buffers)[4:], key, version)
+
+
+def test_a_heartbeat_of_the_consumer_protocol_takes_one_turn_and_the_same_one_again_none() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        key, client = ApiKey.CONSUMER_GROUP_HEARTBEAT, Client(broker)
+        names = {"group_id": "g", "member_id": "m"}
+        subscription = {"rebalance_timeout": MINUTE, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+        joined = await broker.send(key, 1, member_epoch=0, **names, **subscription)
+        assert joined.member_epoch == 1
+        parsed = await client.send(key, 1, turns=1, member_epoch=1, topic_partitions=None, **names)
+        assert parsed == await client.send(key, 1, turns=0, member_epoch=1, topic_partitions=None, **names)
+
+    scenario(test)
+
+
+def test_requests_of_the_classic_protocol_that_wait_for_nobody_take_no_turn() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        client, names = Client(broker), {"group_id": "g", "member_id": "nobody", "generation_id": 1}
+        for key, version in ((ApiKey.JOIN_GROUP, 9), (ApiKey.SYNC_GROUP, 5), (ApiKey.HEARTBEAT, 4)):
+            protocol = {"protocol_type": "consumer", "protocol_name": "range", "session_timeout": MINUTE}
+            response = await client.send(key, version, turns=0, **names, **protocol)
+            assert response.error_code is ErrorCode.unknown_member_id
+        left = await client.send(ApiKey.LEAVE_GROUP, 5, turns=0, group_id="g", members=({"member_id": "nobody"},))
+        assert left.members[0].error_code is ErrorCode.unknown_member_id
+
+    scenario(test)
