@@ -139,24 +139,27 @@ def unchanged_epoch_of(response: bytearray) -> int | None:
 
 class RepeatedRequest:
     """A request that one member sends again and again, encoded once. `epoch`: the only field that
-    changes."""
+    changes, if any does."""
 
-    def __init__(self, channel: Channel, request: Any, epoch: str) -> None:
+    def __init__(self, channel: Channel, request: Any, epoch: str | None = None) -> None:
         self._channel = channel
         self._key, self._version = int(request.__api_key__), channel.latest_usable_version(request)
-        frames = [
-            write_request(self._key, self._version, 0, "bench", replace(request, **{epoch: i32(value)}))
-            for value in (0, -1)
-        ]
-        self._frame = frames[0]
-        self._epoch_at = next(at for at, (one, other) in enumerate(zip(*frames, strict=True)) if one != other)
+        self._frame = self._encode(request)
+        self._epoch_at: int | None = None
+        if epoch is not None:
+            frames = [self._encode(replace(request, **{epoch: i32(value)})) for value in (0, -1)]
+            self._epoch_at = next(at for at, (one, other) in enumerate(zip(*frames, strict=True)) if one != other)
 
-    async def send(self, epoch: int) -> bytearray:
+    def _encode(self, request: Any) -> bytearray:
+        return write_request(self._key, self._version, 0, "bench", request)
+
+    async def send(self, epoch: int = 0) -> bytearray:
         """The response without its size."""
         correlation_id = self._channel.next_correlation_id()
         frame = bytearray(self._frame)
         INT32.pack_into(frame, CORRELATION_ID_AT, correlation_id)
-        INT32.pack_into(frame, self._epoch_at, epoch)
+        if self._epoch_at is not None:
+            INT32.pack_into(frame, self._epoch_at, epoch)
         return await self._channel.send_frame(correlation_id, [frame])
 
     def decode(self, response: bytearray) -> Any:
@@ -175,24 +178,12 @@ class ClassicMember:
     id: str = ""
     generation: int = NO_GENERATION
     owned: int = 0
-    _heartbeat: RepeatedRequest | None = None
+    _requests: "ClassicRequests | None" = None
 
     async def join(self) -> None:
         """Returns when the member is in a generation and has its assignment."""
-        name = self.topic.encode()
-        # Version 1 of ConsumerProtocolSubscription: one topic, no user data, nothing owned.
-        subscription = struct.pack(f">hih{len(name)}sii", 1, 1, len(name), name, -1, 0)
         while True:
-            joined = await self.channel.send(
-                JoinGroupRequest(
-                    group_id=GroupId(self.group),
-                    session_timeout=SESSION_TIMEOUT,
-                    rebalance_timeout=REBALANCE_TIMEOUT,
-                    member_id=self.id,
-                    protocol_type="consumer",
-                    protocols=(JoinGroupRequestProtocol(name="range", metadata=subscription),),
-                )
-            )
+            joined = await self._send_join()
             self.id = joined.member_id or self.id
             if joined.error_code in (ErrorCode.member_id_required, *REJOIN):
                 continue
@@ -200,22 +191,26 @@ class ClassicMember:
             if await self._sync(int(joined.generation_id), [one.member_id for one in joined.members]):
                 return
 
+    async def _send_join(self) -> Any:
+        if not self.id:
+            return await self.channel.send(join_request(self))
+        if self._requests is None:
+            self._requests = ClassicRequests.of(self)
+        return self._requests.join.decode(await self._requests.join.send())
+
     async def _sync(self, generation: int, members: Sequence[str]) -> bool:
         """False when the group rebalances again. `members`: empty, but for the leader."""
-        assignments = tuple(
-            SyncGroupRequestAssignment(member_id=member, assignment=self._assign(at, len(members)))
-            for at, member in enumerate(members)
-        )
-        synced = await self.channel.send(
-            SyncGroupRequest(
-                group_id=GroupId(self.group),
-                generation_id=i32(generation),
-                member_id=self.id,
-                protocol_type="consumer",
-                protocol_name="range",
-                assignments=assignments,
+        assert self._requests is not None, "a member that has joined has an id"
+        if members:
+            assignments = tuple(
+                SyncGroupRequestAssignment(member_id=member, assignment=self._assign(at, len(members)))
+                for at, member in enumerate(members)
             )
-        )
+            synced = await self.channel.send(
+                replace(sync_request(self), generation_id=i32(generation), assignments=assignments)
+            )
+        else:
+            synced = self._requests.sync.decode(await self._requests.sync.send(generation))
         if synced.error_code in REJOIN:
             return False
         check_response(synced.error_code, "SyncGroup")
@@ -228,13 +223,11 @@ class ClassicMember:
         return write_assignment({self.topic: frozenset(range(at, self.partitions, members))}, 1)
 
     async def heartbeat(self) -> None:
-        if self._heartbeat is None:
-            request = HeartbeatRequest(group_id=GroupId(self.group), generation_id=i32(0), member_id=self.id)
-            self._heartbeat = RepeatedRequest(self.channel, request, "generation_id")
-        response = await self._heartbeat.send(self.generation)
+        assert self._requests is not None, "a member that has joined has an id"
+        response = await self._requests.heartbeat.send(self.generation)
         if response[ERROR_CODE] == NO_ERROR:
             return
-        code = self._heartbeat.decode(response).error_code
+        code = self._requests.heartbeat.decode(response).error_code
         if code in REJOIN:
             await self.join()
         else:
@@ -245,10 +238,54 @@ class ClassicMember:
             LeaveGroupRequest(group_id=GroupId(self.group), members=(MemberIdentity(member_id=self.id),))
         )
         check_response(response.error_code, "LeaveGroup")
-        self.id, self.generation, self.owned = "", NO_GENERATION, 0
+        self.id, self.generation, self.owned, self._requests = "", NO_GENERATION, 0, None
 
     def close(self) -> None:
         self.channel.close()
+
+
+def join_request(member: ClassicMember) -> JoinGroupRequest:
+    name = member.topic.encode()
+    # Version 1 of ConsumerProtocolSubscription: one topic, no user data, nothing owned.
+    subscription = struct.pack(f">hih{len(name)}sii", 1, 1, len(name), name, -1, 0)
+    return JoinGroupRequest(
+        group_id=GroupId(member.group),
+        session_timeout=SESSION_TIMEOUT,
+        rebalance_timeout=REBALANCE_TIMEOUT,
+        member_id=member.id,
+        protocol_type="consumer",
+        protocols=(JoinGroupRequestProtocol(name="range", metadata=subscription),),
+    )
+
+
+def sync_request(member: ClassicMember) -> SyncGroupRequest:
+    """Of a member that is not the leader, in generation 0."""
+    return SyncGroupRequest(
+        group_id=GroupId(member.group),
+        generation_id=i32(0),
+        member_id=member.id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=(),
+    )
+
+
+@dataclass(frozen=True)
+class ClassicRequests:
+    """The requests of a member that has its id."""
+
+    join: RepeatedRequest
+    sync: RepeatedRequest
+    heartbeat: RepeatedRequest
+
+    @classmethod
+    def of(cls, member: ClassicMember) -> "ClassicRequests":
+        heartbeat = HeartbeatRequest(group_id=GroupId(member.group), generation_id=i32(0), member_id=member.id)
+        return cls(
+            RepeatedRequest(member.channel, join_request(member)),
+            RepeatedRequest(member.channel, sync_request(member), "generation_id"),
+            RepeatedRequest(member.channel, heartbeat, "generation_id"),
+        )
 
 
 def check_response(code: ErrorCode, what: str) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import uvloop
+
 from bench import programs
 from bench.lines import Line
 from bench.one_broker import RunBroker
@@ -62,8 +64,8 @@ def measure_groups(
     with side(test_settings=False, group_initial_rebalance_delay_ms=0, **NO_INTERVAL) as broker:
         for topic, partitions in (("warm", WARM_MEMBERS), ("measured", members)):
             rd.create_topic(broker.bootstrap, topic, partitions)
-        asyncio.run(measure_rebalances(broker, protocol, "warm", WARM_MEMBERS, WARM_REPEATS))
-        found = asyncio.run(measure_rebalances(broker, protocol, "measured", members, load_size.repeats))
+        uvloop.run(measure_rebalances(broker, protocol, "warm", WARM_MEMBERS, WARM_REPEATS))
+        found = uvloop.run(measure_rebalances(broker, protocol, "measured", members, load_size.repeats))
     prefix = f"{protocol}-{members}"
     return {
         f"{prefix}-start": found.start_s,

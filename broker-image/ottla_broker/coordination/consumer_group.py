@@ -18,6 +18,7 @@ is fenced.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from operator import attrgetter
 from typing import ClassVar, Final
 from uuid import UUID
 
@@ -127,6 +128,12 @@ class ConsumerMember:
             to_topic_partitions(self.assigned),
             to_topic_partitions(self.pending_revocation),
         )
+
+
+shared_parts: Final = attrgetter(
+    "assigned", "pending_revocation", "subscription", "server_assignor", "group_instance_id"
+)
+"""The parts of a member from which parts of its group follow."""
 
 
 @dataclass(slots=True)
@@ -315,6 +322,9 @@ class ConsumerGroup:
     def set_member(self, member_id: str, after: ConsumerMember | None) -> None:
         """Replaces the member and all that follows from it; None removes it."""
         before = self.members.get(member_id)
+        if before is not None and after is not None and shared_parts(before) == shared_parts(after):
+            self.members[member_id] = after  # most members of a large group change nothing but their epoch
+            return
         if before is not None:
             self._forget(before)
         if after is not None:

@@ -2,6 +2,7 @@
 that it changes, so the cost does not depend on the size of the group.
 """
 
+from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from ottla_broker.coordination.assignors import Assignment
@@ -28,6 +29,7 @@ SINGLE_FIELDS: Final = (
     "regex_resolved_ms",
 )
 """Fields of a group that are neither of members nor of regular expressions."""
+read_single_fields: Final = attrgetter(*SINGLE_FIELDS)
 
 
 class GroupParts(Protocol):
@@ -48,7 +50,7 @@ class GroupParts(Protocol):
 class ConsumerGroupUndo:
     def __init__(self, group: GroupParts) -> None:
         self._group = group
-        self._fields = {name: getattr(group, name) for name in SINGLE_FIELDS}
+        self._fields = read_single_fields(group)
         self._members: dict[str, tuple[Any, Assignment | None, Any]] = {}
         self._expressions: dict[str, RegularExpressionValue | None] = {}
 
@@ -65,7 +67,7 @@ class ConsumerGroupUndo:
     def undo(self) -> None:
         group = self._group
         group.balance = None  # computed again when needed: this is rare
-        for name, value in self._fields.items():
+        for name, value in zip(SINGLE_FIELDS, self._fields, strict=True):
             setattr(group, name, value)
         for member_id in self._members:  # first, so that nobody owns what another member gets back
             group.set_member(member_id, None)
