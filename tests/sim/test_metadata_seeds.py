@@ -9,7 +9,9 @@ from tests.sim.scenario import run_metadata_seed
 from tests.sim.test_seeds import pool
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
-SEEDS = range(1, 41)
+# The first found a voter that did not hear its leader again, the second brokers that stopped while one handed its vote
+# to the other.
+SEEDS = (60695, 61862, *range(1, 41))
 
 
 def test_fixed_seeds_violate_no_invariant_of_the_quorum() -> None:

@@ -77,6 +77,10 @@ class LeaderState:
     def other_voters(self) -> VoterSet:
         return tuple(voter for voter in self.voters if voter.key != self.me.key)
 
+    @property
+    def is_voter(self) -> bool:
+        return any(voter.key == self.me.key for voter in self.voters)
+
     # --- start of the epoch
 
     async def establish(self, *, writes_voters: bool) -> None:

@@ -69,7 +69,10 @@ class LeaderTerm:
             tasks.create_task(self._check_quorum())
             if await self._establish():
                 on_established()
-                await self._maintain_voters()
+                if self._leader_state.is_voter:
+                    await self._maintain_voters()
+                else:
+                    self._leader_state.end_term()  # its own removal is committed
 
     async def _establish(self) -> bool:
         leader = self._leader_state

@@ -417,8 +417,10 @@ class RaftQuorum:
             if leader.is_established:
                 self._on_resigned()
             logger.info("broker %d is no longer the leader of the metadata log", self._me.broker)
-        if leader.failure is not None:
+        is_removed = leader.is_established and not leader.is_voter
+        if leader.failure is not None or (is_removed and not self._is_stopping):
             await self._succession.end_epoch(leader)
+        if leader.failure is not None:
             if self._is_fatal(leader.failure):
                 raise leader.failure
             logger.warning("broker %d cannot lead the metadata log: %s", self._me.broker, leader.failure)

@@ -57,7 +57,10 @@ class RaftReplica:
 
     def view(self) -> Replica:
         """This replica in the form that the rules use."""
-        return Replica(self._me, frozenset(voter.key for voter in self._log.voters.latest), self._log.log_end)
+        log, me = self._log, self._me
+        voters = frozenset(voter.key for voter in log.voters.latest)
+        was_voter = any(voter.key == me for known in log.voters.since(log.high_watermark) for voter in known)
+        return Replica(me, voters, log.log_end, was_voter)
 
     def is_current_epoch(self, epoch: int) -> bool:
         return epoch == self._promised_epoch == self.state.epoch

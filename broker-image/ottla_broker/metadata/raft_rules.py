@@ -99,16 +99,26 @@ class RaftState:
 @dataclass(frozen=True, slots=True)
 class Replica:
     """The replica that decides: its key, the voters of its log (the newest appended set), the end
-    of its log.
+    of its log. `was_voter`: it is in an earlier set, and does not know that the newest is
+    committed.
     """
 
     key: ReplicaKey
     voters: frozenset[ReplicaKey]
     log_end: EpochAndOffset
+    was_voter: bool = False
 
     @property
     def is_voter(self) -> bool:
         return self.key in self.voters
+
+    @property
+    def may_lead(self) -> bool:
+        """A removed voter may be the only one whose log has the record of its removal, so that the
+        others cannot be elected. It leads until that is committed (section 4.2.2 of Ongaro's
+        thesis), and its own vote does not count.
+        """
+        return self.is_voter or self.was_voter
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +257,12 @@ def resign(state: RaftState) -> RaftState:
 
 
 def expire(state: RaftState, me: Replica) -> RaftState:
-    """The timer of the role has expired, or the leader's port refuses connections. A broker that is
-    not a voter looks for another leader.
+    """The timer of the role has expired, or the leader's port refuses connections. A broker that
+    may not lead looks for another leader.
     """
     if state.role is Role.LEADER:
         return state
-    if not me.is_voter:
+    if not me.may_lead:
         return RaftState(epoch=state.epoch, voted=state.voted)
     if state.is_electing:
         return _lose_election(state)
@@ -282,7 +292,7 @@ def election_timeout_s(state: RaftState, me: Replica, timeouts: ElectionTimeouts
     """Time for which the replica stays in its role; None: without end. Random, so that voters do
     not all become candidates at once. After elections without a winner the interval doubles.
     """
-    if state.role is Role.LEADER or (not me.is_voter and state.role is not Role.FOLLOWER):
+    if state.role is Role.LEADER or (not me.may_lead and state.role is not Role.FOLLOWER):
         return None
     if me.voters == {me.key}:
         return 0.0  # nobody else can lead

@@ -5,7 +5,7 @@ A voter set is in effect from its append on. When its record is truncated, the o
 again. A snapshot begins with the voter set in effect at its offset.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from kio.schema.types import BrokerId
@@ -45,6 +45,11 @@ class VoterHistory:
     def at(self, offset: int) -> VoterSet:
         """The voter set that the records below `offset` result in."""
         return next((voters for at, voters in reversed(self._entries) if at < offset), ())
+
+    def since(self, offset: int) -> Iterator[VoterSet]:
+        """The voter set that the records below `offset` result in, and those after it."""
+        yield self.at(offset)
+        yield from (voters for at, voters in self._entries if at >= offset)
 
     def add(self, offset: int, voters: VoterSet) -> None:
         self._entries.append((offset, voters))

@@ -77,7 +77,9 @@ class Node(NamedTuple):
 
     @property
     def replica(self) -> Replica:
-        return Replica(self.key, self.voters, self.log_end)
+        later = (it.voters for it in self.log[self.high_watermark :] if it.voters is not None)
+        was_voter = any(self.key in it for it in (newest_voters(self.log[: self.high_watermark])[1], *later))
+        return Replica(self.key, self.voters, self.log_end, was_voter)
 
     @property
     def epochs(self) -> LeaderEpochs:

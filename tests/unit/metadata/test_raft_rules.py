@@ -129,6 +129,18 @@ def test_a_broker_that_is_no_voter_never_stands() -> None:
     assert ended.role is Role.FOLLOWER
 
 
+def test_a_voter_whose_removal_may_not_be_committed_stands_and_does_not_count_itself() -> None:
+    """Only its log has the record that makes B the only voter: it has to lead until B has it."""
+    removed = Replica(A, frozenset({B}), END, was_voter=True)
+    lost = restart(ElectionState(4, 1, A), A)
+    assert election_timeout_s(lost, removed, ElectionTimeouts(), Random(1)) is not None
+    prospective = expire(lost, removed)
+    assert prospective.role is Role.PROSPECTIVE
+    candidate = count_vote(prospective, B, prospective, granted=True, me=removed)
+    assert (candidate.role, candidate.epoch) == (Role.CANDIDATE, 5)
+    assert count_vote(candidate, B, candidate, granted=True, me=removed).role is Role.LEADER
+
+
 def test_a_replica_follows_a_leader_of_its_own_or_a_newer_epoch() -> None:
     assert observe_epoch(RaftState(epoch=5, voted=B), 5, 3, ME) == RaftState(Role.FOLLOWER, 5, 3, B)
     candidate = RaftState(Role.CANDIDATE, 6, voted=A, granted=frozenset({A}))
