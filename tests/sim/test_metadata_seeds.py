@@ -9,8 +9,8 @@ from tests.sim.scenario import run_metadata_seed
 from tests.sim.test_seeds import pool
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
-# The first found a voter that did not hear its leader again, the second brokers that stopped while one handed its vote
-# to the other.
+# The first found a voter that did not hear its leader again, the second two brokers that stopped
+# while one handed its vote to the other.
 SEEDS = (60695, 61862, *range(1, 41))
 
 
