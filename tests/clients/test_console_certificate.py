@@ -20,10 +20,12 @@ from tests.ports import free_port
 
 @dataclass(frozen=True)
 class CertificateConsole:
+    """`bootstrap`: of the listener that requires a client's certificate."""
+
     url: str
     broker: BrokerProcess
-    made: CertificateAuthority
-    mutual: str
+    authority: CertificateAuthority
+    bootstrap: str
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +33,17 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertificateCon
     """Topics `orders`, which CN=alice may describe as User:ALICE, and `payments`, which she may
     not. No rule maps the subjects of other certificates.
     """
-    made = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = made.folder / "keystore.pem"
-    keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
-    http, mutual = free_port(), free_port()
+    authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
+    keystore = authority.folder / "keystore.pem"
+    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
+    http, port = free_port(), free_port()
     with run_ottla_broker(start=False) as broker:
         broker.settings |= {
-            "listeners": f"PLAINTEXT://{broker.bootstrap},MUTUAL://127.0.0.1:{mutual}",
+            "listeners": f"PLAINTEXT://{broker.bootstrap},MUTUAL://127.0.0.1:{port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,MUTUAL:SSL",
             "inter.broker.listener.name": "PLAINTEXT",
             "ssl.keystore.location": str(keystore),
-            "ssl.truststore.location": str(made.certificate),
+            "ssl.truststore.location": str(authority.certificate),
             "ssl.client.auth": "required",
             "ssl.principal.mapping.rules": "RULE:.*CN=(alice|bob).*/$1/U",
             "authorizer.class.name": "StandardAuthorizer",
@@ -55,20 +57,20 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertificateCon
         for topic in ("orders", "payments"):
             rd.create_topic(broker.bootstrap, topic)
         create_acls(cluster, acl(ResourceType.TOPIC, "orders", AclOperation.DESCRIBE, user="ALICE"))
-        yield CertificateConsole(f"https://localhost:{http}", broker, made, f"127.0.0.1:{mutual}")
+        yield CertificateConsole(f"https://localhost:{http}", broker, authority, f"127.0.0.1:{port}")
 
 
-def present(authority: CertificateAuthority, name: str) -> tuple[str, str]:
-    """The files of a client's certificate and key."""
+def create_certificate_files(authority: CertificateAuthority, name: str) -> tuple[str, str]:
+    """Returns the paths of the certificate and of its key."""
     certificate, key = create_client_certificate(authority, name)
     return str(certificate), str(key)
 
 
 def topics_of_kafka_client(secured: CertificateConsole, certificate: Path, key: Path) -> set[str]:
     settings = {
-        "bootstrap.servers": secured.mutual,
+        "bootstrap.servers": secured.bootstrap,
         "security.protocol": "SSL",
-        "ssl.ca.location": str(secured.made.certificate),
+        "ssl.ca.location": str(secured.authority.certificate),
         "ssl.certificate.location": str(certificate),
         "ssl.key.location": str(key),
     }
@@ -76,7 +78,7 @@ def topics_of_kafka_client(secured: CertificateConsole, certificate: Path, key: 
 
 
 def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: CertificateConsole) -> None:
-    certificate, key = create_client_certificate(secured.made, "alice")
+    certificate, key = create_client_certificate(secured.authority, "alice")
     presented = {"origin": secured.url, "certPath": str(certificate), "keyPath": str(key)}
     context = browser.new_context(ignore_https_errors=True, client_certificates=[presented])  # type: ignore[list-item]
     try:
@@ -91,9 +93,9 @@ def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: Cer
         names = tab.get_by_role("region", name="Topics").locator("tbody td:first-child").all_inner_texts()
         assert set(names) == topics_of_kafka_client(secured, certificate, key) == {"orders"}
         cookies = {cookie["name"]: cookie["value"]}
-        for others in (None, present(secured.made, "bob")):
+        for others in (None, create_certificate_files(secured.authority, "bob")):
             answer = requests.get(
-                f"{secured.url}/topics", cookies=cookies, cert=others, verify=str(secured.made.certificate),
+                f"{secured.url}/topics", cookies=cookies, cert=others, verify=str(secured.authority.certificate),
                 allow_redirects=False, timeout=30,
             )  # fmt: skip
             assert (answer.status_code, answer.headers["Location"]) == (303, "/login")
@@ -104,9 +106,9 @@ def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: Cer
 
 
 def test_client_without_a_users_certificate_is_not_logged_in(secured: CertificateConsole) -> None:
-    """Probes and scrapes need none, as before."""
-    trusted, form = str(secured.made.certificate), f"{secured.url}/login/certificate"
-    carol = present(secured.made, "carol")
+    """Probes and scrapes need no certificate."""
+    trusted, form = str(secured.authority.certificate), f"{secured.url}/login/certificate"
+    carol = create_certificate_files(secured.authority, "carol")
 
     def log_in(certificate: tuple[str, str] | None, origin: str) -> requests.Response:
         return requests.post(form, headers={"Origin": origin}, cert=certificate, verify=trusted, timeout=30)
@@ -126,6 +128,6 @@ def test_client_without_a_users_certificate_is_not_logged_in(secured: Certificat
 
 def test_certificate_of_another_authority_is_refused(secured: CertificateConsole, tmp_path: Path) -> None:
     other = create_certificate_authority(tmp_path / "other", ["127.0.0.1"], ["localhost"])
-    mallory = present(other, "alice")
+    mallory = create_certificate_files(other, "alice")
     with pytest.raises(requests.exceptions.ConnectionError):
-        requests.get(f"{secured.url}/login", cert=mallory, verify=str(secured.made.certificate), timeout=30)
+        requests.get(f"{secured.url}/login", cert=mallory, verify=str(secured.authority.certificate), timeout=30)

@@ -21,7 +21,9 @@ WITHIN_S = 30.0
 
 
 def request_token(plane: ControlPlane, account: str, *audiences: str) -> str:
-    """Request a service account's token, as the kubelet does for a projected volume."""
+    """Requests a service account's token, as the kubelet does for a projected volume. Creates the
+    account if it does not exist.
+    """
     if plane.admin.get(f"{ACCOUNTS}/{account}") is None:
         plane.admin.request("POST", ACCOUNTS, {"metadata": {"name": account}})
     wanted = {"spec": {"audiences": list(audiences), "expirationSeconds": 600}}
@@ -29,7 +31,8 @@ def request_token(plane: ControlPlane, account: str, *audiences: str) -> str:
     return str(found["status"]["token"])
 
 
-def login_with(token: str) -> dict[str, Any]:
+def oauth_settings(token: str) -> dict[str, Any]:
+    """Client properties of a login with the token, as `rd.produce` takes them."""
     return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",
@@ -67,12 +70,12 @@ def test_service_account_logs_in_by_its_mounted_token(plane: ControlPlane, tmp_p
         )
         for done in admin.create_acls([allowed]).values():
             done.result(WITHIN_S)
-        producer = login_with(request_token(plane, "producer", "kafka"))
+        producer = oauth_settings(request_token(plane, "producer", "kafka"))
         assert rd.produce(login, "orders", messages(), **producer) == list(range(50))
-        other = login_with(request_token(plane, "other", "kafka"))
+        other = oauth_settings(request_token(plane, "other", "kafka"))
         with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
             rd.produce(login, "orders", messages()[:1], **other)
-        for_the_api_server = login_with(request_token(plane, "producer"))
+        for_the_api_server = oauth_settings(request_token(plane, "producer"))
         with pytest.raises(ck.KafkaException, match="_MSG_TIMED_OUT"):
             rd.produce(login, "orders", messages()[:1], message_timeout_ms=3000, **for_the_api_server)
         eventually(lambda: "rejecting a token: Audience doesn't match" in broker.log_tail())

@@ -3,7 +3,8 @@ not limited.
 
 The guarantee: with default settings no acknowledged record is lost while fewer than
 min.insync.replicas brokers lose power between syncs; with flush.messages=1, no matter how many lose
-power. A killed process loses no page cache, so kills are not limited.
+power. A killed process loses no page cache, so kills are not limited. A plan that `loses_records`
+does not limit losses of power either.
 
 - **Power loss, default settings.** An acknowledged record is in the page caches of its ISR, at
   least min.insync.replicas brokers. A broker that lost power is *at risk* until its current process
@@ -33,27 +34,27 @@ class FaultBudget:
     def __init__(self, cluster: SimulatedCluster, plan: Plan) -> None:
         self._cluster = cluster
         self._plan = plan
-        self._at_risk: dict[int, bool] = {}  # broker → True if it was wiped
-        self._wiped_voters: dict[int, None] = {}
+        self._at_risk: set[int] = set()
+        self._wiped_voters: set[int] = set()
 
     def record_power_loss(self, broker: SimulatedBroker) -> None:
         if not (self._plan.syncs_every_message or self._plan.loses_records):
-            self._at_risk.setdefault(broker.node_id, False)
+            self._at_risk.add(broker.node_id)
 
     def record_wipe(self, broker: SimulatedBroker) -> None:
-        self._at_risk[broker.node_id] = True
-        self._wiped_voters[broker.node_id] = None
+        self._at_risk.add(broker.node_id)
+        self._wiped_voters.add(broker.node_id)
 
     def update(self) -> None:
-        """Remove brokers that are no longer at risk. Called often, because being in every ISR for a
-        moment is enough.
+        """Removes brokers that are no longer at risk. Called often, because being in every ISR for
+        a moment is enough.
         """
         for node_id in tuple(self._at_risk):
             if has_caught_up(self._cluster, self._cluster.brokers[node_id]):
-                del self._at_risk[node_id]
+                self._at_risk.remove(node_id)
         for node_id in tuple(self._wiped_voters):
             if self._has_left_voters(node_id):
-                del self._wiped_voters[node_id]
+                self._wiped_voters.remove(node_id)
 
     def _has_left_voters(self, node_id: int) -> bool:
         voters, broker = committed_voters(self._cluster), self._cluster.brokers[node_id].broker

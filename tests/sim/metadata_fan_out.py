@@ -18,7 +18,7 @@ from ottla_broker.metadata.fetch_sources import FetchSources
 from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse
 from ottla_broker.metadata.raft_quorum import RaftQuorum
 from tests.sim.network import Link
-from tests.unit.metadata.whole_cluster import WholeCluster, running_cluster
+from tests.unit.metadata.whole_cluster import WholeCluster, simulated_cluster
 
 SETTINGS = {"broker.heartbeat.interval.ms": "6000", "broker.session.timeout.ms": "30000"}
 START_LATENCY_S = 0.05  # so that a fetch gets the registrations of many brokers
@@ -39,7 +39,7 @@ async def measure(cluster: WholeCluster, fetches: Counter[int]) -> None:
     took_ms = []
     for number in range(COMMITS):
         started_s = cluster.loop.time()
-        await cluster.configure("retention.ms", str(1000 + number))
+        await cluster.set_topic_config("retention.ms", str(1000 + number))
         offset = end_offset(leader)
         await cluster.until(lambda offset=offset: all(end_offset(node) >= offset for node in cluster))  # type: ignore[misc]
         took_ms.append(round((cluster.loop.time() - started_s) * 1000))
@@ -88,7 +88,7 @@ def main() -> int:
     with (
         patch.object(FailureDetector, "update_peers", lambda _: None),
         patch.object(RaftQuorum, "handle_fetch", handle_and_count),
-        running_cluster(count, 1, SETTINGS) as (loop, cluster),
+        simulated_cluster(count, 1, SETTINGS) as (loop, cluster),
     ):
         loop.run_until_complete(loop.create_task(scenario(cluster)))
     return 0

@@ -68,7 +68,7 @@ async def delete_from_partition(
         async with asyncio.timeout_at(until_s):
             partition, below = await raise_log_start(ctx, topic, requested)
             leader = partition.leader
-            await partition.wait_in_epoch(partition.log_start_waiters, lambda: leader.low_watermark >= below)
+            await partition.wait_in_epoch(partition.low_watermark_waiters, lambda: leader.low_watermark >= below)
             low, code = leader.low_watermark, ErrorCode.none
     except KafkaError as reason:
         low, code = NO_WATERMARK, reason.code

@@ -1,9 +1,9 @@
 """DescribeMetadataReplica (10000), version 0: Ottla's own, for the operator and `ottla cluster
 recover`.
 
-- Describes this broker's replica of the metadata log: its disk, cluster, epoch, log end, voters.
-  Needs no leader, and is answered before the broker is ready, so that it can be asked why a cluster
-  has no leader.
+- Describes this broker's replica of the metadata log: its log directory, cluster, epoch, log end
+  and voters. Needs no leader, and is answered before the broker is ready, so that it can be asked
+  why a cluster has no leader.
 - `leader_id` is −1 unless this broker leads or receives responses of the leader.
 """
 

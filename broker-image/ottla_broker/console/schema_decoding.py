@@ -36,12 +36,13 @@ Decode = Callable[[bytes], Any]
 
 
 class SchemaDecoder:
-    """`sources`: None for an id that the registry does not have, or that the user may not read."""
+    """Decodes records by the schemas that were added."""
 
     def __init__(self) -> None:
         self._decoders: dict[int, tuple[str, Decode] | None] = {}
 
     def add_schemas(self, sources: Mapping[int, SchemaSource | None]) -> None:
+        """Schemas by id: None for one that the registry does not have or the user may not read."""
         for schema_id, source in sources.items():
             self._decoders[schema_id] = None if source is None else make_decoder(source)
 
@@ -51,6 +52,7 @@ class SchemaDecoder:
         return [one for one in ids if one is not None and one not in self._decoders]
 
     def decode(self, record: Record) -> DecodedRecord:
+        """Key and value: None where there is no schema, or the data do not fit it."""
         return DecodedRecord(self._decode(record.key), self._decode(record.value))
 
     def _decode(self, data: bytes | None) -> DecodedBytes | None:
@@ -98,7 +100,8 @@ def _avro_decoder(source: SchemaSource) -> Decode:
 
 
 def plain(value: Any) -> Any:
-    """Decimals, dates, times and UUIDs as text, which keeps every digit."""
+    """The value as JSON can have it: decimals, dates, times and UUIDs as text, which keeps every
+    digit."""
     match value:
         case dict():
             return {name: plain(one) for name, one in value.items()}
@@ -121,7 +124,7 @@ def _protobuf_decoder(source: SchemaSource) -> Decode:
     file = load_descriptor(source.text, source.references)
 
     def decode(data: bytes) -> Any:
-        path, start = read_message_path(data)
+        path, start = read_message_indexes(data)
         messages = list(file.message_types_by_name.values())
         for index in path[:-1]:
             messages = list(messages[index].nested_types)
@@ -131,9 +134,9 @@ def _protobuf_decoder(source: SchemaSource) -> Decode:
     return decode
 
 
-def read_message_path(data: bytes) -> tuple[list[int], int]:
-    """The message's place among those of its file: an index for each level of nesting. And where
-    the message begins. Raises IndexError, ValueError.
+def read_message_indexes(data: bytes) -> tuple[list[int], int]:
+    """The message indexes, which name a message of the schema's file: one for each level of
+    nesting. And where the message begins. Raises IndexError, ValueError.
     """
     count, at = _read_zigzag(data, 0)
     path = []

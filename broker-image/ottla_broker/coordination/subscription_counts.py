@@ -1,5 +1,5 @@
-"""How many members of a consumer group have each subscription, and ask for each assignor. Members
-of large groups have few different ones, and so nothing goes through all members to find them.
+"""How many members of a consumer group have each subscription, and ask for each assignor. Large
+groups have few different subscriptions, which are found here without going through all members.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class SubscriptionCounts:
         return {expression for _, expression in self.by_subscription if expression}
 
     def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members ask for."""
+        """The assignor that most members ask for; `default` if none asks for any."""
         return max(self.by_assignor, key=lambda name: self.by_assignor[name], default=default)
 
     def __iter__(self) -> Iterator[Subscription]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from ottla_broker.log.config import MAX_INT32
-from ottla_broker.log.flush import is_flushed
+from ottla_broker.log.flush import is_checkpointed
 from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.partition_log import PartitionLog
@@ -37,7 +37,7 @@ async def adopt_log(log: PartitionLog, now_ms: int) -> None:
     if markers:
         logger.warning("%s-%d: aborted %d open transactions", log.topic, log.partition, len(markers))
     fill_gaps(log)
-    if log.failure is None and not is_flushed(log):
+    if log.failure is None and not is_checkpointed(log):
         await log.checkpoint()
 
 

@@ -20,7 +20,7 @@ from ottla_broker.log.cleaning_plan import DirtyRange, choose_filthiest, choose_
 from ottla_broker.log.compaction import CleanerStats, OffsetMap, RecordFilter
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.log.storage import Storage, is_out_of_space
+from ottla_broker.log.storage import Storage, is_out_of_resources
 from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class Cleaner:
         except KafkaError as error:
             logger.error("compaction of %s failed: %s", log, error)
         except OSError as error:
-            if is_out_of_space(error):
+            if is_out_of_resources(error):
                 logger.warning("compaction of %s is postponed: %s", log, error)
             else:
                 log.storage_error("compaction", log.directory, error)

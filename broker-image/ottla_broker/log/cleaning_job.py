@@ -1,9 +1,9 @@
-"""One cleaning of one log, in steps that run off the protocol's thread and touch nothing but closed
-files.
+"""One cleaning of one log, in steps that run off the event loop's thread and touch nothing but
+closed files.
 
 The steps are generators that yield how many bytes they moved, about a MiB at a time: their caller
 sets the pace and may stop. They open files for themselves. They release the interpreter's lock
-after every batch, so that the protocol's thread does not wait for it.
+after every batch, so that the event loop's thread does not wait for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _YIELD_S: Final = 1e-6
 class GilYield:
     """Gives up the interpreter's lock often enough.
 
-    Python code in a thread keeps it for 5 ms otherwise: the protocol's thread would have to wait
+    Python code in a thread keeps it for 5 ms otherwise: the event loop's thread would have to wait
     that long each time that it wakes up while compaction runs. Work is counted in bytes, with
     `_WORK_PER_RECORD` for each record.
     """
@@ -67,7 +67,7 @@ class SourceSegment:
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """The state of a log that a cleaning works with, gathered on the protocol's thread.
+    """The state of a log that a cleaning works with, gathered on the event loop's thread.
 
     `sources`: the segments from the log's start up to the end of `dirty`. `later_aborted`: aborted
     transactions in the indexes of the segments after those.
@@ -213,7 +213,7 @@ def make_filter(
     groups: Sequence[Sequence[SourceSegment]],
     stats: CleanerStats,
 ) -> RecordFilter:
-    """The second pass's filter. Reads all transaction indexes: off the protocol's thread. Raises
+    """The second pass's filter. Reads all transaction indexes: off the event loop's thread. Raises
     OSError, CorruptSegment."""
     ends = frozenset((job.dirty.end, *(group[-1].next_base for group in groups)))
     transactions = CleanedTransactions(job.aborted_transactions(files))

@@ -2,7 +2,7 @@
 simulation has its own, which loses unsynced writes.
 
 All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made
-off the protocol's thread by the caller (`Runtime.run_in_thread`). Every path is a plain string
+off the event loop's thread by the caller (`Runtime.run_in_thread`). Every path is a plain string
 below one of the broker's `log.dirs`.
 """
 

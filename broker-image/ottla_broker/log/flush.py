@@ -1,4 +1,4 @@
-"""Bringing a log to stable storage, off the protocol's thread.
+"""Bringing a log to stable storage, off the event loop's thread.
 
 A *sync* makes records durable (`flush.messages`; all that wait at the same time share one fsync). A
 *checkpoint* makes indexes, leader epochs and producer state durable too, and so moves the recovery
@@ -17,12 +17,13 @@ from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 
 @dataclass(frozen=True, slots=True)
 class FlushWork:
-    """The files that one flush writes to stable storage: whole small files first, then files, then
-    directory entries.
+    """What one flush writes to stable storage: `contents`, small files that are replaced as a
+    whole, then the files at `paths`, then the entries of `directories`.
 
     `end`: the log end offset. `last_batch_end`: the end of the last batch, which is lower if a
     truncation left the log end in a hole. The recovery point must not lie in a hole: it would
-    protect bytes that are written there later. `created_names`: as in `FlushState`.
+    protect bytes that are written there later. `truncation_count`, `created_names`: those of
+    `FlushState` when the flush began.
     """
 
     end: int
@@ -35,8 +36,8 @@ class FlushWork:
 
 
 def flush_to_device(disk: Disk, work: FlushWork) -> None:
-    """Syncs the files of `work`. Blocks until that is done. Appends may continue meanwhile: fsync
-    on any descriptor of a file syncs all of it.
+    """Writes and syncs the files of `work`. Blocks until that is done. Raises OSError. Appends may
+    continue meanwhile: fsync on any descriptor of a file syncs all of it.
     """
     for path, data in work.contents:
         disk.replace_file(path, data)
@@ -52,8 +53,8 @@ def flush_to_device(disk: Disk, work: FlushWork) -> None:
         disk.sync_directory(directory)
 
 
-def is_flushed(log: LogState) -> bool:
-    """True if everything about the log is durable."""
+def is_checkpointed(log: LogState) -> bool:
+    """True if a checkpoint has reached the log's end, so that a restart would read nothing."""
     return log.flush.recovery_point == log.end and not log.epochs.is_dirty
 
 
@@ -71,7 +72,7 @@ async def wait_until_synced(log: LogState, offset: int) -> None:
 
 async def _sync(log: LogState) -> None:
     try:
-        await _run(log, _plan_sync(log))
+        await _flush(log, _plan_sync(log))
     finally:
         log.flush.running_sync = None
 
@@ -79,7 +80,7 @@ async def _sync(log: LogState) -> None:
 async def checkpoint(log: LogState) -> None:
     """Moves the recovery point to the log's present end. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     work = _plan_checkpoint(log)
-    await _run(log, work)
+    await _flush(log, work)
     if work.truncation_count == log.flush.truncation_count:
         log.flush.recovery_point = max(log.flush.recovery_point, work.last_batch_end)
         log.snapshots.add(work.last_batch_end)
@@ -87,7 +88,7 @@ async def checkpoint(log: LogState) -> None:
         log.is_checkpoint_stale = True
 
 
-async def _run(log: LogState, work: FlushWork) -> None:
+async def _flush(log: LogState, work: FlushWork) -> None:
     state, directory, runtime = log.flush, log.directory, log.storage.runtime
     began_s = runtime.processing_clock()
     try:

@@ -21,19 +21,19 @@ from ottla_broker.log.checkpoints import (
 from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld, write_file
-from ottla_broker.log.flush import is_flushed
+from ottla_broker.log.flush import is_checkpointed
 from ottla_broker.log.meta_properties import (
     PREVIOUS_CLUSTER_ID,
     LogDirError,
     describe_mismatch,
     identity_properties,
+    load_or_create_identity,
     log_dir_errors,
-    read_identity,
     write_identity,
 )
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
-from ottla_broker.log.storage import Storage, is_out_of_space
+from ottla_broker.log.storage import Storage, is_out_of_resources
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -117,7 +117,8 @@ class LogDir:
             except LockHeld as error:
                 raise LogDirError(f"{path} is in use: {error}") from None
             try:
-                directory_id, cluster_id, previous_cluster_id = read_identity(disk, runtime, path, node_id, cluster_id)
+                identity = load_or_create_identity(disk, runtime, path, node_id, cluster_id)
+                directory_id, cluster_id, previous_cluster_id = identity
                 attached = cls(
                     path,
                     disk,
@@ -275,7 +276,7 @@ class LogDir:
 
     def _storage_error(self, path: str, error: OSError) -> KafkaError:
         reason = f"{path}: {error.strerror or error}"
-        if not is_out_of_space(error):
+        if not is_out_of_resources(error):
             self.failure = reason
             logger.error("log directory %s is offline: %s", self.path, reason)
         return KafkaError(ErrorCode.kafka_storage_error, reason)
@@ -307,11 +308,11 @@ class LogDir:
                 self._written[name] = data
 
     def write_checkpoints_now(self) -> None:
-        """Writes all checkpoint files on the protocol's thread. Raises OSError."""
+        """Writes all checkpoint files on the event loop's thread. Raises OSError."""
         self._write_now(*_CHECKPOINTS)
 
     def _write_now(self, *names: str) -> None:
-        """Writes on the protocol's thread, so that the file is on the disk before the next step.
+        """Writes on the event loop's thread, so that the file is on the disk before the next step.
         Raises OSError.
         """
         for name in names:
@@ -345,7 +346,7 @@ class LogDir:
         async def close_log(log: PartitionLog) -> bool:
             async with gate:
                 try:
-                    if log.failure is None and not is_flushed(log):
+                    if log.failure is None and not is_checkpointed(log):
                         log.seal()
                         await log.checkpoint()
                     log.close()

@@ -21,7 +21,7 @@ from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.record_validation import must_validate_records
 from ottla_broker.log.segment import Segment
 from ottla_broker.log.segments import Segments
-from ottla_broker.log.storage import Storage, is_out_of_space
+from ottla_broker.log.storage import Storage, is_out_of_resources
 from ottla_broker.log.tail_cache import TailCache
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -155,7 +155,7 @@ class LogState:
         if isinstance(error, CorruptSegment):
             message, is_transient = f"{error}, near offset {offset}", False
         else:
-            message, is_transient = f"{action} of {path} failed: {error.strerror or error}", is_out_of_space(error)
+            message, is_transient = f"{action} of {path} failed: {error.strerror or error}", is_out_of_resources(error)
         reason = KafkaError(ErrorCode.kafka_storage_error, message)
         if not is_transient:
             self.take_offline(reason)

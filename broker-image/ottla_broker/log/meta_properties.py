@@ -29,11 +29,12 @@ def log_dir_errors(path: str) -> Iterator[None]:
         raise LogDirError(f"log.dirs: {error}") from error
 
 
-def read_identity(
+def load_or_create_identity(
     disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
 ) -> tuple[UUID, str | None, str | None]:
     """Returns (directory id, cluster id, cluster id before a recovery) from `meta.properties`.
-    Creates the file or adds missing properties. Raises LogDirError.
+    Creates the file or adds missing properties. Raises LogDirError if the directory belongs to
+    another broker or cluster, ValueError if the file cannot be parsed, OSError.
     """
     file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(disk, file)

@@ -24,7 +24,7 @@ class OpenFiles:
     """Files by path, opened at first use for reading and writing. Above `limit` the least recently
     used is closed.
 
-    It belongs to the protocol's thread. Calls in other threads (fsync) open the file for
+    It belongs to the event loop's thread. Calls in other threads (fsync) open the file for
     themselves: any descriptor of a file syncs all of it.
     """
 

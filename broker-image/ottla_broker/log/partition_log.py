@@ -1,7 +1,7 @@
 """One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it; consumers,
 followers and the broker itself read from it.
 
-It belongs to the protocol's thread and never waits for a device there, except for the write into
+It belongs to the event loop's thread and never waits for a device there, except for the write into
 the page cache; fsync runs in another thread (`log.flush`). `log.recovery` opens it. Appending and
 reading the tail, the hot paths, are here. The other operations are functions over `LogState`, in
 modules named for them.

@@ -26,7 +26,7 @@ from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.segment import Segment
 from ottla_broker.log.segment_swap import finish_swaps
 from ottla_broker.log.segments import Segments
-from ottla_broker.log.storage import Storage, is_out_of_space
+from ottla_broker.log.storage import Storage, is_out_of_resources
 from ottla_broker.log.validation import MAGIC
 from ottla_broker.wire.batch import BatchHeader, Buffer, has_valid_crc
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -76,7 +76,7 @@ def open_log(
         reason = str(error)
     except OSError as error:
         # The partition is intact: the start is retried when there is space.
-        if is_out_of_space(error):
+        if is_out_of_resources(error):
             raise
         reason = f"{error.filename or directory}: {error.strerror or error}"
     # Without records, at the offsets in the checkpoint files.

@@ -118,7 +118,7 @@ def mark_deleted(log: LogState, segment: Segment, now_ms: int) -> None:
 
 
 def take_files_to_delete(log: LogState, now_ms: int) -> Sequence[str]:
-    """Takes the paths whose delay is over; the caller removes them off the protocol's thread."""
+    """Takes the paths whose delay is over; the caller removes them off the event loop's thread."""
     due = [path for due_ms, path in log.files_to_delete if due_ms <= now_ms]
     if due:
         log.files_to_delete = [(due_ms, path) for due_ms, path in log.files_to_delete if due_ms > now_ms]

@@ -53,7 +53,7 @@ def sync_segment(disk: Disk, segment: Segment) -> None:
 def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int) -> None:
     """Replaces `old`, neighbours and all closed, by the synced segment under `.cleaned` names.
 
-    Runs on the protocol's thread; the caller syncs the folder. Raises KafkaError:
+    Runs on the event loop's thread; the caller syncs the folder. Raises KafkaError:
     KAFKA_STORAGE_ERROR, with the log offline, when a rename fails.
     """
     disk = log.storage.disk

@@ -13,18 +13,18 @@ from ottla_broker.log.segment import Segment
 from ottla_broker.log.tail_cache import TailBudget
 from ottla_broker.runtime import Runtime
 
-_TRANSIENT: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+_EXHAUSTED: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 INDEXES_IN_MEMORY: Final = 256
 """Closed segments whose indexes stay in memory; a full segment of 1 GiB has 5 MiB of them."""
 
 
 @dataclass(slots=True)
 class Storage:
-    """The disk, the runtime, the open files and the memory for tails.
+    """The disk, the runtime and the open files. `tails`: memory for the newest batches of each log.
 
     `write_recovery_points`: writes the directory's checkpoint file and returns when it is durable.
     A log calls it before it is truncated below its recovery point. Otherwise a restart after a
-    crash would take what replaces the old end for flushed.
+    crash would trust batches below the old recovery point that were written later, unflushed.
     """
 
     disk: Disk
@@ -47,7 +47,7 @@ class Storage:
             self._indexed.popitem(last=False)[1].unload_indexes()
 
 
-def is_out_of_space(error: OSError) -> bool:
+def is_out_of_resources(error: OSError) -> bool:
     """True if a call failed because the disk is full or file descriptors are exhausted, which is
     temporary and no fault of the disk."""
-    return error.errno in _TRANSIENT
+    return error.errno in _EXHAUSTED

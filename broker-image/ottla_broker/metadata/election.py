@@ -4,12 +4,12 @@ go: pure.
 The *trusted* replicas have every record below the high watermark. They are the ISR and the eligible
 leader replicas, which left the ISR while it was too small for the high watermark to advance.
 
-Invariant: without an unclean election a leader is a trusted replica, and no replica becomes trusted
-here; replicas join the ISR by AlterPartition (`isr_changes`). So each function here only removes
-trusted replicas. A partition whose ISR is smaller than its effective min.insync.replicas keeps
-replicas that leave the ISR as eligible. One whose ISR is large enough clears them, because its high
-watermark advances without them. The last replica of the ISR remains in it, fenced or not: the
-partition waits for its return.
+Invariant: a leader is a trusted replica, and no other replica becomes trusted here; replicas join
+the ISR by AlterPartition (`isr_changes`). The exceptions are an unclean election and the election
+of a *last known* replica. A partition whose ISR is smaller than its effective min.insync.replicas
+keeps replicas that leave the ISR as eligible. One whose ISR is large enough clears them, because
+its high watermark advances without them. The last replica of the ISR remains in it, fenced or not:
+the partition waits for its return.
 
 A trusted replica with an unclean shutdown is remembered as *last known* while the high watermark
 cannot have advanced without it. When the replicas that were trusted in its place lose their disks,
@@ -18,6 +18,8 @@ of them and is elected; else an unclean election prefers it.
 
 A replica whose directory was lost is remembered as *emptied* until it joins the ISR: an unclean
 election prefers every other replica, which has at least old records.
+
+Functions that return a PartitionRecord or None return None if the partition does not change.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -82,8 +84,9 @@ def elect_leader(
     candidates: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord:
-    """`old` with this ISR and its eligible replicas. The leader remains if it may, else another is
-    elected.
+    """`old` with this ISR and its eligible replicas. The leader remains if it may. Else another is
+    elected: of the ISR, else of the eligible replicas, else a last known one or any other if
+    `rules` allow it. Without one that may lead, the leader is NO_LEADER.
 
     `isr` and `trusted` are members of `old.replicas`, whose order is the order of preference.
     Epochs are unchanged: see `with_next_epochs`.
@@ -158,8 +161,8 @@ def state_after_unfencing(
 def state_after_shutdown_request(
     old: PartitionRecord, stopping: int, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Broker `stopping` still serves: another in-sync replica becomes leader, and it leaves the
-    ISR. Without another in-sync replica that may lead, nothing changes until it is fenced."""
+    """Broker `stopping` still serves. It leaves the ISR, and another in-sync replica leads in its
+    place. Without another in-sync replica that may lead, nothing changes until it is fenced."""
     others = [broker for broker in old.isr if broker != stopping]
     if stopping not in old.isr or not any(candidates.can_become_leader(old, broker) for broker in others):
         return None
@@ -191,7 +194,7 @@ def state_after_directory_loss(
     trusted = [broker for broker in trusted_replicas(old) if broker != returned]
     moved = replace_fields(
         old,
-        directories=with_directory(old, returned, directory),
+        directories=directories_with(old, returned, directory),
         last_known=tuple(broker for broker in old.last_known if broker != returned),
         emptied=(*(broker for broker in old.emptied if broker != returned), returned),
     )
@@ -217,8 +220,8 @@ def elect_unclean_leader(
 
 
 def without_eligible_replicas(old: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord | None:
-    """Clears them if the ISR is large enough for the high watermark to advance without them, for
-    instance after min.insync.replicas fell."""
+    """Clears the eligible and last known replicas if the ISR is large enough for the high watermark
+    to advance without them, for instance after min.insync.replicas fell."""
     if not (old.eligible or old.last_known) or len(old.isr) < effective_min_isr(old, rules.min_insync):
         return None
     return with_next_epochs(old, replace_fields(old, eligible=(), last_known=()))
@@ -231,7 +234,8 @@ def directory_of(state: PartitionRecord, broker: int) -> UUID | None:
     return state.directories[state.replicas.index(broker)]
 
 
-def with_directory(state: PartitionRecord, broker: int, directory: UUID) -> tuple[UUID, ...]:
+def directories_with(state: PartitionRecord, broker: int, directory: UUID) -> tuple[UUID, ...]:
+    """The directories of all replicas, after that of one broker has changed. Empty if unknown."""
     if len(state.directories) != len(state.replicas):
         return state.directories
     return tuple(

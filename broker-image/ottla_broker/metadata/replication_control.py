@@ -135,7 +135,7 @@ class ReplicationControl:
             if broker not in old.replicas:
                 reason = f"broker {broker} has no replica of {topic.name}-{partition}"
                 raise KafkaError(ErrorCode.not_leader_or_follower, reason)
-            directories = election.with_directory(old, broker, directory)
+            directories = election.directories_with(old, broker, directory)
             return election.with_next_epochs(old, replace_fields(old, directories=directories))
 
         def plan() -> Decision[list[Outcome]]:

@@ -85,7 +85,7 @@ class CachedPartition:
             return False
         if partition.is_leader and max(self.high_watermark, 0) < partition.leader.epoch_start_offset:
             return True
-        return self.log_start != partition.log.start and bool(partition.log_start_waiters.waiting)
+        return self.log_start != partition.log.start and bool(partition.low_watermark_waiters.waiting)
 
     def sent(self, data: FetchResponsePartition) -> None:
         """The response holds `data`, or would if that were news."""

@@ -36,8 +36,8 @@ class Partition:
     while another broker led.
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may
-    have come, `log_end_waiters` when the log has grown, `log_start_waiters` when the low watermark
-    may have risen."""
+    have come, `log_end_waiters` when the log has grown, `low_watermark_waiters` when the low
+    watermark may have risen."""
 
     topic: str
     topic_id: UUID
@@ -55,7 +55,7 @@ class Partition:
         self.refused_batches = RejectedBatches()
         self.read_waiters = Waiters()
         self.log_end_waiters = Waiters()
-        self.log_start_waiters = Waiters()
+        self.low_watermark_waiters = Waiters()
         self.is_leader = False
         self._send_isr_change = partial(send_isr_change, self)
         self._pending_acks = PendingAcks()
@@ -148,7 +148,7 @@ class Partition:
             self._cluster,
             self._pending_acks,
             self.read_waiters,
-            self.log_start_waiters,
+            self.low_watermark_waiters,
             self._durable_end,
             self._send_isr_change,
         )
@@ -374,7 +374,7 @@ class Partition:
     def _notify_all(self) -> None:
         self.read_waiters.notify_all()
         self.log_end_waiters.notify_all()
-        self.log_start_waiters.notify_all()
+        self.low_watermark_waiters.notify_all()
 
     # --- durability: one fsync at a time, shared by all appends before it (group commit)
 

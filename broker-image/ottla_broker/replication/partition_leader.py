@@ -37,7 +37,7 @@ class PartitionLeader:
     _cluster: ClusterView
     _acks: PendingAcks
     _read_waiters: Waiters
-    _log_start_waiters: Waiters
+    _low_watermark_waiters: Waiters
     _durable_end: Callable[[], int]
     _send_isr_change: Callable[[], None]
     epoch: int = field(init=False)
@@ -135,8 +135,8 @@ class PartitionLeader:
         )
         if follower is None:
             return
-        if self._log_start_waiters.waiting:
-            self._log_start_waiters.notify_all()
+        if self._low_watermark_waiters.waiting:
+            self._low_watermark_waiters.notify_all()
         if broker not in self.registration.isr:
             self._expand_isr((follower,))
         self.advance_high_watermark()
@@ -150,7 +150,7 @@ class PartitionLeader:
                 self.record_fetch(follower.broker, *follower.uncounted_fetch)
         if outside := [follower for follower in self.followers if follower.broker not in self.registration.isr]:
             self._expand_isr(outside)
-        self._log_start_waiters.notify_all()  # the low watermark no longer waits for a dead broker
+        self._low_watermark_waiters.notify_all()  # the low watermark no longer waits for a dead broker
 
     # --- the ISR
 

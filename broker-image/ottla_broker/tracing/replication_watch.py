@@ -33,11 +33,11 @@ class ReplicationWatch:
     fetches: dict[int, ReplicaFetch] = field(default_factory=dict)
 
     def start(self) -> None:
-        """The leader notifies `log_start_waiters`, if there are any, at each follower's fetch."""
-        self.partition.log_start_waiters.add(self.record_fetches)
+        """The leader notifies the `low_watermark_waiters` that it has at each follower's fetch."""
+        self.partition.low_watermark_waiters.add(self.record_fetches)
 
     def stop(self) -> None:
-        self.partition.log_start_waiters.remove(self.record_fetches)
+        self.partition.low_watermark_waiters.remove(self.record_fetches)
 
     def record_fetches(self) -> None:
         role = self.partition.role

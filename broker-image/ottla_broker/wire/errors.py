@@ -1,5 +1,5 @@
 """The exception that carries a protocol error code from where it is found to the handler that
-responds.
+responds, and the text of the system's errors in messages.
 
 Codes and their meanings: https://kafka.apache.org/protocol#protocol_error_codes (as `kio` generates
 them).
@@ -33,8 +33,8 @@ NO_ERROR: Final = KafkaError(ErrorCode.none)
 
 
 def describe_os_error(error: OSError) -> str:
-    """The system's text of an error. asyncio's own text names the call and the address in Python's
-    notation.
+    """The system's text of an error, in lower case. asyncio's own text names the call and the
+    address in Python's notation.
     """
     if isinstance(error, ssl.SSLError):  # its errno is OpenSSL's own
         return str(getattr(error, "verify_message", "") or error.reason or error).lower()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.console.record_scanner import Scanner
-from ottla_broker.console.schema_decoding import SchemaDecoder, make_decoder, read_message_path
+from ottla_broker.console.schema_decoding import SchemaDecoder, make_decoder, read_message_indexes
 from ottla_broker.console.schema_framing import DecodedBytes, schema_id_of
 from ottla_broker.console.search_messages import AddSchemas, ScanRecords, StartSearch
 from ottla_broker.registry.languages.protobuf_descriptor import load_descriptor
@@ -147,7 +147,7 @@ def test_message_paths_are_read_as_they_are_written(path: list[int]) -> None:
         return out + bytes([number])
 
     data = zigzag(len(path)) + b"".join(map(zigzag, path))
-    assert read_message_path(data + b"rest") == (path, len(data))
+    assert read_message_indexes(data + b"rest") == (path, len(data))
 
 
 def test_frames_have_a_zero_byte_and_an_id() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ottla_broker.log.config import MAX_INT32, LogConfig
-from ottla_broker.log.flush import is_flushed
+from ottla_broker.log.flush import is_checkpointed
 from ottla_broker.log.indexes import TimestampOffset
 from ottla_broker.log.partition_log import PartitionLog
 from tests.unit.log.log_fixtures import NOW, FailingDisk, LogFolder, append_committed, batch
@@ -185,9 +185,9 @@ class TestDurability:
         for n in range(9):
             append_committed(log, batch(1, producer=(4, 0, n)), epoch=n // 5)
         asyncio.run(log.checkpoint())
-        assert log.recovery_point == log.end and is_flushed(log)
+        assert log.recovery_point == log.end and is_checkpointed(log)
         append_committed(log, batch(1, producer=(4, 0, 9)))
-        assert log.recovery_point == 9 and not is_flushed(log)
+        assert log.recovery_point == 9 and not is_checkpointed(log)
         asyncio.run(log.checkpoint())
         assert [o for o in log.snapshots.offsets if o not in log.segments.bases] == [10]
 

@@ -1,3 +1,5 @@
+"""Plans that create, extend and delete topics, applied as records to an image."""
+
 from uuid import UUID
 
 import pytest
@@ -13,7 +15,7 @@ from ottla_broker.metadata.records import (
 from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner, plan_partition_growth, plan_topic_deletion
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-ID = UUID(int=7)
+TOPIC_ID = UUID(int=7)
 
 
 def cluster(brokers: int = 3) -> MetadataImage:
@@ -35,14 +37,14 @@ def apply_encoded(image: MetadataImage, records: list[MetadataRecord]) -> Metada
 
 def refusal(image: MetadataImage, topic: NewTopic) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
-        TopicPlanner(image).plan_creation(topic, ID)
+        TopicPlanner(image).plan_creation(topic, TOPIC_ID)
     return caught.value
 
 
 def test_a_topic_is_created_extended_and_deleted() -> None:
     image = cluster()
     changes = apply_encoded(
-        image, TopicPlanner(image).plan_creation(NewTopic("flights", 4, 2, config={"retention.ms": "5"}), ID)
+        image, TopicPlanner(image).plan_creation(NewTopic("flights", 4, 2, config={"retention.ms": "5"}), TOPIC_ID)
     )
     assert changes.created_topics == ["flights"]
     assert changes.changed_partitions == {("flights", p) for p in range(4)}
@@ -51,7 +53,7 @@ def test_a_topic_is_created_extended_and_deleted() -> None:
     apply_encoded(image, plan_partition_growth(image, "flights", 6, None))
     assert sorted(image.topics["flights"].partitions) == [0, 1, 2, 3, 4, 5]
     changes = apply_encoded(image, plan_topic_deletion(image, "flights"))
-    assert [topic.id for topic in changes.deleted_topics] == [ID]
+    assert [topic.id for topic in changes.deleted_topics] == [TOPIC_ID]
     assert image.topics == {} and image.topic_names == {} and image.configs == {}
 
 
@@ -79,7 +81,7 @@ def test_an_invalid_topic_is_refused_with_code_and_message(topic: NewTopic, code
 
 def test_names_that_collide_in_metrics_are_refused() -> None:
     image = cluster()
-    apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("a.b", 1, 1), ID))
+    apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("a.b", 1, 1), TOPIC_ID))
     assert "collides with 'a.b'" in str(refusal(image, NewTopic("a_b", 1, 1)))
     assert refusal(image, NewTopic("a.b", 1, 1)).code is ErrorCode.topic_already_exists
 
@@ -87,7 +89,7 @@ def test_names_that_collide_in_metrics_are_refused() -> None:
 def test_fenced_brokers_get_no_replicas() -> None:
     image = cluster()
     apply_encoded(image, [BrokerRegistrationChangeRecord(2, image.brokers[2].epoch, fenced=True)])
-    apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("t", 10, 2), ID))
+    apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("t", 10, 2), TOPIC_ID))
     assert {b for p in image.topics["t"].partitions.values() for b in p.replicas} == {1, 3}
 
 
@@ -101,7 +103,7 @@ def test_a_change_for_an_older_broker_epoch_changes_nothing() -> None:
 
 def test_the_partition_count_cannot_decrease() -> None:
     image = cluster()
-    apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("t", 3, 1), ID))
+    apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("t", 3, 1), TOPIC_ID))
     with pytest.raises(KafkaError, match="has 3 partitions; 2 is not more"):
         plan_partition_growth(image, "t", 2, None)
 

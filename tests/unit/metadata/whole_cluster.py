@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.image import TOPIC_RESOURCE, MetadataImage
 from ottla_broker.metadata.records import MetadataRecord, encode_record
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.metadata.voter_set import ReplicaKey
@@ -28,7 +28,9 @@ class WholeCluster(SimulatedCluster):
     """Brokers on virtual time, observed from outside. A test calls `start_all` first."""
 
     async def until(self, condition: Callable[[], T], within_s: float = 30.0) -> float:
-        """Waits for a condition. Returns the time that took, in virtual seconds."""
+        """Waits for a condition. Returns the time that took, in virtual seconds. Fails after
+        `within_s`.
+        """
         began = self.loop.time()
         while not condition():
             assert self.loop.time() - began < within_s, f"not within {within_s} s\n" + "\n".join(self.trace.lines[-40:])
@@ -77,6 +79,7 @@ class WholeCluster(SimulatedCluster):
         return [other for other in self if other is not node]
 
     async def wait_for_new_leader(self, after: SimulatedBroker, within_s: float = 30.0) -> float:
+        """Waits until a broker other than `after` leads. Returns the time that took, in seconds."""
         return await self.until(lambda: any(node is not after for node in self.leaders), within_s)
 
     async def create_topic(self, name: str) -> None:
@@ -85,8 +88,9 @@ class WholeCluster(SimulatedCluster):
     async def delete_topic(self, name: str) -> None:
         await self.run_on_controller(lambda controller: controller.delete_topic(name))
 
-    async def configure(self, key: str, value: str) -> None:
-        await self.run_on_controller(lambda controller: controller.alter_configs(2, "anything", {key: value}))
+    async def set_topic_config(self, key: str, value: str) -> None:
+        """Commits one metadata record: a config of a topic, which need not exist."""
+        await self.run_on_controller(lambda controller: controller.alter_configs(TOPIC_RESOURCE, "t", {key: value}))
 
     async def run_on_controller(self, command: Callable[[Controller], Coroutine[Any, Any, None]]) -> None:
         """Runs a command on the active controller, and again on its successors until it
@@ -145,9 +149,10 @@ def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
 
 
 @contextmanager
-def running_cluster(
+def simulated_cluster(
     brokers: int, seed: int, settings: Mapping[str, str]
 ) -> Iterator[tuple[SimulatedLoop, WholeCluster]]:
+    """A loop and a cluster whose brokers are not started yet."""
     loop = SimulatedLoop()
     trace = Trace(loop.time, None)
     trace.start_capturing_logs(logging.INFO)
@@ -167,6 +172,6 @@ def run_scenario(
     settings: Mapping[str, str] | None = None,
 ) -> None:
     """Runs a scenario to its end. Fails if a broker had an unhandled error."""
-    with running_cluster(brokers, seed, settings or {}) as (loop, cluster):
+    with simulated_cluster(brokers, seed, settings or {}) as (loop, cluster):
         loop.run_until_complete(loop.create_task(scenario(cluster)))
         assert not cluster.trace.problems

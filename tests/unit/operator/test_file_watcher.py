@@ -15,6 +15,7 @@ async def wait_for_edit(found: asyncio.Queue[frozenset[str]], name: str) -> None
 
 
 async def wait_for_new_watch(found: asyncio.Queue[frozenset[str]]) -> None:
+    """Waits for the empty set that `watch_edits` yields when a watch begins."""
     async with asyncio.timeout(20):
         while await found.get():
             pass

@@ -10,9 +10,9 @@ import fastavro
 import pytest
 from google.protobuf import message_factory
 
-from ottla_broker.console.schema_decoding import read_message_path
+from ottla_broker.console.schema_decoding import read_message_indexes
 from ottla_broker.registry.languages.protobuf_descriptor import load_descriptor
-from ottla_broker.registry.languages.value_encoding import encode_value, write_message_path
+from ottla_broker.registry.languages.value_encoding import encode_value, write_message_indexes
 from ottla_broker.registry.languages.value_mismatch import ValueMismatch
 from ottla_broker.registry.schema import NamedSchema, SchemaSource
 
@@ -122,20 +122,20 @@ def test_protobuf_message_is_read_back() -> None:
     file = load_descriptor(PROTO)
     text = '{"id": "9223372036854775807", "lines": [{"sku": "a", "count": 2}], "at": "2026-01-31T12:00:00Z"}'
     data = encode_value(SchemaSource("PROTOBUF", PROTO), text, "Order")
-    path, start = read_message_path(data)
+    path, start = read_message_indexes(data)
     message = message_factory.GetMessageClass(file.message_types_by_name["Order"]).FromString(data[start:])
     assert (path, message.id, message.lines[0].count) == ([1], 2**63 - 1, 2)
     assert message.at.ToDatetime(tzinfo=UTC) == AT
     assert encode_value(SchemaSource("PROTOBUF", PROTO), '{"a": "x"}') == b"\0\x0a\x01x"
     for name in ("Order.Line", "shop.Order.Line"):
         nested = encode_value(SchemaSource("PROTOBUF", PROTO), "{}", name)
-        assert nested == write_message_path([1, 0]) == b"\x04\x02\x00"
+        assert nested == write_message_indexes([1, 0]) == b"\x04\x02\x00"
 
 
 @pytest.mark.parametrize("path", [[0], [1], [0, 0], [63], [64, 3], [100_000]])
 def test_place_of_a_message_is_read_back(path: list[int]) -> None:
-    data = write_message_path(path)
-    assert read_message_path(data + b"x") == (path, len(data))
+    data = write_message_indexes(path)
+    assert read_message_indexes(data + b"x") == (path, len(data))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
-from ottla_broker.registry.languages.protobuf_descriptor import read_file
+from ottla_broker.registry.languages.protobuf_descriptor import parse_descriptor
 from ottla_broker.registry.languages.protobuf_schema import print_protobuf
 from ottla_spark.errors import PipelineError
 from ottla_spark.protobuf_schemas import find_message, load_file, message_at, path_to, read_path, write_path
@@ -198,7 +198,7 @@ def test_schema_without_columns_is_refused() -> None:
         column_type(schema_of('syntax = "proto3"; message A { repeated A children = 1; }'))
     with pytest.raises(PipelineError, match="not a FileDescriptorSet in base64"):
         column_type(RecordSchema("protobuf", 'syntax = "proto3";'))
-    missing = pack_files(read_file('syntax = "proto3"; import "gone.proto"; message A { }', "default.proto"))
+    missing = pack_files(parse_descriptor('syntax = "proto3"; import "gone.proto"; message A { }', "default.proto"))
     with pytest.raises(PipelineError, match=r"not a Protobuf schema: .*gone\.proto"):
         column_type(RecordSchema("protobuf", missing))
 
@@ -266,7 +266,7 @@ def test_registered_text_has_the_numbers_and_types_of_the_descriptor(typed: Type
     columns = typed[0]
     assert isinstance(columns, T.StructType)
     _, text = schema_of_columns("protobuf", columns, "row")
-    again = read_file(print_protobuf(text), "default.proto")
+    again = parse_descriptor(print_protobuf(text), "default.proto")
     schema = RecordSchema("protobuf", pack_files(again))
     assert (
         column_type(schema).simpleString()

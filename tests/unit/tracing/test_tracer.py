@@ -90,7 +90,7 @@ async def test_fetch_has_what_it_asks_for(tmp_path: Path) -> None:
 
 
 @async_test
-async def test_nothing_is_traced_with_a_share_of_zero(tmp_path: Path) -> None:
+async def test_nothing_is_traced_with_a_ratio_of_zero(tmp_path: Path) -> None:
     with run_collector() as collector:
         async with run_traced_broker(tmp_path, collector, ratio="0") as traced:
             (producer,) = traced.send(plain_requests.produce_request(TOPIC, RECORDS))
@@ -100,7 +100,7 @@ async def test_nothing_is_traced_with_a_share_of_zero(tmp_path: Path) -> None:
 
 
 @async_test
-async def test_followers_are_not_watched_for_a_client_that_is_gone(tmp_path: Path) -> None:
+async def test_waiting_for_followers_ends_when_the_producer_is_gone(tmp_path: Path) -> None:
     with run_collector() as collector:
         async with run_traced_broker(tmp_path, collector) as traced:
             partition = traced.broker.partitions.leader(TOPIC, 0)
@@ -110,7 +110,7 @@ async def test_followers_are_not_watched_for_a_client_that_is_gone(tmp_path: Pat
             response = DeferredResponse(loop=asyncio.get_running_loop())
             appended = LogAppendInfo(0, 0, -1, 0, False, 1, 1, 100)
             trace.on_waiting([(ProduceResponsePartition(0, ErrorCode.none, 0), partition, appended)], response)
-            assert len(partition.log_start_waiters.waiting) == 1
+            assert len(partition.low_watermark_waiters.waiting) == 1
             response.cancel()
             await asyncio.sleep(0)
-            assert not partition.log_start_waiters.waiting
+            assert not partition.low_watermark_waiters.waiting

@@ -46,8 +46,8 @@ def load_descriptor(text: str, references: Sequence[NamedSchema] = (), name: str
     for reference in references:
         if reference.type != "PROTOBUF":
             raise SchemaError(f"reference {reference.name!r} is a schema of type {reference.type}")
-        _add(pool, read_file(reference.text, reference.name))
-    return _add(pool, read_file(text, name))
+        _add(pool, parse_descriptor(reference.text, reference.name))
+    return _add(pool, parse_descriptor(text, name))
 
 
 def _add(pool: Any, file: descriptor_pb2.FileDescriptorProto) -> FileDescriptor:
@@ -57,11 +57,11 @@ def _add(pool: Any, file: descriptor_pb2.FileDescriptorProto) -> FileDescriptor:
         pool.Add(file)
         found: FileDescriptor = pool.FindFileByName(file.name)
     except (TypeError, KeyError, ValueError) as reason:
-        raise SchemaError(f"not a Protobuf schema: {_sentence(reason)}") from None
+        raise SchemaError(f"not a Protobuf schema: {_reason_text(reason)}") from None
     return found
 
 
-def _sentence(reason: Exception) -> str:
+def _reason_text(reason: Exception) -> str:
     text = str(reason.args[0]) if reason.args else str(reason)
     return text.removeprefix("Couldn't build proto file into descriptor pool: ").strip()
 
@@ -84,8 +84,9 @@ def _add_well_known(pool: Any, name: str) -> None:
     pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
 
 
-def read_file(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
-    """Raises SchemaError."""
+def parse_descriptor(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
+    """The descriptor of a schema, which gets the file name `name`. Names of types are as written.
+    Raises SchemaError."""
     file = decode_serialized(text) or build_file(parse_text(text))
     file.name = name
     return file
@@ -109,7 +110,7 @@ def parse_text(text: str) -> ast.File:
 
 
 class _SyntaxErrors(ErrorListener):  # type: ignore[misc]
-    """The parser goes on after an error by default, and prints it."""
+    """Raises SchemaError at the first error. Otherwise the parser prints it and goes on."""
 
     def syntaxError(self, recognizer: Any, offending: Any, line: int, column: int, message: str, error: Any) -> None:
         raise SchemaError(f"not a Protobuf schema: line {line}, column {column + 1}: {message[:200]}")

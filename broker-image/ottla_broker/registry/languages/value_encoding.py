@@ -77,7 +77,7 @@ def write_protobuf(file: FileDescriptor, text: str, name: str) -> bytes:
     message = message_factory.GetMessageClass(descriptor)()
     try:
         json_format.Parse(text, message, descriptor_pool=file.pool)
-        return write_message_path(path) + bytes(message.SerializeToString())
+        return write_message_indexes(path) + bytes(message.SerializeToString())
     except (json_format.ParseError, EncodeError, TypeError, ValueError) as reason:
         fields = _IN_FIELD.match(str(reason))
         assert fields is not None
@@ -102,7 +102,7 @@ def find_message(file: FileDescriptor, name: str) -> tuple[list[int], Descriptor
     return path, found
 
 
-def write_message_path(path: Sequence[int]) -> bytes:
+def write_message_indexes(path: Sequence[int]) -> bytes:
     """An index for each level of nesting, after their number; the first message is one zero
     byte.
     """
