@@ -15,10 +15,12 @@ from ottla_spark.run_report import RunReport
 class RuntimeEnvironment:
     """Addresses, files and configuration of a run.
 
-    master: Spark's master; None runs on this machine. kafka: client properties. conf: Spark
+    bootstrap: the value of bootstrap.servers. checkpoint: the checkpoint's location, a path or a
+    URL. progress: file that progress is appended to, as JSON lines. log: file of Spark's log.
+    master: Spark's master; None runs on this machine. kafka: other client properties. conf: Spark
     configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
-    one. snapshot: receives the pipeline's progress. secrets: a folder that has one folder for each
-    Secret, named like it. display: shows a person the progress until the pipeline has caught up.
+    one. secrets: a folder that has one folder for each Secret, named like it. snapshot: receives
+    the pipeline's progress. display: shows a person the progress until the pipeline has caught up.
     report: draws the progress as an HTML file.
     """
 

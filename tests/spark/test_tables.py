@@ -104,7 +104,7 @@ def test_batch_reads_the_changes_of_a_table_alone(
     topics.write("inc-cities", {"name": "last"}, key="2")
     topics.write("inc-in", *({"id": 300 + number, "city": f"{number}"} for number in (0, 1, 2)))
     with monkeypatch.context() as patch, pytest.raises(PipelineError, match=r"^killed$"):
-        patch.setattr(TableFiles, "join_delta", fail)
+        patch.setattr(TableFiles, "write_merged_base", fail)
         pipeline(spec_of("inc"))
     assert version(pipeline)["number"] == second["number"]
     pipeline(spec_of("inc"))

@@ -34,7 +34,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller`: -1 if there is none, or the brokers do not report it."""
+    """`controller`: −1 while the broker that answered knows none."""
 
     id: str | None
     controller: int
@@ -54,9 +54,7 @@ class PartitionProblem:
 
 
 async def describe_cluster(client: KafkaClient, *, include_fenced: bool = False) -> ClusterDescription:
-    """The controller is −1 while the broker that answers knows none. Fenced brokers are included
-    if the brokers report them. Raises KafkaError.
-    """
+    """`include_fenced`: fenced brokers too, which old brokers do not report. Raises KafkaError."""
     response = await client.send(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     )

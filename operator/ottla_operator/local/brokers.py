@@ -277,7 +277,7 @@ class BrokerProcesses:
         """Does nothing: the folder of a removed broker is kept."""
 
     async def stop(self) -> bool:
-        """Stops all brokers. True if all have exited by themselves."""
+        """Stops all brokers. False if some had to be killed."""
         return all(await asyncio.gather(*(it.supervisor.stop() for it in self.by_id.values())))
 
     def kill(self) -> None:

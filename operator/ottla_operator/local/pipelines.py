@@ -332,7 +332,7 @@ class PipelineProcesses:
             self.by_name.pop(name, None)
 
     async def stop(self) -> bool:
-        """Stops all drivers. True if all have exited by themselves."""
+        """Stops all drivers. False if some had to be killed."""
         return all(await asyncio.gather(*(it.stop() for it in self.by_name.values())))
 
     def kill(self) -> None:

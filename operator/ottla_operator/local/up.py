@@ -64,8 +64,8 @@ class UpRunner:
             raise InvalidFiles([f"{', '.join(map(str, self.inputs))}: no Cluster is described"])
 
     async def run(self) -> bool:
-        """Runs until SIGINT, SIGTERM or SIGHUP. True if all processes have exited by themselves. A
-        second signal kills those that are still running."""
+        """Runs until SIGINT, SIGTERM or SIGHUP, which stops all processes. A second signal kills
+        those that are still running. Returns False if processes had to be killed."""
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, stop)

@@ -18,7 +18,8 @@ _PRIVATE: Final = 0o600
 
 
 def read_user_records(cluster: Path) -> dict[str, UserRecord]:
-    """The records by the User's uid. `cluster`: the cluster's folder."""
+    """The records by the User's uid; empty if the file is missing or corrupt. `cluster`: the
+    cluster's folder."""
     try:
         return parse_records(UserRecord, json.loads((cluster / RECORDS).read_text()))
     except (FileNotFoundError, ValueError):
@@ -38,7 +39,7 @@ def read_user_secret(folder: Path) -> dict[str, str | bytes]:
 
 def write_user_secret(folder: Path, data: Contents) -> None:
     """Writes the files, the password last: in a folder that was partly written it is missing, and
-    is set again.
+    is set again. Deletes files that `data` lacks.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in sorted(data, key=lambda it: it == "password"):

@@ -55,7 +55,9 @@ class ReplacementReconciler:
     async def reconcile(
         self, key: Key, resource: Json, pipeline: Pipeline, cluster: Cluster, run: PipelineRun, lag_records: int | None
     ) -> Replacement | None:
-        """Progress of the replacement; None if the Pipeline replaces none."""
+        """Progress of the replacement; None if the Pipeline replaces none. A change of phase is
+        recorded as an event and triggers a reconcile of the old Pipeline.
+        """
         if (replaces := pipeline.spec.replaces) is None:
             return None
         stored = (resource.get("status") or {}).get("replacement")
@@ -89,8 +91,8 @@ class ReplacementReconciler:
     async def _read_offsets(
         self, cluster: Cluster, new: Pipeline, old: Json | None
     ) -> tuple[Offsets | None, Offsets | None]:
-        """Committed offsets of the new and of the old Pipeline, for topics that both read; None if
-        no broker responds.
+        """Committed offsets of the new and of the old Pipeline, for topics that both read. Empty if
+        the old one is gone; None if they cannot be read.
         """
         if old is None:
             return {}, {}

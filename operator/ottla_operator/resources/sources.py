@@ -9,7 +9,7 @@ from ottla_operator.resources.common import STARTING_OFFSETS, Column, Duration, 
 from ottla_operator.resources.formats import Format
 from ottla_operator.resources.model import Model, Rule, Transition, doc
 
-ENDS: Final = ("earliest", "latest")
+NAMED_OFFSETS: Final = ("earliest", "latest")
 
 
 class Watermark(Model, frozen=True):
@@ -44,9 +44,9 @@ class Source(Model, frozen=True):
     starting_offsets: Annotated[
         Annotated[str, Meta(max_length=64, pattern=STARTING_OFFSETS)],
         doc(
-            "Where the first run starts: earliest, latest, or a time such as 2026-11-23T08:00:00Z, which is the first "
-            "record at or after it in each partition, or the end of a partition that has none. Later runs resume from "
-            "the checkpoint. Defaults to earliest."
+            "Where the first run starts: earliest, latest, or a time such as 2026-11-23T08:00:00Z: at the first "
+            "record of that time or later in each partition, or at the end of a partition that has none. Later runs "
+            "resume from the checkpoint. Defaults to earliest."
         ),
     ] = "earliest"
     max_offsets_per_trigger: Annotated[
@@ -91,19 +91,19 @@ class Source(Model, frozen=True):
     )
 
     @property
-    def starts_at_end(self) -> bool:
+    def starts_at_latest(self) -> bool:
         return self.starting_offsets == "latest"
 
     @property
     def starting_time_ms(self) -> int | None:
-        """The time that the first run starts at, since the epoch. None: at one of the ends."""
-        if self.starting_offsets in ENDS:
+        """The time that the first run starts at, since the epoch. None: earliest or latest."""
+        if self.starting_offsets in NAMED_OFFSETS:
             return None
         return int(datetime.datetime.fromisoformat(self.starting_offsets).timestamp() * 1000)
 
 
 def _is_starting_offset(text: str) -> bool:
-    if text in ENDS:
+    if text in NAMED_OFFSETS:
         return True
     try:
         datetime.datetime.fromisoformat(text)

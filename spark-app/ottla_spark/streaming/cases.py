@@ -68,7 +68,7 @@ def plan_in_session(spark: SparkSession, pipeline: PipelineDefinition) -> None:
         stream = spark.readStream.schema(source.RAW_SCHEMA).format("json")
         raw = {name: stream.load(empty) for name in pipeline.spec.streams}
         for name in pipeline.spec.tables:
-            raw[name] = source.latest_by_key(spark.createDataFrame([], source.RAW_SCHEMA))
+            raw[name] = source.table_rows(spark.createDataFrame([], source.RAW_SCHEMA))
         views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter())
         views.check_deferred(target.source for target in pipeline.spec.sinks)
         for target in pipeline.spec.sinks:
@@ -136,7 +136,7 @@ def compute_views(
 ) -> tuple[dict[str, DataFrame], DataFrame | None]:
     """The pipeline's views on raw rows of its sources, and the dead letters."""
     raw = {name: spark.createDataFrame(list(given.get(name, ())), source.RAW_SCHEMA) for name in pipeline.spec.sources}
-    raw |= {name: source.latest_by_key(raw[name]) for name in pipeline.spec.tables}
+    raw |= {name: source.table_rows(raw[name]) for name in pipeline.spec.tables}
     collector = transform.RejectedRowCollector()
     views = transform.build_views(spark, pipeline, raw, collector)
     letters = reduce(lambda before, it: before.unionByName(it), collector.letters) if collector.letters else None

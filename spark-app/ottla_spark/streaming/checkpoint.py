@@ -8,9 +8,9 @@
 
 Spark's checkpoint identifies topics by name. A topic that was deleted, re-created and has grown
 past the old offset looks unchanged to Spark, and records are skipped silently. So topic ids are
-stored, and another id is an error. Spark also ignores changes of the shuffle partitions of batch 0;
-here they are an error. A second pipeline with the same checkpoint would resume where the first one
-is, so the pipeline's name is stored too.
+stored, and another id is an error. Spark also keeps the number of shuffle partitions that batch 0
+had and ignores another; here another is an error. A second pipeline with the same checkpoint would
+resume where the first one is, so the pipeline's name is stored too.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def resume_metadata(
     conf: Mapping[str, str],
     cores: int,
 ) -> CheckpointMetadata:
-    """Metadata to resume with: the stored ones, and new topics. Raises PipelineError if the
-    pipeline contradicts it.
+    """Metadata to resume with: the pipeline's, with the stored topics and shuffle partitions.
+    Raises PipelineError if the pipeline contradicts what is stored.
     """
     current = new_metadata(pipeline, topics, conf, cores)
     if stored is None:

@@ -102,7 +102,7 @@ def compare_sink(spark: SparkSession, sink: Sink, folder: Path, kafka: Kafka) ->
 def _read_records(spark: SparkSession, sink: Sink, topic: str, folder: Path, kafka: Kafka) -> DataFrame:
     """Key and value of the committed records of a topic: of each key the latest, with `update`."""
     raw = source.read_topic(spark, topic, kafka)
-    return source.latest_by_key(raw) if sink.output_mode == "update" else raw
+    return source.table_rows(raw) if sink.output_mode == "update" else raw
 
 
 def _read_rows(spark: SparkSession, sink: Sink, name: str, folder: Path, kafka: Kafka) -> DataFrame:

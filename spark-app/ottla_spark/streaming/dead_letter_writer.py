@@ -88,7 +88,7 @@ class DeadLetterWriter:
             elif spec.starting_time_ms is not None:
                 starts |= self._admin.list_offsets_at(spec.topic, spec.starting_time_ms)
             else:
-                starts |= self._admin.list_offsets([spec.topic], "latest" if spec.starts_at_end else "earliest")
+                starts |= self._admin.list_offsets([spec.topic], "latest" if spec.starts_at_latest else "earliest")
         return starts
 
     def _save(self) -> None:

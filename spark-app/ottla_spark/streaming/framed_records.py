@@ -23,7 +23,7 @@ from ottla_spark.streaming import avro_records, json_schema_records, protobuf_re
 
 DecodeRecord = Callable[[bytes | bytearray], Any]
 """The value of a framed record, as Spark takes it; of a record with columns, a tuple or a dict.
-Raises ValueError with the reason.
+Raises ValueError with the reason, a sentence without its subject: "does not begin with …".
 """
 EncodeRow = Callable[[Any], bytes]
 """A row as a framed record. Raises ValueError with the reason."""
@@ -45,8 +45,8 @@ class Decoder:
     refused: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     def decode(self, value: bytes | bytearray) -> Any:
-        """Raises ValueError with the reason; PipelineError if the registry does not respond, which
-        fails the batch, because the record may be valid.
+        """Raises ValueError as DecodeRecord does; PipelineError if the registry does not respond,
+        which fails the batch, because the record may be valid.
         """
         schema_id = framed_schema_id(value)
         if schema_id is None:
@@ -129,7 +129,7 @@ def decoded_value(value: Column, reader: RecordSchema, registry: SchemaRegistry,
 def decode_value(
     registry: SchemaRegistry, reader: RecordSchema, names: list[str], value: bytes | bytearray | None
 ) -> tuple[Any, ...]:
-    """The reader's fields and the error."""
+    """The values of the columns `names`, and the error."""
     if value is None:
         return (*[None] * len(names), "the record has no value")
     try:

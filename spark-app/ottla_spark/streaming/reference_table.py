@@ -104,7 +104,7 @@ class ReferenceTable:
     def _refresh(self) -> TableVersion:
         topic = self._topic_offsets()
         now_ms = time.time_ns() // 1_000_000
-        before, definition = self._current, self._files.definition
+        before, definition = self._current, self._files.definition_digest
         action = plan_refresh(before, definition, topic, now_ms, self._delete_retention_ms)
         match action:
             case Unchanged() if before is not None:
@@ -126,7 +126,7 @@ class ReferenceTable:
         version = replace(before, number=number, delta=delta if rows else "", ends=topic.ends, refreshed_ms=now_ms)
         if not needs_new_base(before, topic, rows):
             return version
-        base, base_rows = self._files.join_delta(number, before, delta, topic.starts)
+        base, base_rows = self._files.write_merged_base(number, before, delta, topic.starts)
         return replace(version, base=base, delta="", base_rows=base_rows, starts=topic.starts)
 
     def _topic_offsets(self) -> Topic:

@@ -113,6 +113,6 @@ def latest_record_by_key(raw: DataFrame) -> DataFrame:
     return last.select("_last.*")
 
 
-def latest_by_key(raw: DataFrame) -> DataFrame:
+def table_rows(raw: DataFrame) -> DataFrame:
     """Raw rows of a table: the latest record of each key that has a value."""
     return latest_record_by_key(raw).where("_value IS NOT NULL")

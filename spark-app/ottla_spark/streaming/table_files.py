@@ -47,7 +47,7 @@ class TableFiles:
         checkpoint.make_folder(f"{self._folder}/{_EMPTY}")
 
     @property
-    def definition(self) -> str:
+    def definition_digest(self) -> str:
         """Digest of what the columns of a row depend on."""
         spec, name = self._pipeline.spec.sources[self._name], self._name
         readers = (self._pipeline.readers.get(name), self._pipeline.key_readers.get(name))
@@ -59,13 +59,15 @@ class TableFiles:
         return f"{self._checkpoint.location}/{self._folder}/{folder or _EMPTY}"
 
     def write_base(self, number: int, starts: Mapping[int, int], ends: Mapping[int, int]) -> tuple[str, int]:
-        """Writes the rows of all records. Returns the folder's name and the number of rows."""
+        """Writes the latest row of each key that is not deleted. Returns, as `write_delta` and
+        `write_merged_base` do, the folder's name and the number of rows.
+        """
         return self._write(f"{number}-base", self._latest_rows(starts, ends).where(~F.col(DELETED)))
 
     def write_delta(
         self, number: int, version: TableVersion, since: Mapping[int, int], ends: Mapping[int, int]
     ) -> tuple[str, int]:
-        """Writes the delta of a version, together with the changes since then."""
+        """Writes the delta of a version, together with the changes from the offsets `since` on."""
         changes = self._latest_rows(since, ends)
         if version.delta:
             both = self._rows(version.delta).unionByName(changes)
@@ -73,7 +75,9 @@ class TableFiles:
             changes = latest.select("_last.*")
         return self._write(f"{number}-delta", changes.coalesce(1))
 
-    def join_delta(self, number: int, version: TableVersion, delta: str, starts: Mapping[int, int]) -> tuple[str, int]:
+    def write_merged_base(
+        self, number: int, version: TableVersion, delta: str, starts: Mapping[int, int]
+    ) -> tuple[str, int]:
         """Writes a new base: the rows of a version's base and of a delta, without those that the
         topic's retention has deleted.
         """

@@ -125,17 +125,17 @@ class TransactionalWriter:
     """
 
     def __init__(
-        self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, files: Checkpoint, planned: int
+        self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, checkpoint: Checkpoint, planned: int
     ) -> None:
         self._sink = sink
         self._encode = encode
         self._target = target
-        self._files = files
+        self._checkpoint = checkpoint
         self._planned = planned
         self._file = f"writers-{sink.query_name}.json"
-        text = files.read_text(self._file)
+        text = checkpoint.read_text(self._file)
         self._stored: int | None = None if text is None else json.loads(text)
-        self._unfinished = files.unfinished_batch(sink.query_name)
+        self._unfinished = checkpoint.unfinished_batch(sink.query_name)
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         if number != self._unfinished or self._stored is None:
@@ -149,11 +149,11 @@ class TransactionalWriter:
 
     def _store(self, writers: int) -> None:
         if writers != self._stored:
-            self._files.write_text(self._file, json.dumps(writers))
+            self._checkpoint.write_text(self._file, json.dumps(writers))
             self._stored = writers
 
     def _batch(self, number: int) -> Batch:
-        return Batch(self._files.query_id(self._sink.query_name), number)
+        return Batch(self._checkpoint.query_id(self._sink.query_name), number)
 
 
 def open_producer(properties: dict[str, Any]) -> Producer:
@@ -178,6 +178,8 @@ def _write_partition(
 def _write_transaction(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int, records: Iterator[Record]
 ) -> None:
+    # Each writer has a committed offset of its own in the group: that of the partition with its
+    # number. Consumers of the topic are in other groups.
     slot = TopicPartition(sink.topic, writer)
     consumer = Consumer(
         {

@@ -137,7 +137,7 @@ class Gate:
 
 
 def clean_while(compacted: CompactedLog, act: Callable[[], object]) -> None:
-    """Cleans, and calls `act` on the protocol's thread while the cleaner's is held."""
+    """Cleans, and calls `act` on the event loop's thread while the cleaner's is held."""
 
     async def run() -> None:
         gate = Gate(compacted)

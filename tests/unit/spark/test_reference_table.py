@@ -60,7 +60,7 @@ class FakeCheckpoint:
 
 
 class FakeFiles:
-    definition = "raw"
+    definition_digest = "raw"
     rows_of_delta = 1
 
     def __init__(self, *_: object) -> None:
@@ -75,7 +75,7 @@ class FakeFiles:
         assert since == version.ends
         return self._write(f"{number}-delta", self.rows_of_delta)
 
-    def join_delta(self, number: int, *_: object) -> tuple[str, int]:
+    def write_merged_base(self, number: int, *_: object) -> tuple[str, int]:
         return self._write(f"{number}-base", 1_000_001)
 
     def delete_all_but(self, folders: frozenset[str]) -> None:
