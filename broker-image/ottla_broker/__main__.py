@@ -310,7 +310,9 @@ class StartedRegistry(NamedTuple):
 
 
 async def start_registry(broker: Broker, server: Server, advertised: Mapping[str, Listener]) -> StartedRegistry | None:
-    """Serves the schema registry on `schema.registry.listener`. Raises StartError."""
+    """Serves the schema registry on `schema.registry.listener`; None if it is not set. Raises
+    StartError.
+    """
     config = broker.config
     address = config(SCHEMA_REGISTRY_LISTENER)
     if address is None:

@@ -74,7 +74,9 @@ def find_message(file: FileDescriptor, name: str) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, path: Sequence[int]) -> Descriptor | None:
-    """The message at a path of indexes: that of a message in the file, then of one nested in it."""
+    """The message that message indexes name: that of a message in the file, then of one nested in
+    it. None if the file lacks it.
+    """
     messages = list(file.message_types_by_name.values())
     found = None
     for index in path:

@@ -54,8 +54,8 @@ class RegisteredSchema:
 class SchemaRegistry:
     """`login`: name:password, or empty. `authorities`: certificates as PEM that TLS trusts; empty
     for those of the system. `certificate`: the client's certificates and key as PEM, or empty.
-    `form`: resolved (Avro with the types that it refers to) or serialized (descriptors of
-    Protobuf). Methods raise PipelineError.
+    Methods raise PipelineError. Their `form` is the registry's parameter format: resolved (Avro
+    with the types that it refers to) or serialized (descriptors of Protobuf).
     """
 
     url: str

@@ -70,7 +70,7 @@ async def alter_user_scram_credentials(
 
 
 def find_error(request: AlterUserScramCredentialsRequest, user: str) -> KafkaError | None:
-    """The error of a user's changes. Texts are Kafka's."""
+    """The error of a user's changes; None if they are valid. Texts are Kafka's."""
     upsertions = [it for it in request.upsertions if it.name == user]
     mechanisms = [int(it.mechanism) for it in request.deletions if it.name == user]
     mechanisms += [int(it.mechanism) for it in upsertions]

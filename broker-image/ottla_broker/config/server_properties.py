@@ -149,7 +149,7 @@ def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[
 
 def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
     """Listener, mechanism ("": all of them) and setting of `listener.name.NAME.ssl.…`,
-    `listener.name.NAME[.MECHANISM].sasl.…` or a limit of connections."""
+    `listener.name.NAME[.MECHANISM].sasl.…` or a limit of connections. None for another name."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     for limit in LIMITS_OF_LISTENERS:
@@ -168,7 +168,7 @@ def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
 
 def find_dynamic_listener_setting(name: str) -> tuple[str, Setting[object]] | None:
     """Listener and setting of a `listener.name.NAME.ssl.…` that can be changed while a broker
-    runs.
+    runs. None for another name.
     """
     found = find_listener_setting(name)
     return (found[0], found[2]) if found is not None and found[2].name in DYNAMIC_OF_LISTENERS else None

@@ -84,7 +84,9 @@ def find_authentication(config: Config) -> Iterator[str]:
 
 
 def find_password_listener(config: Config) -> str | None:
-    """The first with PLAIN or SCRAM, one for clients before that between brokers."""
+    """The first with PLAIN or SCRAM, one for clients before that between brokers. None if there is
+    none.
+    """
     return _find_sasl_listener(config, PASSWORD_MECHANISMS)
 
 

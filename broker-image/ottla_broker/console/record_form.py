@@ -34,7 +34,9 @@ def parse_record(form: Mapping[str, str], now_ms: int, encoded: Mapping[str, byt
 
 
 def parse_bytes(field: str, form: str, text: str) -> bytes | None:
-    """`form`: one of BYTE_FORMS. Browsers send each line break as CR LF; text has LF."""
+    """`form`: one of BYTE_FORMS; `null` is None. Browsers send each line break as CR LF; text has
+    LF. Raises RecordFormError.
+    """
     match form:
         case "text":
             return text.replace("\r\n", "\n").encode()

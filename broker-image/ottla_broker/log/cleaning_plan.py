@@ -112,7 +112,7 @@ def needs_timestamps(config: LogConfig) -> tuple[bool, bool]:
 
 def choose_filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:
     """Returns the log to clean first: overdue logs first, then the one with the highest dirty
-    ratio.
+    ratio. None without candidates.
     """
     return max(candidates, key=lambda one: (one[1].is_overdue, one[1].dirty_ratio), default=None)
 

@@ -65,7 +65,7 @@ def replay_batch(
 ) -> AbortedTransaction | None:
     """Applies a batch that is in the log. `data`: the whole batch, needed of control batches only.
 
-    Returns the entry for the transaction index when the batch aborts a transaction.
+    Returns the entry for the transaction index when the batch aborts a transaction, else None.
     """
     if not header.is_control:
         producers.apply_batch(

@@ -270,7 +270,7 @@ class ProducerStates:
         now_ms: int,
     ) -> AbortedTransaction | None:
         """Records an end marker at `offset`. Returns the transaction index's entry when it aborts a
-        transaction."""
+        transaction, else None."""
         producer = self._entry(producer_id, epoch, now_ms)
         self.verifications.invalidate(producer_id)
         first, producer.current_txn_first_offset = producer.current_txn_first_offset, NO_OFFSET

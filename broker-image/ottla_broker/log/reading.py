@@ -59,7 +59,9 @@ def aborted_transactions(log: LogState, from_offset: int, to_offset: int) -> lis
 
 
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampOffset | None:
-    """The first record at or after the log start whose timestamp (ms) is at least `timestamp`."""
+    """The first record at or after the log start whose timestamp (ms) is at least `timestamp`; None
+    if all are older. Raises KafkaError: KAFKA_STORAGE_ERROR.
+    """
     for segment in list(log.segments):
         with log.storage_errors("read", segment.path, segment.base):
             if segment.max_timestamp_and_offset.timestamp >= timestamp and (
@@ -70,7 +72,9 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampOffset | Non
 
 
 def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
-    """The record at or after the log start with the largest timestamp, the first of several."""
+    """The record at or after the log start with the largest timestamp, the first of several; None
+    without records. Raises KafkaError: KAFKA_STORAGE_ERROR.
+    """
     ranked: list[tuple[int, Segment]] = []
     for segment in log.segments.from_offset(log.start):
         with log.storage_errors("read", segment.path, segment.base):

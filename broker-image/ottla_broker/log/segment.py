@@ -221,7 +221,7 @@ class Segment:
 
     def find_batch(self, offset: int) -> BatchLocation | None:
         """The first batch that ends at or after `offset`: the one that holds it, or the next one
-        after a hole."""
+        after a hole. None if all batches end before `offset`."""
         for position, size, base, last, _, _ in self._walk(self.offsets.lookup_position(offset)):
             if last >= offset:
                 return BatchLocation(position, size, base, last)

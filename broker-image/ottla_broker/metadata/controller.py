@@ -356,8 +356,8 @@ def _with_initial_eligible_replicas(
 
 
 async def run_and_log_failure(work: Awaitable[T]) -> T | None:
-    """Awaits background work and logs its failure. It is repeated at its next interval, or by the
-    next controller.
+    """Awaits background work and logs its failure. The result, or None after a failure: the work is
+    repeated at its next interval, or by the next controller.
     """
     try:
         return await work

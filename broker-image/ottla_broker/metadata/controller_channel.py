@@ -170,7 +170,7 @@ class ControllerChannel:
         return response
 
     def _take_idle_channel(self, address: tuple[str, int]) -> Channel | None:
-        """Closes idle connections to earlier controllers."""
+        """An idle connection to the controller, or None. Closes those to earlier controllers."""
         while self._idle:
             idle_address, channel = self._idle.pop()
             if idle_address == address and channel.is_open:

@@ -196,7 +196,7 @@ class MetadataImage:
 
     def active_mirror(self, topic_id: UUID) -> MirroredTopicRecord | None:
         """The record of a mirrored topic that has not failed over, which takes only its source's
-        records.
+        records. None for any other topic.
         """
         mirror = self.mirrored_topics.get(topic_id)
         return None if mirror is None or mirror.failed_over else mirror

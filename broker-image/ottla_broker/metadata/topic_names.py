@@ -36,7 +36,9 @@ def is_valid_topic_name(name: str) -> bool:
 
 
 def colliding_name(name: str, existing: Iterable[str]) -> str | None:
-    """The existing topic with the same metric name, in which '.' and '_' are one character."""
+    """The existing topic with the same metric name, in which '.' and '_' are one character.
+    None if there is none.
+    """
     own = metric_name(name)
     if own == name and "_" not in name:
         return None

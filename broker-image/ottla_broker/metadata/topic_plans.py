@@ -133,8 +133,8 @@ def _validated_assignment(
 
 
 def _assignment_problem(image: MetadataImage, assignment: Mapping[int, Sequence[int]], first: int) -> str | None:
-    """A valid assignment names consecutive partitions from `first` on, each with the same number of
-    distinct registered brokers, at least one of them usable."""
+    """What is wrong with an assignment. A valid one names consecutive partitions from `first` on,
+    each with the same number of distinct registered brokers, at least one of them usable."""
     expected = list(range(first, first + len(assignment)))
     if sorted(assignment) != expected:
         return f"partitions {sorted(assignment)} are not {first} to {expected[-1]} without gaps"

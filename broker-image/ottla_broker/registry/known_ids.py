@@ -27,6 +27,8 @@ class KnownSchemaIds:
         self._catching_up: asyncio.Task[None] | None = None
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
+        """True if the subject has the schema. None if this broker does not know yet: ask again
+        after a moment, in which it catches up with the leader."""
         versions = self._topic.state.subjects.get(subject, {}).values()
         if any(version.id == schema_id for version in versions):
             return True

@@ -135,8 +135,9 @@ class SchemasTopic:
         if (leader := self._leader()) != self._broker.node_id:
             raise NotLeader(leader)
 
-    async def check_leader(self) -> None:
-        """Raises NotLeader, RegistryError."""
+    async def ensure_leader(self) -> None:
+        """Creates the topic if it does not exist, and returns when this broker leads it. Raises
+        NotLeader, RegistryError."""
         await self.create_if_missing()
         await self._wait_for_leader()
 

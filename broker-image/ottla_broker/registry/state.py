@@ -152,7 +152,9 @@ class RegistryState:
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> SchemaVersion | None:
-        """`number` LATEST: the newest."""
+        """The version, or None. `number`: LATEST is the newest. `deleted`: also one that is deleted
+        softly.
+        """
         if number == LATEST:
             versions = self.versions(subject, deleted=deleted)
             return versions[-1] if versions else None
@@ -160,7 +162,7 @@ class RegistryState:
         return found if found is not None and (deleted or not found.deleted) else None
 
     def find_in_subject(self, subject: str, schema: Schema, *, deleted: bool = False) -> SchemaVersion | None:
-        """The newest version of the subject that has the schema."""
+        """The newest version of the subject that has the schema, or None."""
         fingerprint = schema.fingerprint()
         found = self.subjects.get(subject, {})
         for number in sorted(found, reverse=True):

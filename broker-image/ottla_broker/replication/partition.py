@@ -93,7 +93,7 @@ class Partition:
 
     @property
     def pending_isr_change(self) -> IsrChange | None:
-        """The leader's ISR change that the controller has not decided yet."""
+        """The leader's ISR change that the controller has not decided yet, or None."""
         return self.role.isr.pending if isinstance(self.role, PartitionLeader) else None
 
     @property

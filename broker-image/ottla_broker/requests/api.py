@@ -106,7 +106,7 @@ class Api:
 
 @cache
 def find_api(key: int) -> Api | None:
-    """The declaration of a served API. Imports its file."""
+    """The declaration of an API; None if it is not served. Imports its file."""
     if key not in SERVED_VERSIONS:
         return None
     api: Api = import_module(f"ottla_broker.api.{ApiKey(key).name.lower()}").API

@@ -104,7 +104,8 @@ class ShareStateClient:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     async def _find_coordinator(self, key: SharePartitionKey) -> ShareStates:
-        """Raises COORDINATOR_NOT_AVAILABLE."""
+        """The coordinator, here or remote. Creates its topic if it does not exist. Raises
+        COORDINATOR_NOT_AVAILABLE."""
         if SHARE_STATE_TOPIC not in self._image.topics:
             try:
                 await self._create_topic(SHARE_STATE_TOPIC)

@@ -185,8 +185,8 @@ def _read_partition(cursor: Cursor, topic: Topic, version: int) -> FetchRequestP
 
 
 def _read_directory(cursor: Cursor, version: int) -> UUID | None:
-    """The partition's tagged fields; from version 17 on they may hold the id of the replica's log
-    directory.
+    """The id of the replica's log directory, which the partition's tagged fields may hold from
+    version 17 on, or None.
     """
     found = None
     for _ in range(cursor.read_varint()):

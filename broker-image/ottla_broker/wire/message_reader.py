@@ -89,7 +89,7 @@ class Cursor:
 
     def read_string(self, flexible: bool) -> str | None:
         """A nullable string: its length as i16, or in flexible versions its length + 1 as a
-        varint.
+        varint. Raises MalformedMessage.
         """
         size = self.read_varint() - 1 if flexible else self.read_fixed(_I16)
         if size < 0:

@@ -110,7 +110,7 @@ class ProduceTemplates:
         self._skips = 0
 
     def match(self, frame: bytearray) -> tuple[ProduceTemplate, tuple[int, int, int]] | None:
-        """The template of a request, and the result of its `match`."""
+        """The template of a request, and the result of its `match`; None if no template matches."""
         templates = self._templates
         for number, template in enumerate(templates):
             if (found := template.match(frame)) is not None:

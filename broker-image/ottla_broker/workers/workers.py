@@ -83,7 +83,9 @@ def _stop_or_kill(stop: asyncio.Event, processes: Sequence[WorkerProcess]) -> No
 
 
 async def _start_http(config: Config, processes: list[WorkerProcess]) -> Callable[[], Awaitable[None]] | None:
-    """Returns a function that closes the server. Raises WorkerFailed when the port is taken."""
+    """Returns a function that closes the server; None without `http.listener`. Raises WorkerFailed
+    when the port is taken.
+    """
     address = config(HTTP_LISTENER)
     if address is None:
         return None

@@ -73,7 +73,9 @@ def describe_quantiles(values: Sequence[float]) -> Mapping[str, float | None]:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value that at least this share of the values does not exceed."""
+    """The smallest value that at least this share of the values does not exceed; None without
+    values.
+    """
     if not ordered:
         return None
     return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3)

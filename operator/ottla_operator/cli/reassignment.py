@@ -33,7 +33,7 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show the progress an
 
 
 def parse_rate(text: str | None) -> int | None:
-    """Bytes per second of --throttle. Raises typer.BadParameter."""
+    """Bytes per second of --throttle; None if it is not given. Raises typer.BadParameter."""
     if text is None:
         return None
     try:

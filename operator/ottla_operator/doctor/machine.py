@@ -119,7 +119,9 @@ def evaluate_java(missing: str | None, path: str, version: str) -> Finding:
 
 
 def java_major(version: str) -> int | None:
-    """17 of `openjdk version "17.0.9"`, 8 of `java version "1.8.0_292"`."""
+    """17 of `openjdk version "17.0.9"`, 8 of `java version "1.8.0_292"`; None
+    of other text.
+    """
     match = re.search(r'version "(?:1\.)?(\d+)', version)
     return None if match is None else int(match[1])
 

@@ -81,7 +81,7 @@ class OwnedObjects:
         by_name[name] = await self.apply(desired, by_name.get(name) or await self.find(desired))
 
     async def find(self, desired: Json) -> Json | None:
-        """The object of the same kind and name, of any owner."""
+        """The object of the same kind and name, of any owner, or None."""
         return await self.api.get(kind_of(desired), desired["metadata"]["namespace"], desired["metadata"]["name"])
 
     async def apply(self, desired: Json, live: Json | None) -> Json:

@@ -61,7 +61,8 @@ async def read_runner_status(address: str) -> RunnerStatus | None:
 
 
 class PipelineLauncher:
-    """`ask_runner`: asks a driver for its status."""
+    """`read_runner_status`: asks the driver at host:port for its status; None if it
+    does not respond."""
 
     def __init__(
         self,

@@ -73,12 +73,14 @@ class Document:
         return f"{self.file}:{self.lines[path]}"
 
     def find_setting(self, message: str) -> validation.FieldPath | None:
-        """The first setting of `spec.config` that a broker's message names."""
+        """The first setting of `spec.config` that a broker's message names, or None."""
         config = self.data["spec"].get("config") or {}
         return next((("spec", "config", key) for key in config if key in message), None)
 
     def find_field(self, message: str) -> validation.FieldPath | None:
-        """The field that a message begins with, as in `spec.transforms[0].sql: …`."""
+        """The field that a message begins with, as in `spec.transforms[0].sql: …`, or
+        None.
+        """
         found = _FIELD.match(message)
         if found is None:
             return None

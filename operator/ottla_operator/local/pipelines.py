@@ -57,7 +57,7 @@ def find_missing_prerequisite() -> str | None:
 
 
 def find_java() -> str | None:
-    """Path of the java command that Spark uses."""
+    """Path of the java command that Spark uses; None if it is missing."""
     if home := os.environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         return str(java) if java.exists() else None
@@ -269,7 +269,7 @@ class ProcessLaunch:
 
     @property
     def _current(self) -> PipelineProcess | None:
-        """The driver that runs the desired pipeline."""
+        """The driver that runs the desired pipeline, not an earlier version of it; None without."""
         found = self.processes.by_name.get(self.desired.pipeline.name)
         return found if found is not None and found.hash == self.desired.hash else None
 

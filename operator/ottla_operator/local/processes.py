@@ -128,7 +128,9 @@ async def start_process(
 
 
 def find_process(folder: Path) -> Process | None:
-    """The process that an earlier `ottla up` has started in this folder, if it is still running."""
+    """The process that an earlier `ottla up` has started in this folder, if it is still running.
+    Otherwise None, and its file is deleted.
+    """
     try:
         identity = ProcessIdentity(**json.loads((folder / "process.json").read_text()))
     except (FileNotFoundError, ValueError, TypeError):

@@ -33,8 +33,8 @@ def find_cluster_events(observed: ClusterObservations, resource: Mapping[str, Js
 
 
 def find_roll_start(outdated: Mapping[int, str], resource: Mapping[str, Json]) -> ClusterEvent | None:
-    """The event to record before the first restart of a roll. `outdated`: broker → why it has to be
-    restarted.
+    """The event to record before the first restart of a roll; None in the middle of one, or if no
+    broker is outdated. `outdated`: broker → why it has to be restarted.
     """
     if not outdated or (resource.get("status") or {}).get("roll"):
         return None

@@ -118,7 +118,9 @@ class _Homes:
         self._scattered[home].pop(index, None)
 
     def _step(self) -> tuple[int, int] | None:
-        """A partition and its better home, from the fullest cell that has one to the emptiest."""
+        """A partition and its better home, from the fullest cell that has one to the emptiest. None
+        if no move evens out the load.
+        """
         by_load = sorted(self.load, key=lambda it: (self.load[it] / self.size[it], it))
         for high in reversed(by_load):
             for low in by_load:

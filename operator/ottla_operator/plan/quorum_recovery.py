@@ -102,7 +102,7 @@ class RecoveryRefused(Exception):
 
 
 def most_advanced(replicas: Collection[MetadataReplica]) -> MetadataReplica | None:
-    """The replica whose log is longest, of those that belong to a cluster."""
+    """The replica whose log is longest, of those that belong to a cluster. None if none does."""
     known = [it for it in replicas if it.cluster_id is not None]
     return max(known, key=lambda it: (it.log_end, -it.broker), default=None)
 

@@ -53,7 +53,7 @@ def _formats(source: Json) -> Iterator[tuple[Json, str]]:
 
 
 def _subject(format_: Json, default: str) -> str | None:
-    """Subject of the schema that records are read with."""
+    """Subject of the schema that records are read with; None for a format without schemas."""
     if format_.get("type") not in FRAMED and "schemaRef" not in format_:
         return None
     return _reference(format_).get("subject") or default

@@ -26,7 +26,7 @@ default.replication.factor).
 @dataclass(frozen=True, slots=True)
 class ObservedTopic:
     """A topic on the brokers. `config`: values that are set on the topic itself. `replicas`: the
-    fewest of any partition; `most_replicas`: the most of any, `replicas` if not given. `moving`:
+    fewest of any partition; `most_replicas`: the most of any, `replicas` if not given. `is_moving`:
     True if partitions are being reassigned. `brokers`: number of available brokers.
     """
 

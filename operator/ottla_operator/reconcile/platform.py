@@ -262,7 +262,7 @@ class Platform(Protocol):
         """The uid of the User resource of this name, not from a cache; None if there is none."""
 
     async def find_user(self, cluster: Key, name: str) -> Json | None:
-        """The User resource of this name and Cluster, as it was observed last."""
+        """The User resource of this name and Cluster, as it was observed last, or None."""
 
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
         """Creates or updates the User that `owner`, a Pipeline or a Mirror, connects as. Returns it

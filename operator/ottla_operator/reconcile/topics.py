@@ -171,7 +171,9 @@ class TopicReconciler:
         return TopicResult(resource, observed, evaluate_topic(resource, observed, changes, {}))
 
     async def _reconcile_lake(self, resource: TopicResource) -> Json | None:
-        """Status of the lake, whose Pipeline exists from now on. Raises Blocked."""
+        """Creates or deletes the Pipeline of the Topic's lake. Returns the lake's status, None
+        without a lake. Raises Blocked.
+        """
         if resource.topic is None:
             return (resource.body.get("status") or {}).get("lake")
         if (pipeline := lake_pipeline(resource.topic)) is None:

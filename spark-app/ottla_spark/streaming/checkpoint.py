@@ -148,7 +148,9 @@ class Checkpoint:
         return {} if text is None else parse_offset_log(text)
 
     def unfinished_batch(self, name: str) -> int | None:
-        """Number of the batch that a query had begun and not committed: it runs again."""
+        """Number of the batch that a query had begun and not committed, which runs again; None if
+        there is none.
+        """
         begun = max(self._batch_numbers(f"queries/{name}/offsets"), default=None)
         return begun if begun not in self._batch_numbers(f"queries/{name}/commits") else None
 

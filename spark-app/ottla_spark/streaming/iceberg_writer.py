@@ -96,7 +96,7 @@ def prepare_table(spark: SparkSession, target: Iceberg, rows: DataFrame) -> None
 
 
 def last_batch(spark: SparkSession, table: str, query: str) -> int | None:
-    """Number of the last batch of the query in the table's history."""
+    """Number of the last batch of the query in the table's history; None if it has none."""
     loaded = load_table(spark, table)
     snapshot = loaded.currentSnapshot()
     while snapshot is not None:

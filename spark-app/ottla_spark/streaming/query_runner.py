@@ -223,7 +223,7 @@ class QueryRunner:
     ) -> StreamingQuery:
         write = self._batch_writer(target, rows)
         sink.check_columns(target, rows)
-        sink.check_folder(target, self._pipeline.folder)
+        sink.create_folder(target, self._pipeline.folder)
         if deferred is None:
             counted = count_rows(rows)
             return self._start_query(target, counted if self._tracer is None else observe_traced(counted), write)

@@ -68,9 +68,9 @@ def check_columns(sink: Sink, rows: DataFrame) -> None:
             raise PipelineError(f"sink {sink.query_name}: deleteWhen: {describe_error(error)}") from error
 
 
-def check_folder(sink: Sink, folder: Path) -> None:
-    """Raises PipelineError if the sink is a local folder that is not writable. `folder`: base of
-    relative paths.
+def create_folder(sink: Sink, folder: Path) -> None:
+    """Creates the sink's folder if it is a local one. Raises PipelineError if it is not writable.
+    `folder`: base of relative paths.
     """
     if sink.parquet is None or "://" in sink.parquet.path:
         return

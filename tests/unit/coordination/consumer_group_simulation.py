@@ -43,8 +43,8 @@ def add_topic(image: MetadataImage, name: str, partitions: int) -> UUID:
 
 @dataclass(eq=False)
 class Client:
-    """`consumes`: partitions that the application reads now. `to_revoke`: partitions that it gives
-    up with its next step."""
+    """`consumes`: partitions that the application reads now. `assigned`: those of the last
+    assignment that it received."""
 
     member_id: str
     topics: tuple[str, ...]

@@ -1,3 +1,5 @@
+"""Placement of new partitions: racks alternate, and brokers get equal numbers of replicas."""
+
 from collections import Counter
 
 import pytest

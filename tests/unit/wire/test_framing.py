@@ -1,3 +1,5 @@
+"""Frames of a stream of bytes, however it is cut into pieces, and the memory for large ones."""
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

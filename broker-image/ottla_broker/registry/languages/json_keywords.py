@@ -132,7 +132,7 @@ def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -
 
 
 def lower_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
-    """Comparable: the greater, the stricter."""
+    """Comparable: the greater, the stricter. None if the schema has no minimum."""
     return bound(schema, "minimum", "exclusiveMinimum", lambda value: value)
 
 

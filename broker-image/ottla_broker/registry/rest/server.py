@@ -134,7 +134,7 @@ class RegistryServer:
         """Raises RegistryError."""
         try:
             if route.is_write and not is_forwarded:
-                await self._topic.check_leader()
+                await self._topic.ensure_leader()
             response = await route.handler(request)
         except NotLeader as reason:
             if is_forwarded:

@@ -86,7 +86,7 @@ class PipelineObservations:
 
     @property
     def driver(self) -> DriverPod | None:
-        """The current driver."""
+        """The driver of the current settings, or None."""
         return next((it for it in self.drivers if it.settings == self.settings and not it.is_terminating), None)
 
 
