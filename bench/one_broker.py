@@ -101,7 +101,7 @@ def _measure_consuming(broker: BrokerProcess, topic: str, records: int) -> float
 
 @contextmanager
 def _log_broker_cpu(broker: BrokerProcess) -> Iterator[None]:
-    """Add the broker's processor time to the command log: not a line, but it explains a figure."""
+    """Adds the broker's processor time to the command log: not a line, but it explains a figure."""
     before = broker.cpu_s()
     yield
     programs.command_log[-1] += f"\n      broker CPU: {broker.cpu_s() - before:.2f} s"

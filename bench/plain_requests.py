@@ -88,7 +88,7 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, request: bytes) -> bytes:
-        """Send a request and return the response without its size. Raises OSError."""
+        """Sends a request and returns the response without its size. Raises OSError."""
         self._socket.sendall(request)
         (size,) = struct.unpack(">i", self._receive(4))
         return self._receive(size)
@@ -107,7 +107,7 @@ class Connection:
 
 
 def wait_for_first_ack(port: int, topic: str, within_s: float) -> None:
-    """Return when a record is acknowledged in a topic, which is created if missing.
+    """Returns when a record is acknowledged in a topic, which is created if missing.
 
     Retries also before the port is open. Raises TimeoutError.
     """

@@ -59,7 +59,7 @@ class ManyClientsResult:
 
 
 def run_program(command: list[str], stdin: bytes = b"") -> str:
-    """Run a command and return its output; both go into `command_log`.
+    """Runs a command and returns its output; both go into `command_log`.
 
     `stdin` is its standard input. Raises RuntimeError if the exit code is not 0.
     """
@@ -86,7 +86,7 @@ def produce(
     keys: int = 0,
     settings: Sequence[str] = (),
 ) -> LoadResult:
-    """Produce to the partitions in turn; `keys`: the number of different keys, 0 for none.
+    """Produces to the partitions in turn; `keys`: the number of different keys, 0 for none.
 
     `settings`: librdkafka's, each `name=value`.
     """
@@ -103,7 +103,7 @@ def consume(
 
 
 def start_consumers(bootstrap: str, topic: str, records: int, count: int) -> "subprocess.Popen[str]":
-    """Start `count` consumers that each read `records`; `wait_for_load` returns their result."""
+    """Starts `count` consumers that each read `records`; `wait_for_load` returns their result."""
     words = [bootstrap, topic, "1", str(records), str(count), "fetch.wait.max.ms=500"]
     command = [compile_load_program(), "consume", *words]
     command_log.append(shlex.join(command) + " &")
@@ -116,7 +116,7 @@ def wait_for_load(process: "subprocess.Popen[str]") -> LoadResult:
 
 
 def produce_with_java(bootstrap: str, topic: str, records: int, size: int) -> float:
-    """Run ProducerPerformance with its default batches.
+    """Runs ProducerPerformance with its default batches.
 
     Returns MB (10⁶ bytes) of payload per second, as it prints them.
     """

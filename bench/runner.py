@@ -52,7 +52,7 @@ class Benchmark(Generic[Side, LoadSize]):
 
 
 def run_benchmark(benchmark: Benchmark[Side, LoadSize]) -> int:
-    """Run the benchmark. Returns the exit code: 1 if a requirement is missed."""
+    """Runs the benchmark. Returns the exit code: 1 if a requirement is missed."""
     arguments = _parse_arguments(benchmark)
     console = Console(width=None if sys.stdout.isatty() else 180)
     lines = benchmark.select_lines(arguments.lines)

@@ -81,12 +81,12 @@ class BrokerProcess:
         return self.process.pid
 
     def start(self) -> None:
-        """Start the broker and return when it has printed its ready line."""
+        """Starts the broker and returns when it has printed its ready line."""
         self.spawn()
         self.wait_until_ready()
 
     def spawn(self) -> None:
-        """Create the process without waiting until it is ready."""
+        """Creates the process without waiting until it is ready."""
         command = [*(("ip", "netns", "exec", self.namespace) if self.namespace else ()), *self.command(self)]
         self._ready = threading.Event()
         log = (self.folder / "broker.log").open("a")
@@ -104,7 +104,7 @@ class BrokerProcess:
         threading.Thread(target=self._copy_output, args=(self.process, self._ready), daemon=True).start()
 
     def wait_until_ready(self) -> None:
-        """Raise RuntimeError with the broker's output if it exits or is not ready in time."""
+        """Raises RuntimeError with the broker's output if it exits or is not ready in time."""
         assert self.process is not None
         if not self._ready.wait(READY_WITHIN_S) or self.process.poll() is not None:
             code = self.process.poll()
@@ -125,19 +125,19 @@ class BrokerProcess:
         ready.set()  # wakes wait_until_ready(), which then reports the exit
 
     def stop(self, within_s: float = STOPS_WITHIN_S) -> int:
-        """Send SIGTERM and return the exit code."""
+        """Sends SIGTERM and returns the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(within_s)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
+        """Sends SIGKILL."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay open but get no response."""
+        """Sends SIGSTOP: connections stay open but get no response."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -171,7 +171,7 @@ class BrokerProcess:
 def run_ottla_broker(
     *, folder: Path | None = None, start: bool = True, test_settings: bool = True, **settings: object
 ) -> Iterator[BrokerProcess]:
-    """Run one Ottla broker on a free port.
+    """Runs one Ottla broker on a free port.
 
     `folder` holds data and process log (default: a temporary one). With `start=False` the caller
     can prepare `log_dir` first. With `test_settings=False` the broker has its own defaults.
@@ -190,7 +190,7 @@ def run_apache_kafka(
     test_settings: bool = True,
     **settings: object,
 ) -> Iterator[BrokerProcess]:
-    """Run one Apache Kafka broker in KRaft combined mode; parameters as in `run_ottla_broker`.
+    """Runs one Apache Kafka broker in KRaft combined mode; parameters as in `run_ottla_broker`.
 
     With `test_settings=False` its JVM has the heap that Kafka's start script sets.
     """

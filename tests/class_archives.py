@@ -38,7 +38,7 @@ def short_lived_jvm_options(version: str) -> tuple[str, ...]:
 
 
 def _create_archive(version: str, classpath: str) -> None:
-    """Create the archive, or print why the JVM could not: tests then run without it,
+    """Creates the archive, or prints why the JVM could not: tests then run without it,
     only slower.
     """
     archive = class_archive_path(classpath)

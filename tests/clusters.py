@@ -122,7 +122,8 @@ class ProcessCluster:
         return [number for number, broker in self.brokers.items() if broker.is_running]
 
     def start(self) -> None:
-        """Start all brokers and return when each is ready and knows all others, and three vote."""
+        """Starts all brokers and returns when each is ready and knows all others, and three
+        vote."""
         for broker in self.brokers.values():
             broker.spawn()
         for broker in self.brokers.values():
@@ -134,8 +135,8 @@ class ProcessCluster:
     # --- what clients see
 
     def call_broker(self, broker: int, call: Callable[[Client], Any], within_s: float = CALL_TIMEOUT_S) -> Any:
-        """Run a coroutine function with a client of this broker alone. Raises OSError, TimeoutError
-        or KafkaError.
+        """Runs a coroutine function with a client of this broker alone. Raises OSError,
+        TimeoutError or KafkaError.
         """
 
         async def run() -> Any:
@@ -229,7 +230,7 @@ def run_cluster(
     jvm: Sequence[str] = (),
     **settings: object,
 ) -> Iterator[ProcessCluster]:
-    """Run a cluster of `kind` "ottla" or "kafka".
+    """Runs a cluster of `kind` "ottla" or "kafka".
 
     `folder` is not removed when given. `disk_mebibytes` is the size of each broker's own disk (0:
     none). `settings` go to each broker, with `_` in place of `.`. `test_settings=False` leaves out

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its suite, the folder below tests/: `pytest tests -m "clients
+    """Marks each test with its suite, the folder below tests/: `pytest tests -m "clients
     or spark"`.
     """
     for item in items:

@@ -42,7 +42,7 @@ class Daemon:
         return self.process is not None and self.process.poll() is None
 
     def stop(self) -> None:
-        """Send SIGTERM, and SIGKILL if the process does not exit in time."""
+        """Sends SIGTERM, and SIGKILL if the process does not exit in time."""
         if self.process is None or not self.is_running():
             return
         self.process.terminate()
@@ -57,7 +57,7 @@ class Daemon:
             self.process.wait()
 
     def pause(self) -> None:
-        """Send SIGSTOP and wait until all threads have stopped: connections stay open but get no
+        """Sends SIGSTOP and waits until all threads have stopped: connections stay open but get no
         response.
         """
         assert self.process is not None

@@ -13,7 +13,7 @@ from tests.jars import skip_or_fail_in_ci
 
 @contextmanager
 def mount_small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
-    """Mount an empty tmpfs at `place`, which is created if missing. Without root: see
+    """Mounts an empty tmpfs at `place`, which is created if missing. Without root: see
     `skip_or_fail_in_ci`.
     """
     if os.geteuid() != 0:
@@ -27,7 +27,7 @@ def mount_small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
 
 
 def fill_disk(path: Path) -> None:
-    """Write to `path` until its file system is full."""
+    """Writes to `path` until its file system is full."""
     with path.open("wb", buffering=0) as file:
         try:
             while file.write(b"x" * 65536) == 65536:

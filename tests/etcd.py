@@ -22,7 +22,7 @@ class Etcd:
         self.daemon = Daemon(command, folder / "etcd.log")
 
     def start(self) -> None:
-        """Start etcd and return when it is healthy."""
+        """Starts etcd and returns when it is healthy."""
         self.daemon.start()
         eventually(self.is_healthy, within_s=30, message=lambda: f"etcd is healthy; output: {self.daemon.log_tail()}")
 

@@ -52,8 +52,8 @@ class JarsUnavailable(Exception):
 
 
 def skip_or_fail_in_ci(reason: str) -> NoReturn:
-    """Fail in continuous integration (CI is set), otherwise skip: the machine lacks something that
-    the test needs.
+    """Fails in continuous integration (CI is set), otherwise skips: the machine lacks something
+    that the test needs.
     """
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)

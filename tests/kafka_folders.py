@@ -16,7 +16,7 @@ CLUSTER_ID = "T3R0bGFUZXN0Q2x1c3Rlcg"
 
 
 def format_log_dir(log_dir: Path, node_id: str, version: str) -> None:
-    """Format `log_dir` for this node, with a new random directory id."""
+    """Formats `log_dir` for this node, with a new random directory id."""
     shutil.copytree(_formatted_template(version), log_dir, dirs_exist_ok=True)
     properties = log_dir / "meta.properties"
     text = re.sub(r"node\.id=.*", f"node.id={node_id}", properties.read_text())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive flock on `path`, which is created if missing and used for nothing else."""
+    """Holds an exclusive flock on `path`, which is created if missing and used for nothing else."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -53,8 +53,8 @@ class NamespaceNetwork:
     @classmethod
     @contextmanager
     def create(cls, count: int) -> "Iterator[NamespaceNetwork]":
-        """Create hosts `1` … `count` and the outside, and remove them afterwards. Without root: see
-        `skip_or_fail_in_ci`.
+        """Creates hosts `1` … `count` and the outside, and removes them afterwards. Without root:
+        see `skip_or_fail_in_ci`.
         """
         if os.geteuid() != 0 or shutil.which("ip") is None:
             skip_or_fail_in_ci("creating network namespaces needs root and `ip` (Debian: iproute2)")
@@ -73,7 +73,7 @@ class NamespaceNetwork:
             _run_ignoring_errors("ip", "link", "delete", network.hosts[OUTSIDE].device)
 
     def cut_link(self, sender: str, receiver: str) -> None:
-        """Stop delivering what `sender` sends to `receiver`."""
+        """Stops delivering what `sender` sends to `receiver`."""
         self._cuts[sender, receiver] = None
         self._set_neighbour(sender, receiver, UNUSED_MAC)
 
@@ -82,7 +82,7 @@ class NamespaceNetwork:
         self._set_neighbour(sender, receiver, self.hosts[receiver].mac)
 
     def move_host(self, name: str, address: str) -> None:
-        """Give a host another address. What is sent to the former one still arrives, and is
+        """Gives a host another address. What is sent to the former one still arrives, and is
         dropped.
         """
         before = self.hosts[name]
@@ -120,7 +120,7 @@ class NamespaceNetwork:
 
 
 def remove_orphans() -> None:
-    """Remove the namespaces and bridges of test processes that were killed."""
+    """Removes the namespaces and bridges of test processes that were killed."""
     folder = Path("/run/netns")
     for path in folder.iterdir() if folder.is_dir() else ():
         found = NAMESPACE_NAME.fullmatch(path.name)
@@ -167,5 +167,5 @@ def _run(*command: str) -> str:
 
 
 def _run_ignoring_errors(*command: str) -> None:
-    """Run a command that may fail, because what it removes may not exist."""
+    """Runs a command that may fail, because what it removes may not exist."""
     subprocess.run(command, capture_output=True, check=False)

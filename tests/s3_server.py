@@ -58,7 +58,7 @@ def cache_folder() -> Path:
 
 
 def build() -> Path:
-    """Build the server if it is not built yet. Raises ProgramUnavailable."""
+    """Builds the server if it is not built yet. Raises ProgramUnavailable."""
     return go_programs.build_program(SOURCE, cache_folder(), NAME, "a minute or two")
 
 

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: str | Callable[[], str] = "") -> T:
-    """Call `condition` until its result is true, and return the result.
+    """Calls `condition` until its result is true, and returns the result.
 
     Raises AssertionError with the last result after `within_s`. `message` names the condition; a
     callable is called at that point and can include the state then.

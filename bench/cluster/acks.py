@@ -54,7 +54,7 @@ class AckTimes:
 
 @contextmanager
 def record_ack_times(bootstrap: str, topic: str, per_s: int, *settings: str) -> Iterator[AckTimes]:
-    """Run a producer of single records to partition 0 inside the block. Raises RuntimeError if it
+    """Runs a producer of single records to partition 0 inside the block. Raises RuntimeError if it
     exits early.
     """
     command = [programs.compile_program("acks"), "watch", bootstrap, topic, "1", "100", str(per_s), *settings]

@@ -22,12 +22,12 @@ ATTEMPT_S = 2.0  # for a broker that accepts a request and does not respond
 
 
 async def wait_until_topic_created(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
-    """Return when a topic with one partition is created. Raises TimeoutError."""
+    """Returns when a topic with one partition is created. Raises TimeoutError."""
     await _retry(lambda: _try_once(bootstrap, name, replicas, produce=False), within_s)
 
 
 async def wait_for_first_ack(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
-    """Return when a record is acknowledged in a topic with one partition, which it creates. Raises
+    """Returns when a record is acknowledged in a topic with one partition, which it creates. Raises
     TimeoutError.
     """
     await _retry(lambda: _try_once(bootstrap, name, replicas, produce=True), within_s)
@@ -63,7 +63,7 @@ async def _create_with_client(client: Client, name: str, replicas: int) -> None:
 
 
 def create_topic(cluster: ProcessCluster, topic: str, partitions: int) -> None:
-    """Create a topic with three replicas and return when all of them are in sync."""
+    """Creates a topic with three replicas and returns when all of them are in sync."""
     client = rd.admin_client(cluster.bootstrap)
     client.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=60)[topic].result(60)
     eventually(lambda: cluster.is_healthy(), within_s=60, message=f"{topic} is in sync")

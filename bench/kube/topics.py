@@ -23,7 +23,7 @@ RESYNCS = 2
 
 
 def measure() -> Iterator[tuple[str, float]]:
-    """Yield the name and value of each line of the session `topics`."""
+    """Yields the name and value of each line of the session `topics`."""
     with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder) / "plane") as plane:
         install_crds(plane.admin)
         operator = OperatorProcess(Path(folder), plane.kubeconfig())
@@ -50,7 +50,7 @@ def measure() -> Iterator[tuple[str, float]]:
 
 
 def create_topics(resources: NamespaceClient, numbers: range) -> float:
-    """Create Topic resources, wait until all are Ready, and return the seconds that took."""
+    """Creates Topic resources, waits until all are Ready, and returns the seconds that took."""
     began = time.monotonic()
     spec = {"clusterRef": {"name": "demo"}, "partitions": 3, "config": {"retention.ms": 86_400_000}}
     with ThreadPoolExecutor(CONCURRENCY) as pool:
@@ -69,7 +69,7 @@ def is_ready(topic: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
 
 
 def wait_for_resyncs(operator: OperatorProcess, count: int) -> None:
-    """Return when the operator has reconciled all topics `count` more times."""
+    """Returns when the operator has reconciled all topics `count` more times."""
     before = operator.count_reconciles("Topic")
     pause = threading.Event()
     deadline = time.monotonic() + READY_WITHIN_S

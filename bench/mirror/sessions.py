@@ -137,7 +137,7 @@ def measure_idle(side: RunCopier, selected: Sequence[str], load_size: LoadSize) 
 
 
 def _wait_until_copied(copier: Copier, topic: str, records: int, partitions: int = PARTITIONS) -> None:
-    """Return when `records` records of a topic are readable at the target."""
+    """Returns when `records` records of a topic are readable at the target."""
     eventually(
         lambda: _copied_records(copier, topic, partitions) >= records,
         within_s=COPIED_WITHIN_S,

@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     # The requests of a turn, which calls one of these for each
 
     def send_joined(self, response: bytearray, *, may_poll: bool) -> None:
-        """Answer a request whose records are appended."""
+        """Answers a request whose records are appended."""
         self._joined -= 1
         if self._is_closed:
             return
@@ -258,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_queued_or_finish()
 
     def send_joined_later(self, response: DeferredResponse) -> None:
-        """Answer a request whose records are appended and not replicated yet."""
+        """Answers a request whose records are appended and not replicated yet."""
         self._joined -= 1
         if self._is_closed:
             response.cancel()
@@ -269,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for(response, request, pipelined=True)
 
     def serve_unjoined(self, frame: bytearray) -> None:
-        """Serve a request that the turn could not join."""
+        """Serves a request that the turn could not join."""
         self._joined -= 1
         if not self._is_closed:
             self._serve_alone(frame)
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         self._muted.wait_for_start(HOLD_S, lambda: self.close("the broker is still starting"))
 
     def release_hold(self) -> None:
-        """Serve the held request: the broker is ready."""
+        """Serves the held request: the broker is ready."""
         if self._muted.reasons & BROKER_STARTING:
             self._muted.end_wait_for_start()
             self._serve_queued()
@@ -372,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
     # For the server
 
     def recount_unsent(self) -> None:
-        """Note whether the client has read some of what was unsent."""
+        """Notes whether the client has read some of what was unsent."""
         self.unsent.recount(self._transport.get_write_buffer_size())
 
     def waiting_requests(self) -> Iterator[ServedRequest]:
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def finish(self) -> None:
-        """Answer the requests in progress and close. A producer whose appended records were not
+        """Answers the requests in progress and closes. A producer whose appended records were not
         answered would send them again."""
         if self._is_closed or self._transport.is_closing():
             return

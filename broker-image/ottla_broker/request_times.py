@@ -58,7 +58,7 @@ class RequestTimes:
         self.by_api: dict[int, ApiTimes] = {}
 
     def observe(self, api: int, queue_s: float, local_s: float, times: int = 1) -> None:
-        """Count requests that were answered without a wait."""
+        """Counts requests that were answered without a wait."""
         found = self.by_api.get(api) or self._add(api)
         found.queue.observe(queue_s, times)
         bucket = found.local.observe(local_s, times)
@@ -68,7 +68,7 @@ class RequestTimes:
         found.total.sum_s += (queue_s + local_s) * times
 
     def observe_deferred(self, request: ServedRequest) -> None:
-        """Count a request whose response is written now."""
+        """Counts a request whose response is written now."""
         api, queue_s, began_s, handled_s = request
         now_s = self.clock()
         found = self.by_api.get(api) or self._add(api)

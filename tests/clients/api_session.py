@@ -65,8 +65,8 @@ class ApiSession:
         return self._prefix + suffix
 
     async def send_case(self, case: str, *, connection: str = "", only_own: bool = False, **fields: Any) -> Any:
-        """Send a request and store the response, which is also returned; None if the broker closes
-        the connection.
+        """Sends a request and stores the response, which is also returned; None if the broker
+        closes the connection.
 
         Requests on the same `connection` keep their order. `only_own`: the response lists entries
         of others too, which are not stored.
@@ -84,7 +84,7 @@ class ApiSession:
         return answer
 
     async def send_case_without_response(self, case: str, **fields: Any) -> None:
-        """Send a Produce request with acks=0, and store whether the connection stays open."""
+        """Sends a Produce request with acks=0, and stores whether the connection stays open."""
         channel = await self._channel("")
         key, after = KEYS[self.api], KEYS["find_coordinator"]
         frames = [
@@ -99,7 +99,7 @@ class ApiSession:
             self.responses[case] = "no answer"
 
     async def send(self, api: str, *, connection: str = "", version: int | None = None, **fields: Any) -> Any:
-        """Send a request that a case needs first, in the highest common version by default. The
+        """Sends a request that a case needs first, in the highest common version by default. The
         response is not stored.
         """
         channel = await self._channel(connection)
@@ -110,7 +110,7 @@ class ApiSession:
     async def create_topic(
         self, suffix: str, partitions: int = 1, batches: Sequence[bytes] = (), **configs: object
     ) -> str:
-        """Create a topic and write batches to its partition 0; its id is in `ids`."""
+        """Creates a topic and writes batches to its partition 0; its id is in `ids`."""
         name = self.unique_name(suffix)
         settings = [{"name": key.replace("_", "."), "value": str(value)} for key, value in configs.items()]
         wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
@@ -130,7 +130,8 @@ class ApiSession:
         return name
 
     async def _wait_for_leaders(self, name: str, partitions: int) -> None:
-        """Return when the partitions of a new topic have leaders, which takes some milliseconds."""
+        """Returns when the partitions of a new topic have leaders, which takes some
+        milliseconds."""
         async with asyncio.timeout(RESPONSE_WITHIN_S):
             while True:
                 wanted = [{"topic_id": None, "name": name}]
@@ -234,7 +235,7 @@ def type_hints(cls: type) -> dict[str, Any]:
 
 
 def build_message(cls: type, fields: Mapping[str, Any]) -> Any:
-    """Build kio's class from plain values: mappings, sequences, and milliseconds for durations."""
+    """Builds kio's class from plain values: mappings, sequences, and milliseconds for durations."""
     values = {}
     for field in dataclasses.fields(cls):
         hint = type_hints(cls)[field.name]
@@ -246,7 +247,7 @@ def build_message(cls: type, fields: Mapping[str, Any]) -> Any:
 
 
 def _convert(hint: Any, value: Any) -> Any:
-    """Convert `value` to the type `hint`."""
+    """Converts `value` to the type `hint`."""
     if typing.get_origin(hint) in (UnionType, typing.Union):
         if value is None:
             return None

@@ -153,7 +153,7 @@ class RequestGenerator:
 
 
 def shorten_fetch_wait(body: bytearray) -> None:
-    """Set a Fetch request's max_wait to 20 ms, because a broker may wait for records that long."""
+    """Sets a Fetch request's max_wait to 20 ms, because a broker may wait for records that long."""
     key, version = int.from_bytes(body[:2]), int.from_bytes(body[2:4])
     if key == FETCH:
         at = 10 + max(0, int.from_bytes(body[8:10], signed=True))
@@ -191,7 +191,7 @@ def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
 
 
 async def send_frames(port: int, host: str, frames: list[bytes], tried: FuzzResult) -> None:
-    """Send requests over one connection until the broker closes it.
+    """Sends requests over one connection until the broker closes it.
 
     Each request must get a response, close the connection, or want no response; a valid request
     after it must be answered.

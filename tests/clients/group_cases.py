@@ -57,7 +57,7 @@ def member_fields(group: str, answer: Any) -> dict[str, Any]:
 
 
 async def create_empty_group(session: ApiSession, group: str) -> None:
-    """Create a group whose only member has left."""
+    """Creates a group whose only member has left."""
     answer = await create_stable_group(session, group)
     await session.send("leave_group", group_id=group, members=[{"member_id": answer.member_id}])
 
@@ -79,7 +79,7 @@ async def start_rebalance(session: ApiSession, group: str) -> tuple[Any, "asynci
 
 
 async def commit_in_nameless_group(session: ApiSession) -> None:
-    """Commit in the group with an empty name, which clients without members may use."""
+    """Commits in the group with an empty name, which clients without members may use."""
     there = await session.create_topic("nameless")
     committed = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
     topics = [{"name": there, "topic_id": session.ids[there], "partitions": [committed]}]
@@ -87,7 +87,7 @@ async def commit_in_nameless_group(session: ApiSession) -> None:
 
 
 async def wait_for_coordinators(session: ApiSession) -> None:
-    """Return when the coordinators have loaded their partitions."""
+    """Returns when the coordinators have loaded their partitions."""
 
     async def are_partitions_loaded() -> bool:
         codes = set()

@@ -55,7 +55,7 @@ class GroupMember:
         self.assigned = frozenset()
 
     def leave(self) -> None:
-        """Commit and leave the group; a static member only disconnects."""
+        """Commits and leaves the group; a static member only disconnects."""
         self._leaving.set()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the member did not end"
@@ -74,7 +74,8 @@ def run_members(
 
 
 def wait_until_balanced(those: Sequence[GroupMember], partitions: int, within_s: float = 20.0) -> None:
-    """Wait until every partition has one owner and the numbers per member differ by one at most."""
+    """Waits until every partition has one owner and the numbers per member differ by one at
+    most."""
 
     def is_balanced() -> bool:
         owned = [member.assigned for member in those]

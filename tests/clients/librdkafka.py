@@ -18,7 +18,7 @@ def admin_client(bootstrap: str) -> AdminClient:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:
-    """Create a topic and return when it is usable; settings with `_` in place of `.`."""
+    """Creates a topic and returns when it is usable; settings with `_` in place of `.`."""
     settings = {key.replace("_", "."): str(value) for key, value in config.items()}
     client = admin_client(bootstrap)  # keep a reference until the result: the client ends with its last one
     for made in client.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
@@ -28,7 +28,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: obje
 def produce(
     bootstrap: str, topic: str, records: Iterable[Message], *, partition: int = 0, **settings: object
 ) -> list[int]:
-    """Produce all records; returns their offsets. Raises KafkaException for the first rejected
+    """Produces all records; returns their offsets. Raises KafkaException for the first rejected
     record.
     """
     producer = ck.Producer(

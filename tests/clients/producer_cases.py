@@ -188,7 +188,7 @@ def update_crc(data: bytes) -> bytes:
 
 
 async def wait_for_producer_ids(session: ApiSession) -> None:
-    """Return when Kafka has allocated its first block of producer ids."""
+    """Returns when Kafka has allocated its first block of producer ids."""
 
     async def is_block_allocated() -> bool:
         return not (

@@ -103,14 +103,14 @@ async def fetch(session: ApiSession) -> None:
 
 
 async def fetch_diverged_again(session: ApiSession, wanted: dict[str, Any]) -> None:
-    """Fetch twice in a session from beyond the end of an epoch."""
+    """Fetches twice in a session from beyond the end of an epoch."""
     fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0}
     made = await session.send_case("where logs part", **fields, session_epoch=0, topics=[wanted])
     await session.send_case("where they still part", **fields, session_id=made.session_id, session_epoch=1)
 
 
 async def fetch_deleted_topic(session: ApiSession, name: str, wanted: dict[str, Any]) -> None:
-    """Fetch in a session a topic that was deleted since."""
+    """Fetches in a session a topic that was deleted since."""
     fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0}
     made = await session.send("fetch", version=session.version, **fields, session_epoch=0, topics=[wanted])
     await session.send("delete_topics", topics=[{"name": name, "topic_id": None}], timeout=10_000)
@@ -126,7 +126,7 @@ async def fetch_deleted_topic(session: ApiSession, name: str, wanted: dict[str, 
 
 
 async def fetch_with_other_topic_naming(session: ApiSession, wanted: dict[str, Any]) -> None:
-    """Fetch by ids in a session with topic names, or the other way round."""
+    """Fetches by ids in a session with topic names, or the other way round."""
     fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "session_epoch": 0, "topics": [wanted]}
     made = await session.send("fetch", version=12 if session.version >= 13 else 13, **fields)
     await session.send_case(

@@ -34,7 +34,7 @@ class SaslBroker:
     def ottla(
         self, *arguments: str, config: Path | None = None, stdin_text: str | None = None, **variables: str
     ) -> "subprocess.CompletedProcess[str]":
-        """Run `ottla` as super user or, with a file of client properties `config`, on the listener
+        """Runs `ottla` as super user or, with a file of client properties `config`, on the listener
         with SCRAM.
         """
         bootstrap = self.sasl if config else self.broker.bootstrap

@@ -36,7 +36,7 @@ def refusal(broker: BrokerProcess, topic: str) -> int:
 
 
 def request_metadata(broker: BrokerProcess, topic: str) -> None:
-    """Request a topic's metadata as a producer does, which allows its creation."""
+    """Requests a topic's metadata as a producer does, which allows its creation."""
     ck.Producer({"bootstrap.servers": broker.bootstrap}).list_topics(topic, timeout=20)
 
 

@@ -41,7 +41,7 @@ def connect_classpath() -> str:
 def worker(
     classpath: str, mode: str, folder: Path, settings: Mapping[str, str], *connectors: Path, is_killed: bool = False
 ) -> Iterator[str]:
-    """Run a Connect worker; yields its REST address. Its output is in `folder`/worker.log. At the
+    """Runs a Connect worker; yields its REST address. Its output is in `folder`/worker.log. At the
     end it is stopped, or killed."""
     port = free_port()
     folder.mkdir()

@@ -35,7 +35,7 @@ def request(api: int, version: int, body: bytes, correlation: int = 1) -> bytes:
 
 
 def fetch(topic: str, max_bytes: int, correlation: int = 1) -> bytes:
-    """Fetch version 4 of partition 0 from the beginning."""
+    """Fetches version 4 of partition 0 from the beginning."""
     name = topic.encode()
     head = struct.pack(">iiiibi", -1, 500, 1, max_bytes, 0, 1)
     partition = struct.pack(">iiqi", 1, 0, 0, max_bytes)

@@ -26,7 +26,7 @@ LARGE = bytes(range(256)) * 400  # 100 KiB
 
 
 def write_transactions(broker: BrokerProcess) -> dict[int, list[bytes]]:
-    """Write committed, aborted and interleaved transactions to two partitions; returns their
+    """Writes committed, aborted and interleaved transactions to two partitions; returns their
     committed values.
     """
     rd.create_topic(broker.bootstrap, TOPIC, 2, segment_bytes=1048576)

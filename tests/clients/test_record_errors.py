@@ -41,7 +41,7 @@ def ten_records(*, without_key: Collection[int] = (), hours_old: Collection[int]
 def produce_with_librdkafka(
     bootstrap: str, topic: str, records: list[Message], compression: str
 ) -> list[ck.KafkaError]:
-    """Produce one batch; the error of each record."""
+    """Produces one batch; the error of each record."""
     producer = ck.Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -148,7 +148,7 @@ async def ask_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[Sent
 
 
 async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple[int, int]]]:
-    """Create what the users' requests name, and their rights. Returns ids of topics by user, and
+    """Creates what the users' requests name, and their rights. Returns ids of topics by user, and
     the versions of APIs.
     """
     admin = await side.open_as("")
@@ -268,7 +268,7 @@ async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, in
 
 
 async def wait_until_described(side: SecuredBroker, hmac: bytes) -> None:
-    """Wait until the token is described. Apache Kafka's broker may answer the creation before it
+    """Waits until the token is described. Apache Kafka's broker may answer the creation before it
     has read the token from the metadata log.
     """
     reader = await side.open_as(user_of(ResourceType.user, Operation.describe_tokens))

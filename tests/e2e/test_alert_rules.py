@@ -31,7 +31,7 @@ def gauge(metric: str, firing: float, healthy: float = 0, labels: str = POD) -> 
 
 
 def produce_buckets(slow: int) -> dict[str, str]:
-    """Produce requests of which `slow` of a hundred take longer than a second."""
+    """Produces requests of which `slow` of a hundred take longer than a second."""
     series = 'ottla_request_duration_seconds_bucket{%s,request="Produce",phase="total",le="%s"}'
     return {
         series % (POD, "1.0"): f"0+{100 - slow}x120",

@@ -42,7 +42,7 @@ class ApiClient:
         return ssl.create_default_context(cafile=str(self.ca_certificate))
 
     def request(self, method: str, path: str, body: Json | None = None) -> Json:
-        """Send a request and return the parsed JSON response.
+        """Sends a request and returns the parsed JSON response.
 
         `path` is absolute. `method` is an HTTP method, or APPLY for server-side apply. Raises
         ApiError when the API server rejects the request, and OSError when it cannot be reached.
@@ -52,7 +52,7 @@ class ApiClient:
         return parsed
 
     def request_text(self, method: str, path: str, body: Json | None = None) -> str:
-        """Send a request and return the response as text; see `request`."""
+        """Sends a request and returns the response as text; see `request`."""
         request = urllib.request.Request(
             self.url + path,
             data=None if body is None else json.dumps(body).encode(),
@@ -72,7 +72,7 @@ class ApiClient:
             raise ApiError(error.code, message) from error
 
     def get(self, path: str) -> Json | None:
-        """Return the object, or None if it does not exist."""
+        """Returns the object, or None if it does not exist."""
         try:
             return self.request("GET", path)
         except ApiError as error:
@@ -81,7 +81,7 @@ class ApiClient:
             raise
 
     def watch(self, path: str, version: str, within_s: int = 5) -> Iterator[Json]:
-        """Yield the watch events (`type` and `object`) of a collection after a resource version.
+        """Yields the watch events (`type` and `object`) of a collection after a resource version.
 
         The API server ends the watch after `within_s` seconds. Raises OSError and ApiError.
         """
@@ -102,7 +102,7 @@ class ApiClient:
             return False
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig with this client's identity to `path`. JSON is valid YAML."""
+        """Writes a kubeconfig with this client's identity to `path`. JSON is valid YAML."""
         ca_data = base64.b64encode(self.ca_certificate.read_bytes()).decode()
         path.write_text(
             json.dumps(

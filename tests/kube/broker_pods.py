@@ -48,7 +48,7 @@ class BrokerPods:
     name: str = "demo"
 
     def create(self, replicas: int, settings: dict[str, str]) -> None:
-        """Create the objects of a cluster in a new namespace that enforces the restricted Pod
+        """Creates the objects of a cluster in a new namespace that enforces the restricted Pod
         Security level. `settings` are added to those of `_container_spec`.
         """
         core = f"/api/v1/namespaces/{self.namespace}"
@@ -79,7 +79,7 @@ class BrokerPods:
         return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def wait_until_ready(self, *brokers: int) -> None:
-        """Wait until the pods of these brokers are Ready."""
+        """Waits until the pods of these brokers are Ready."""
         eventually(
             lambda: all(self.is_ready(broker) for broker in brokers),
             within_s=READY_WITHIN_S,
@@ -117,7 +117,7 @@ class BrokerPods:
         )
 
     def kill_process(self, broker: int, machine: Machine) -> None:
-        """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
+        """Sends SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
         container.
         """
         node_id = f"--set node.id={broker} "

@@ -46,7 +46,7 @@ class CertificateAuthority:
 
 
 def create_certificate_authority(folder: Path, addresses: Iterable[str], names: Iterable[str]) -> CertificateAuthority:
-    """Create all files in `folder`. `addresses` and `names` are the subject alternative names of
+    """Creates all files in `folder`. `addresses` and `names` are the subject alternative names of
     the server certificate.
     """
     if shutil.which("openssl") is None:

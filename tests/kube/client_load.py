@@ -23,7 +23,7 @@ def run_clients(
     is_recovered: Callable[[], object],
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Load]:
-    """Run an idempotent producer and two members of a group on an existing topic during the block.
+    """Runs an idempotent producer and two members of a group on an existing topic during the block.
 
     After the block, wait for `is_recovered`, and assert that every acknowledged record is in the
     topic exactly once and in order, and that the group has read it. `bootstrap` returns the current
@@ -71,7 +71,7 @@ def longest_stall_s(producer: Producer) -> float:
 
 
 def wait_for_progress(load: Load, records: int = 300) -> None:
-    """Wait until `records` more records are acknowledged."""
+    """Waits until `records` more records are acknowledged."""
     before = load.count_acknowledged()
     eventually(
         lambda: load.count_acknowledged() >= before + records,

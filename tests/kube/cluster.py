@@ -64,7 +64,7 @@ class Kubernetes:
         self._images.append(self._pause_image)
 
     def load_image(self, image: Path) -> None:
-        """Load the images of an OCI archive into every node, including nodes added later."""
+        """Loads the images of an OCI archive into every node, including nodes added later."""
         self._images.append(image)
         for node in self.nodes:
             node.load_image(image)
@@ -75,7 +75,7 @@ class Kubernetes:
             node.tag_image(image, name)
 
     def add_node(self, images: Sequence[Path] = ()) -> Node:
-        """Add a node and return when it is Ready. `images` are the only archives to load; by
+        """Adds a node and returns when it is Ready. `images` are the only archives to load; by
         default it gets all that `load_image` loaded.
         """
         number = len(self.nodes) + 1
@@ -86,14 +86,14 @@ class Kubernetes:
         return node
 
     def power_off(self, node: Node) -> None:
-        """Remove the node from the network, then kill its processes, so that no connection is
+        """Removes the node from the network, then kills its processes, so that no connection is
         closed properly.
         """
         self.host.run("ip", "link", "delete", node.name)
         node.power_off()
 
     def power_on(self, node: Node, images: Sequence[Path] = ()) -> None:
-        """Start a node that was powered off and return when it is Ready. Volumes have kept their
+        """Starts a node that was powered off and returns when it is Ready. Volumes have kept their
         data. `images` as for `add_node`.
         """
         before = self._last_heartbeat(node)
@@ -106,7 +106,7 @@ class Kubernetes:
         )
 
     def remove_node(self, node: Node) -> None:
-        """Remove the last added node, from Kubernetes too."""
+        """Removes the last added node, from Kubernetes too."""
         assert self.nodes.pop() is node
         node.machine.power_off()
         self.plane.admin.request("DELETE", f"/api/v1/nodes/{node.name}")
@@ -119,14 +119,14 @@ class Kubernetes:
         return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
     def start(self) -> None:
-        """Start everything except nodes."""
+        """Starts everything except nodes."""
         self.plane.start()
         self.plane.start_controllers()
         self.dns.start()
         self._volume_provisioner.start()
 
     def stop(self) -> None:
-        """Stop everything and remove all machines."""
+        """Stops everything and removes all machines."""
         self._volume_provisioner.stop()
         for node in self.nodes:
             node.remove()
@@ -134,7 +134,7 @@ class Kubernetes:
         self.host.remove()
 
     def _start_node(self, node: Node, images: Sequence[Path]) -> None:
-        """Connect a node to the network, start it, load images, and wait until it is Ready."""
+        """Connects a node to the network, starts it, loads images, and waits until it is Ready."""
         self._connect_to_network(node)
         node.start()
         for image in images:
@@ -150,7 +150,7 @@ class Kubernetes:
         return str((self.plane.admin.get(path) or {}).get("spec", {}).get("renewTime"))
 
     def _connect_to_network(self, node: Node) -> None:
-        """Connect a node to the host's bridge and add the routes of all pod networks."""
+        """Connects a node to the host's bridge and adds the routes of all pod networks."""
         connect_machines(self.host, node.machine, node.name, bridge=BRIDGE, address=f"{node.address}/24")
         node.machine.run("ip", "route", "add", "default", "via", f"{NODE_NETWORK}.1")
         self.host.run("ip", "route", "replace", f"10.244.{node.number}.0/24", "via", node.address)
@@ -163,7 +163,7 @@ class Kubernetes:
 
 @contextmanager
 def run_kubernetes(folder: Path, nodes: int = 1) -> Iterator[Kubernetes]:
-    """Run a Kubernetes with this many nodes during the block. Skips the test, or fails it in
+    """Runs a Kubernetes with this many nodes during the block. Skips the test, or fails it in
     continuous integration, if this machine cannot run nodes.
     """
     if missing := missing_requirement():

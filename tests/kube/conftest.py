@@ -75,7 +75,7 @@ def kube(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="package")
 def spark_image(kube: Kubernetes, images: dict[str, Path]) -> None:
-    """Load the Spark image into every node. It is large, so only tests with this fixture load
+    """Loads the Spark image into every node. It is large, so only tests with this fixture load
     it.
     """
     kube.load_image(images["spark"])

@@ -66,19 +66,20 @@ class ControlPlane:
         return path if path.exists() else self.client_for(name).write_kubeconfig(path)
 
     def start(self) -> None:
-        """Start etcd and the API server; return when the API server is ready."""
+        """Starts etcd and the API server; returns when the API server is ready."""
         self.etcd.start()
         if self._machine is not None:
             self._machine.adopt(self.etcd.daemon)
         self.start_api_server()
 
     def start_api_server(self) -> None:
-        """Start the API server, also after it was killed, and return when it is ready."""
+        """Starts the API server, also after it was killed, and returns when it is ready."""
         self.api_server.start()
         self.wait_until_ready()
 
     def start_controllers(self) -> None:
-        """Start the controller manager and the scheduler; return when the controllers reconcile."""
+        """Starts the controller manager and the scheduler; returns when the controllers
+        reconcile."""
         self.controller_manager.start()
         self.scheduler.start()
         account = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -177,7 +178,7 @@ class ControlPlane:
 
 @contextmanager
 def control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
-    """Run etcd and an API server during the block."""
+    """Runs etcd and an API server during the block."""
     plane = ControlPlane(folder, address)
     try:
         plane.start()

@@ -11,7 +11,7 @@ def crd_path(name: str) -> str:
 
 
 def install_crd(api: ApiClient, crd: Json) -> None:
-    """Apply a CRD and return when the API server serves its resources."""
+    """Applies a CRD and returns when the API server serves its resources."""
     name = crd["metadata"]["name"]
     path = crd_path(name)
     api.request("APPLY", f"{path}?fieldManager=tests&force=true", crd)
@@ -24,6 +24,6 @@ def install_crd(api: ApiClient, crd: Json) -> None:
 
 
 def install_crds(api: ApiClient) -> None:
-    """Install all CRDs of the project."""
+    """Installs all CRDs of the project."""
     for kind in crds.KINDS:
         install_crd(api, build_crd(kind))

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 
 def create_ready_pod(resources: NamespaceClient, name: str, template: Json, ip: str) -> None:
-    """Create a pod from a template and write the status of a running, ready pod at `ip`."""
+    """Creates a pod from a template and writes the status of a running, ready pod at `ip`."""
     path = f"/api/v1/namespaces/{resources.namespace}/pods"
     spec = {
         **template["spec"],
@@ -43,8 +43,8 @@ def run_broker_process(host: str = "127.9.1.1", settings: Mapping[str, str] | No
 def create_cluster_with_broker(
     resources: NamespaceClient, broker: BrokerProcess, name: str = "demo", **spec: object
 ) -> None:
-    """Create a Cluster whose only broker is the given process; return when its pod exists. Needs a
-    running operator.
+    """Creates a Cluster whose only broker is the given process; returns when its pod exists. Needs
+    a running operator.
     """
     root = f"/api/v1/namespaces/{resources.namespace}/serviceaccounts"
     resources.api.request("POST", root, {"metadata": {"name": "default"}})

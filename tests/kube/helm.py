@@ -36,7 +36,7 @@ def helm_path() -> Path:
 
 
 def build() -> int:
-    """Build helm unless it exists; returns an exit code.
+    """Builds helm unless it exists; returns an exit code.
 
     Without it, tests that need it are skipped. In continuous integration that is a failure.
     """
@@ -56,7 +56,7 @@ def build() -> int:
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run helm and return its result, also of a failure."""
+    """Runs helm and returns its result, also of a failure."""
     return subprocess.run([find_helm(), *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 

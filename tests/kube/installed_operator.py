@@ -41,7 +41,7 @@ class InstalledOperator:
     kube: Kubernetes
 
     def install(self) -> None:
-        """Install the chart and return when all pods are Ready."""
+        """Installs the chart and returns when all pods are Ready."""
         self._apply("install", "--create-namespace")
 
     def upgrade(self, *values: str) -> None:
@@ -78,22 +78,22 @@ class InstalledOperator:
         return str(holder).rpartition("-")[0]
 
     def kill_process(self, name: str = "") -> str:
-        """Send SIGKILL to the operator process in the active pod, or in pod `name`, and return the
-        pod's name. The pod remains.
+        """Sends SIGKILL to the operator process in the active pod, or in pod `name`, and returns
+        the pod's name. The pod remains.
         """
         name = name or self._wait_for_active_pod()
         os.kill(find_process(self.kube, name), signal.SIGKILL)
         return name
 
     def delete_active_pod(self) -> None:
-        """Delete the active pod without a grace period."""
+        """Deletes the active pod without a grace period."""
         name = self._wait_for_active_pod()
         self.kube.plane.admin.request(
             "DELETE", f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{name}?gracePeriodSeconds=0"
         )
 
     def _wait_for_active_pod(self) -> str:
-        """Wait until the Lease names an existing pod, and return its name. After a deletion the
+        """Waits until the Lease names an existing pod, and returns its name. After a deletion the
         Lease names the deleted pod for a while.
         """
 
@@ -105,7 +105,7 @@ class InstalledOperator:
 
     @contextmanager
     def active_pod_deleted(self, seed: str) -> Iterator[None]:
-        """Delete the active pod at a random moment, derived from `seed`, during the block or just
+        """Deletes the active pod at a random moment, derived from `seed`, during the block or just
         after it.
         """
         delay_s = random.Random(seed).uniform(0, MAX_DELETION_DELAY_S)

@@ -62,8 +62,8 @@ class Machine:
         return ["nsenter", f"--target={self.pid}", "--net", "--mount", "--", *map(str, command)]
 
     def run(self, *command: str | Path, environment: Mapping[str, str] | None = None) -> str:
-        """Run a command and return its standard output. Raises AssertionError with its output when
-        it fails.
+        """Runs a command and returns its standard output. Raises AssertionError with its output
+        when it fails.
         """
         env = os.environ | dict(environment or {})
         done = subprocess.run(
@@ -87,7 +87,7 @@ class Machine:
         return Daemon(wrapped, log, environment or {})
 
     def adopt(self, daemon: Daemon) -> None:
-        """Move a running daemon into the machine's control group, so that it ends with the
+        """Moves a running daemon into the machine's control group, so that it ends with the
         machine.
         """
         assert daemon.process is not None
@@ -103,7 +103,7 @@ class Machine:
 
     @contextmanager
     def enter_network(self) -> Iterator[None]:
-        """Move this thread, and processes that it starts, into the machine's network namespace."""
+        """Moves this thread, and processes that it starts, into the machine's network namespace."""
         libc = ctypes.CDLL(None, use_errno=True)
 
         def enter(network: int) -> None:
@@ -118,7 +118,7 @@ class Machine:
                 enter(before.fileno())
 
     def power_off(self) -> None:
-        """Send SIGKILL to all processes of the machine."""
+        """Sends SIGKILL to all processes of the machine."""
         kill_cgroup(self.cgroup)
         self._namespace_process.wait()
 
@@ -130,7 +130,7 @@ class Machine:
 
 
 def connect_machines(one: Machine, other: Machine, name: str, *, bridge: str, address: str) -> None:
-    """Connect `other` to the network bridge `bridge` of `one` by a veth pair.
+    """Connects `other` to the network bridge `bridge` of `one` by a veth pair.
 
     The end in `other` is eth0 with `address` (CIDR); the end in `one` is called `name`.
     """
@@ -141,7 +141,7 @@ def connect_machines(one: Machine, other: Machine, name: str, *, bridge: str, ad
 
 
 def remove_leftover_machines() -> None:
-    """Kill and remove the machines of test processes that no longer exist."""
+    """Kills and removes the machines of test processes that no longer exist."""
     for folder in _cgroup_hierarchies()[0].glob(f"{CGROUP_PREFIX}*"):
         pid = folder.name.removeprefix(CGROUP_PREFIX)
         if not Path(f"/proc/{pid}").exists():
@@ -162,7 +162,7 @@ def cgroup_folders(group: str) -> list[Path]:
 
 
 def create_cgroup(group: str) -> None:
-    """Create a control group that can have child groups with the same controllers."""
+    """Creates a control group that can have child groups with the same controllers."""
     for folder in cgroup_folders(group):
         folder.mkdir(exist_ok=True)
         if (folder / "cpuset.cpus").exists() and not (folder / "cgroup.controllers").exists():
@@ -190,7 +190,7 @@ def _list_cgroup_processes(group: str) -> list[int]:
 
 
 def kill_cgroup(group: str) -> None:
-    """Send SIGKILL to all processes of a control group until none is left."""
+    """Sends SIGKILL to all processes of a control group until none is left."""
 
     def is_empty() -> bool:
         members = _list_cgroup_processes(group)

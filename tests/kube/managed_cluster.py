@@ -43,7 +43,7 @@ class ManagedCluster:
     name: str = CLUSTER_NAME
 
     def create(self, extra_spec: Json | None = None, while_starting: Callable[[], None] = lambda: None) -> None:
-        """Create the Cluster in its existing namespace and return when it is Ready.
+        """Creates the Cluster in its existing namespace and returns when it is Ready.
 
         `extra_spec` is merged into the spec. `while_starting` is called after the creation, and
         does what the Cluster needs to become Ready.
@@ -55,19 +55,19 @@ class ManagedCluster:
         print(f"apply to Ready: {time.monotonic() - began:.1f} s")
 
     def wait_for_status(self, status: str = "Current") -> Json:
-        """Wait until kstatus evaluates the Cluster to `status`, and return the Cluster."""
+        """Waits until kstatus evaluates the Cluster to `status`, and returns the Cluster."""
         try:
             return self.resources.wait_for_status("Cluster", self.name, status, within_s=READY_WITHIN_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from error
 
     def create_topic(self, name: str) -> None:
-        """Create a Topic with three replicas per partition and return when it is Ready."""
+        """Creates a Topic with three replicas per partition and returns when it is Ready."""
         self.resources.create("Topic", name, {"clusterRef": {"name": self.name}, **TOPIC})
         self.resources.wait_for_status("Topic", name)
 
     def patch_spec(self, spec: Json) -> int:
-        """Merge a patch into the spec; returns the new generation."""
+        """Merges a patch into the spec; returns the new generation."""
         return int(self.resources.patch_spec("Cluster", self.name, spec)["metadata"]["generation"])
 
     @property
@@ -97,7 +97,7 @@ class ManagedCluster:
         return {name: it["metadata"]["uid"] for name, it in self.pods().items()}
 
     def kill_broker(self, broker: int) -> None:
-        """Send SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
+        """Sends SIGKILL to the broker's process. Its pod remains, and the kubelet restarts the
         container.
         """
         os.kill(find_process(self.operator.kube, f"{self.name}-{broker}"), signal.SIGKILL)
@@ -118,7 +118,7 @@ class ManagedCluster:
 
     @contextmanager
     def run_clients(self, topic: str, settings: Mapping[str, str] | None = None) -> Iterator[Load]:
-        """Create a topic, and run a producer and a consumer group on it from outside Kubernetes
+        """Creates a topic, and runs a producer and a consumer group on it from outside Kubernetes
         during the block; see `client_load.run_clients`.
         """
         self.wait_for_status()
@@ -128,7 +128,7 @@ class ManagedCluster:
             yield load
 
     def wait_for_rolling_restart(self, before: dict[str, str], within_s: float = READY_WITHIN_S) -> list[str]:
-        """Wait until all pods of `before` (name → uid) are replaced and ready; returns their names
+        """Waits until all pods of `before` (name → uid) are replaced and ready; returns their names
         in the order of replacement.
 
         Raises AssertionError when two of them are missing or not ready at the same time.

@@ -25,12 +25,12 @@ class NamespaceClient:
         return f"{API_ROOT}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
 
     def create(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
-        """Create one of the project's resources and return it as stored."""
+        """Creates one of the project's resources and returns it as stored."""
         body = {"apiVersion": f"{crds.GROUP}/{crds.VERSION}", "kind": kind, "metadata": {"name": name}, "spec": spec}
         return self.api.request("POST", self.path(PLURALS[kind]), body)
 
     def patch_spec(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
-        """Merge a patch into the spec."""
+        """Merges a patch into the spec."""
         return self.api.request("PATCH", self.path(PLURALS[kind], name), {"spec": spec})
 
     def delete(self, kind: str, name: str) -> None:
@@ -48,7 +48,7 @@ class NamespaceClient:
         return next((it for it in conditions if it["type"] == condition_type), {})
 
     def wait_for_status(self, kind: str, name: str, status: str = "Current", within_s: float = 60.0) -> Json:
-        """Wait until kstatus evaluates the resource to `status`, and return the resource."""
+        """Waits until kstatus evaluates the resource to `status`, and returns the resource."""
 
         def resource_with_status() -> Json | None:
             resource = self.get(kind, name)

@@ -33,7 +33,7 @@ def cache_folder() -> Path:
 
 
 def build() -> Path:
-    """Build kube-router if it is not built yet. Raises ProgramUnavailable."""
+    """Builds kube-router if it is not built yet. Raises ProgramUnavailable."""
     return go_programs.build_program(SOURCE, cache_folder(), NAME, "minutes")
 
 

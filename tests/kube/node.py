@@ -42,7 +42,7 @@ class Node:
         self._set_up()
 
     def start(self) -> None:
-        """Start the processes; return when containerd responds. The API server reports when the
+        """Starts the processes; returns when containerd responds. The API server reports when the
         node is Ready.
         """
         self.containerd.start()
@@ -61,13 +61,13 @@ class Node:
         self._run_ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
-        """Kill all processes. Data that containers wrote outside volumes is lost: it is on a
+        """Kills all processes. Data that containers wrote outside volumes is lost: it is on a
         tmpfs.
         """
         self.machine.power_off()
 
     def power_on(self) -> None:
-        """Create the machine again. It then has no network, no running processes and no images."""
+        """Creates the machine again. It then has no network, no running processes and no images."""
         self.machine.remove()
         self.machine = Machine(self.name)
         self._set_up()
@@ -89,7 +89,7 @@ class Node:
             return False
 
     def _set_up(self) -> None:
-        """Create folders, mounts, configuration files and the daemons, which `start` starts."""
+        """Creates folders, mounts, configuration files and the daemons, which `start` starts."""
         folder = self.folder
         for name in ("sysctl", "network", "disk"):
             (folder / name).mkdir(exist_ok=True)

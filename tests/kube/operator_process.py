@@ -45,7 +45,7 @@ class OperatorProcess:
         self.daemon = Daemon(command, self.folder / f"{self.name}.log", environment)
 
     def start(self) -> None:
-        """Start the process and return when it serves metrics."""
+        """Starts the process and returns when it serves metrics."""
         self.daemon.start()
         eventually(self.serves_metrics, message=lambda: f"{self.name} serves metrics: {self.daemon.log_tail()}")
 

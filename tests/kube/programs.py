@@ -41,7 +41,7 @@ def cache_folder() -> Path:
 
 
 def build(name: str) -> Path:
-    """Build a program if it is not built yet, and return its path. Raises ProgramUnavailable."""
+    """Builds a program if it is not built yet, and returns its path. Raises ProgramUnavailable."""
     major, minor, _ = kubernetes_version()[1:].split(".")
     version_info = {
         "gitVersion": kubernetes_version(),

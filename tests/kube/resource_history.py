@@ -55,7 +55,7 @@ class ResourceHistory:
         return statuses
 
     def find_violations(self) -> list[str]:
-        """Describe all violations in all versions."""
+        """Describes all violations in all versions."""
         violations: list[str] = []
         previous: dict[str, Json] = {}  # by uid
         for it in list(self.versions):
@@ -67,7 +67,7 @@ class ResourceHistory:
         return violations
 
     def _watch(self, kind: str) -> None:
-        """Append every version of a kind's resources to `versions`; reconnects after errors."""
+        """Appends every version of a kind's resources to `versions`; reconnects after errors."""
         path = f"/apis/{crds.GROUP}/{crds.VERSION}/namespaces/{self.namespace}/{kind}"
         version = ""
         while not self._stopped.is_set():
@@ -88,7 +88,7 @@ class ResourceHistory:
 
 
 def find_contradictions(resource: Json) -> Iterator[str]:
-    """Describe what is inconsistent within one version of a resource."""
+    """Describes what is inconsistent within one version of a resource."""
     status, generation = resource.get("status") or {}, resource["metadata"]["generation"]
     conditions = {it["type"]: it for it in status.get("conditions") or []}
     true_types = {name for name in (READY, RECONCILING, STALLED) if conditions.get(name, {}).get("status") == "True"}
@@ -113,7 +113,7 @@ def find_contradictions(resource: Json) -> Iterator[str]:
 
 
 def _find_unmet_readiness(resource: Json, true_types: set[str]) -> Iterator[str]:
-    """Describe what contradicts the kstatus Current of a resource."""
+    """Describes what contradicts the kstatus Current of a resource."""
     status, spec = resource["status"], resource["spec"]
     if READY not in true_types:
         yield "Current but not Ready"
@@ -131,7 +131,7 @@ def _find_unmet_readiness(resource: Json, true_types: set[str]) -> Iterator[str]
 
 
 def find_transition_violations(before: Json, after: Json) -> Iterator[str]:
-    """Describe conditions whose lastTransitionTime changed although their status did not."""
+    """Describes conditions whose lastTransitionTime changed although their status did not."""
     old = {it["type"]: it for it in (before.get("status") or {}).get("conditions") or []}
     for it in (after.get("status") or {}).get("conditions") or []:
         previous = old.get(it["type"])

@@ -41,7 +41,7 @@ def cache_folder() -> Path:
 
 
 def build() -> Path:
-    """Build the controller and copy its CRDs if they are not there yet. Raises
+    """Builds the controller and copies its CRDs if they are not there yet. Raises
     ProgramUnavailable.
     """
     program = go_programs.build_program(SOURCE, cache_folder(), NAME, "minutes")
@@ -60,7 +60,7 @@ def crd_files() -> list[Path]:
 
 @contextmanager
 def run_spark_operator(folder: Path, plane: ControlPlane, namespace: str) -> Iterator[Daemon]:
-    """Run the controller for a namespace during the block, with its CRDs installed."""
+    """Runs the controller for a namespace during the block, with its CRDs installed."""
     program = cache_folder() / NAME
     if not program.exists() or not crd_files():
         skip_or_fail_in_ci(f"Kubeflow's Spark operator is not built: `{BUILD_COMMAND}` builds it once, in minutes")

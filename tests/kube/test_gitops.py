@@ -103,7 +103,7 @@ def test_applying_resources_again_writes_nothing(plane: ControlPlane, operator: 
     resources.create_namespace()
 
     def apply_manifests() -> dict[str, str]:
-        """Apply all manifests; returns metadata and spec of each as stored, by kind."""
+        """Applies all manifests; returns metadata and spec of each as stored, by kind."""
         stored = {}
         for it in MANIFESTS:
             path = resources.path(f"{it['kind'].lower()}s", it["metadata"]["name"])

@@ -43,7 +43,7 @@ def root(built: tuple[str, BuiltImage], tmp_path: Path) -> Iterator[Path]:
 
 
 def run(root: Path, built: BuiltImage, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the image's entry point as the image's user."""
+    """Runs the image's entry point as the image's user."""
     chroot = ["chroot", f"--userspec={built.stage.user}", str(root)]
     return subprocess.run(
         [*chroot, *built.stage.entrypoint, *arguments],

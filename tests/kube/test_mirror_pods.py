@@ -146,7 +146,7 @@ def test_the_old_source_mirrors_the_copy_and_becomes_the_source_again(
         return "\n".join([str([it and it.get("status") for it in mirrors]), *pods])
 
     def wait_for_reason(resources: NamespaceClient, name: str, reason: str) -> str:
-        """Wait until Ready has this reason; returns its message."""
+        """Waits until Ready has this reason; returns its message."""
         eventually(lambda: resources.condition("Mirror", name).get("reason") == reason, within_s=90, message=describe)
         return resources.condition("Mirror", name)["message"]
 
@@ -154,7 +154,7 @@ def test_the_old_source_mirrors_the_copy_and_becomes_the_source_again(
         return [it.value for it in read_records(bootstrap, topic, 0)]
 
     def wait_until_equal(resources: NamespaceClient, name: str, *last: bytes) -> None:
-        """Wait until both clusters have the same records and the Mirror is InSync. `last` are the
+        """Waits until both clusters have the same records and the Mirror is InSync. `last` are the
         last values.
         """
         eventually(
@@ -247,7 +247,7 @@ def test_a_source_outside_kubernetes_is_mirrored_with_tls_and_credentials_from_s
             return f"{demo.resources.get('Mirror', 'south').get('status')}\n{demo.describe()}"
 
         def wait_for_reason(reason: str) -> str:
-            """Wait until Ready has this reason; returns its message."""
+            """Waits until Ready has this reason; returns its message."""
             eventually(
                 lambda: demo.resources.condition("Mirror", "south").get("reason") == reason,
                 within_s=90,

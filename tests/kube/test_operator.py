@@ -65,7 +65,7 @@ def test_a_standby_operator_takes_over_within_12_s_of_sigkill(
 
 
 def run_in_pod(demo: ManagedCluster, name: str, script: str) -> str:
-    """Run a script in a pod with the operator's image, which has the command line, and return its
+    """Runs a script in a pod with the operator's image, which has the command line, and returns its
     output. OTTLA_BOOTSTRAP is set.
     """
     api, namespace = demo.resources.api, demo.resources.namespace

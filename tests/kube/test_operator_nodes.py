@@ -58,7 +58,7 @@ def spread(
 
 
 def assign_load_balancer_addresses(cluster: ManagedCluster) -> None:
-    """Give each load balancer Service an address that is routed to the nodes, as a cloud provider
+    """Gives each load balancer Service an address that is routed to the nodes, as a cloud provider
     does.
     """
     kube, namespace = cluster.operator.kube, cluster.resources.namespace

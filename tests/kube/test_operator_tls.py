@@ -45,7 +45,7 @@ class TlsCluster:
         return create_server_certificate(self.authority, name, [f"IP:{self.host}"])[0]
 
     def write_secret(self, certificate: Path, *, without: str = "") -> None:
-        """Write a certificate into the Secret, without the key `without`. Creates the Secret if it
+        """Writes a certificate into the Secret, without the key `without`. Creates the Secret if it
         does not exist.
         """
         files = {

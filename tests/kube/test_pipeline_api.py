@@ -72,7 +72,7 @@ class FakeDriver:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def report_progress(self, **fields: Any) -> None:
-        """Respond with the progress of a running driver, with these fields replaced."""
+        """Responds with the progress of a running driver, with these fields replaced."""
         running = {"state": "running", "lastProgress": "2026-01-01T00:00:00Z", "inputRowsPerSecond": 2.5}
         self.progress = {**running, **fields}
 
@@ -86,7 +86,7 @@ def driver() -> Iterator[FakeDriver]:
 
 
 def write_application_status(resources: NamespaceClient, name: str, state: str, error: str = "", **fields: Any) -> None:
-    """Write the status of the SparkApplication as kubeflow's operator does."""
+    """Writes the status of the SparkApplication as kubeflow's operator does."""
     root = f"/apis/{APPLICATIONS[0]}/namespaces/{resources.namespace}/{APPLICATIONS[1]}/{name}/status"
     application_state = {"state": state, **({"errorMessage": error} if error else {})}
     status = {"applicationState": application_state, "driverInfo": {}, **fields}

@@ -183,7 +183,7 @@ def remaining_test_objects(kube: Kubernetes) -> list[str]:
 
 
 def produce_rows(bootstrap: str, *cities: str, topic: str = "events") -> None:
-    """Produce a row with this city for each argument."""
+    """Produces a row with this city for each argument."""
     rows = [json.dumps({"id": number, "city": city}).encode() for number, city in enumerate(cities)]
     rd.produce(bootstrap, topic, [Message(None, row, START_MS) for row in rows])
 

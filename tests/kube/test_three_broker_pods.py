@@ -33,7 +33,7 @@ def pods(kube: Kubernetes) -> BrokerPods:
 
 @contextmanager
 def run_clients(pods: BrokerPods, topic: str) -> Iterator[Load]:
-    """Create a topic, and run a producer and a consumer group on it during the block."""
+    """Creates a topic, and runs a producer and a consumer group on it during the block."""
 
     def is_recovered() -> bool:
         return pods.is_fully_replicated(3, pods.bootstrap(*BROKERS))

@@ -26,7 +26,7 @@ class VolumeProvisioner:
         self._thread = threading.Thread(target=self._run, name="volume-provisioner", daemon=True)
 
     def start(self) -> None:
-        """Create the storage class and start the thread."""
+        """Creates the storage class and starts the thread."""
         self._folder.mkdir()
         self._api.request(
             "POST",
@@ -55,7 +55,7 @@ class VolumeProvisioner:
                 continue  # the API server is unavailable, or the object changed: retried at the next poll
 
     def _provision(self) -> None:
-        """Create, expand and delete volumes as the current claims require."""
+        """Creates, expands and deletes volumes as the current claims require."""
         for claim in self._api.request("GET", "/api/v1/persistentvolumeclaims")["items"]:
             if claim["spec"].get("storageClassName") != STORAGE_CLASS or "deletionTimestamp" in claim["metadata"]:
                 continue

@@ -122,7 +122,7 @@ def format_counts(things: Mapping[str, int]) -> str:
 
 
 def run_many(run: Callable[[int], Outcome], seeds: range, options: str, jobs: int) -> int:
-    """Run many seeds. `options`: command-line options that reproduce the run of a seed."""
+    """Runs many seeds. `options`: command-line options that reproduce the run of a seed."""
     started = time.monotonic()
     failed = []
     faults: Counter[str] = Counter()
@@ -160,7 +160,7 @@ def replay_without_rule(rule: DisabledRule, seed: int) -> int:
 
 
 def detect_disabled_rules(rules: list[DisabledRule], seeds: range, jobs: int) -> int:
-    """Print the table of detections; 0 if each rule was detected by at least one seed."""
+    """Prints the table of detections; 0 if each rule was detected by at least one seed."""
     detections = detect(rules, seeds, jobs)
     for line in markdown_table(detections):
         print(line)

@@ -86,7 +86,7 @@ class TopicAdmin(SimulatedAdmin):
                 await self.create(name, self.random.randrange(1, 4))  # a new topic with the same name
 
     async def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> bool:
-        """Create a topic, retrying until it exists or the run is over.
+        """Creates a topic, retrying until it exists or the run is over.
 
         Returns True if one request was enough; otherwise earlier requests may still be executed
         later.
@@ -121,7 +121,7 @@ class TopicAdmin(SimulatedAdmin):
         return tries == 1
 
     async def delete(self, name: str) -> bool:
-        """Delete a topic, retrying. Returns True if one request was enough."""
+        """Deletes a topic, retrying. Returns True if one request was enough."""
         topic_state = self.workload.history.topics[name]
         topic_state.deletion_requested, topic_state.exists = True, None
         tries = 0
@@ -216,7 +216,7 @@ class ReassignmentAdmin(SimulatedAdmin):
             await self._try_twice(what.__name__[1:].replace("_", " "), tp, what)
 
     async def _try_twice(self, doing: str, tp: TopicPartition, what: Any) -> None:
-        """Try at most twice: it does no harm if the operation fails."""
+        """Tries at most twice: it does no harm if the operation fails."""
         tries = 0
 
         async def attempt(client: Client) -> bool:

@@ -119,7 +119,7 @@ def _appended_records(fed: AppendedPartition) -> Iterator[tuple[int, int, bytes]
 def _is_contiguous_part(
     tp: TopicPartition, source_records: Mapping[int, bytes], start: int, positions: Mapping[int, bytes]
 ) -> Iterator[str]:
-    """Check that the records are a part of the source's log without gaps."""
+    """Checks that the records are a part of the source's log without gaps."""
     first, last = min(positions), max(positions)
     if missed := [at for at in source_records if max(first, start) <= at <= last and at not in positions]:
         yield f"lost: {tp} has the source's offsets {first} to {last} without {missed[:5]}"

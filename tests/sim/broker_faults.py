@@ -12,7 +12,7 @@ SLOW_SYNC_S = (0.05, 1.5)
 
 
 async def sleep_random(random: Random, least_s: float, most_s: float) -> None:
-    """Sleep for a random time; short times are as likely as long ones (log-uniform)."""
+    """Sleeps for a random time; short times are as likely as long ones (log-uniform)."""
     await asyncio.sleep(least_s * (most_s / least_s) ** random.random())
 
 
@@ -38,7 +38,7 @@ class BrokerFaults:
                 tasks.create_task(fault(broker))  # type: ignore[arg-type]
 
     async def crash(self, broker: SimulatedBroker) -> None:
-        """Kill and restart the broker; sometimes kill it again while it recovers."""
+        """Kills and restarts the broker; sometimes kills it again while it recovers."""
         for least_s, most_s in self._once_or_twice(5):
             if broker.is_running:
                 broker.kill()
@@ -65,7 +65,7 @@ class BrokerFaults:
         return [(0.05, most_s)] + [(0.05, 2.0)] * (self._random.randrange(3) == 0)
 
     async def wipe(self, broker: SimulatedBroker) -> None:
-        """Restart the broker with an empty disk. The budget must allow it."""
+        """Restarts the broker with an empty disk. The budget must allow it."""
         self._allowed.record_wipe(broker)
         if self._random.randrange(2):
             broker.kill()

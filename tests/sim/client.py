@@ -108,7 +108,7 @@ class SimulatedClient:
 
     @asynccontextmanager
     async def connected(self, timeout_s: float = REQUEST_TIMEOUT_S) -> AsyncIterator[Client]:
-        """Connect through a random broker, because a fixed one might be unreachable. `timeout_s`:
+        """Connects through a random broker, because a fixed one might be unreachable. `timeout_s`:
         for one response."""
         brokers = self.workload.addresses()
         brokers = self.random.sample(brokers, len(brokers))
@@ -118,7 +118,7 @@ class SimulatedClient:
     def record_failure(
         self, doing: str, reason: BaseException, expected_errors: frozenset[ErrorCode] = frozenset()
     ) -> None:
-        """Record a failed attempt. It is a violation if no fault can explain it."""
+        """Records a failed attempt. It is a violation if no fault can explain it."""
         self.workload.history.retries += 1
         if isinstance(reason, KafkaError) and reason.code in UNEXPECTED_ERRORS - expected_errors:
             self.record_violation(f"{doing}: {reason.code.name}: {reason.message}")
@@ -135,8 +135,8 @@ class SimulatedClient:
         is_wanted: Callable[[], bool] = lambda: True,
         expected_errors: frozenset[ErrorCode] = frozenset(),
     ) -> bool:
-        """Run `attempt` with new connections until it returns True, `is_wanted` is False or the run
-        is over.
+        """Runs `attempt` with new connections until it returns True, `is_wanted` is False or the
+        run is over.
 
         `expected_errors`: see `record_failure`.
         """
@@ -175,11 +175,11 @@ class SimulatedClient:
         return self._leaders[tp]
 
     def forget_leader(self, tp: TopicPartition) -> None:
-        """Forget a leader that does not respond or has stepped down."""
+        """Forgets a leader that does not respond or has stepped down."""
         self._leaders.pop(tp, None)
 
     def learn_epoch(self, tp: TopicPartition, epoch: int) -> None:
-        """Record the epoch of a record or a commit: leaders of older epochs are no longer used."""
+        """Records the epoch of a record or a commit: leaders of older epochs are no longer used."""
         if epoch > self._epochs.get(tp, -1):
             self._epochs[tp] = epoch
             if tp in self._leaders and self._leaders[tp].epoch < epoch:
@@ -212,7 +212,7 @@ class SimulatedClient:
         records_high_watermark: bool = True,
         read_committed: bool = False,
     ) -> FetchResult:
-        """Fetch from the leader, or from `broker`, which may be a follower. Raises KafkaError.
+        """Fetches from the leader, or from `broker`, which may be a follower. Raises KafkaError.
 
         The leader's high watermark is recorded if `records_high_watermark`. The first fetch from a
         new leader does not wait.

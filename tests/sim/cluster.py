@@ -68,7 +68,7 @@ class SimulatedBroker:
     # --- starting and stopping
 
     def start(self) -> None:
-        """Start the process; `is_serving` becomes True when it serves clients. A failed start is
+        """Starts the process; `is_serving` becomes True when it serves clients. A failed start is
         retried, as by a supervisor.
         """
         assert not self.is_running, f"{self.host} is already running"
@@ -125,7 +125,7 @@ class SimulatedBroker:
             self._trace.add_line("is ready")
 
     def _on_start_failure(self, process: SimulatedProcess) -> None:
-        """Remove a process whose start failed, and restart it after a delay."""
+        """Removes a process whose start failed, and restarts it after a delay."""
         process.kill()
         if self.process is process:
             self._clear()
@@ -163,7 +163,7 @@ class SimulatedBroker:
         self._cluster.network.power_on(self.host)
 
     async def stop(self, within_s: float = STOPS_WITHIN_S) -> bool:
-        """Stop the broker as SIGTERM does, and kill it after `within_s`. Returns True if the stop
+        """Stops the broker as SIGTERM does, and kills it after `within_s`. Returns True if the stop
         was clean.
         """
         process, broker, server = self.process, self.broker, self.server
@@ -194,7 +194,7 @@ class SimulatedBroker:
         self.may_found = False
 
     def move(self) -> None:
-        """Give the disk to a machine with another address."""
+        """Gives the disk to a machine with another address."""
         assert not self.is_running
         self._moves += 1
         self.host = f"{self._cluster.hosts}-{self.node_id}-{self._moves}"

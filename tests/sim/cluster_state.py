@@ -48,7 +48,7 @@ def _is_unhealthy(state: PartitionRecord) -> bool:
 
 
 def describe_unhealthy_replicas(cluster: SimulatedCluster) -> Iterator[str]:
-    """Describe the replicas of unhealthy partitions, for the trace of a failed run."""
+    """Describes the replicas of unhealthy partitions, for the trace of a failed run."""
     image = newest_image(cluster)
     unhealthy = [tp for tp, state in partition_records(image) if _is_unhealthy(state)] if image else []
     for tp in unhealthy:

@@ -131,7 +131,7 @@ def is_detected(rule: DisabledRule, likely_seeds: Sequence[int]) -> bool:
 
 
 def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:
-    """Run one seed without this rule. Raises PatchError."""
+    """Runs one seed without this rule. Raises PatchError."""
     with rule.disable():
         outcome = (
             run_mirror_seed(seed, on_line=on_line)
@@ -175,7 +175,7 @@ def _invariant_of(violation: str) -> str:
 
 
 def detect(rules: Iterable[DisabledRule], seeds: Sequence[int], jobs: int) -> list[Detections]:
-    """Run each rule with each seed, in `jobs` processes. Raises PatchError."""
+    """Runs each rule with each seed, in `jobs` processes. Raises PatchError."""
     detections = {rule: Detections(rule) for rule in rules}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as workers:
         running = {workers.submit(run_without_rule, rule, seed): rule for rule in detections for seed in seeds}

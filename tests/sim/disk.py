@@ -203,7 +203,8 @@ class SimulatedDisk:
         self.locks.clear()
 
     def lose_power(self) -> list[str]:
-        """Keep synced data and a random part of the rest. Returns descriptions of what was lost."""
+        """Keeps synced data and a random part of the rest. Returns descriptions of what was
+        lost."""
         self.locks.clear()
         now_s = self._now_s()
         self._settle()
@@ -215,7 +216,7 @@ class SimulatedDisk:
         self.locks.clear()
 
     def mount(self, path: str) -> None:
-        """Create a folder that always exists, like the mount point of a volume."""
+        """Creates a folder that always exists, like the mount point of a volume."""
         self.make_directory(path)
         node = self._root
         for name in _parts(path):
@@ -230,7 +231,7 @@ class SimulatedDisk:
             content[at] ^= 0xFF
 
     def offload(self, call: Callable[[], T]) -> tuple[float, T | BaseException]:
-        """Run a call as a thread would: its syncs run one after another, and it ends with the last
+        """Runs a call as a thread would: its syncs run one after another, and it ends with the last
         one.
         """
         self._ahead_s = CALL_S
@@ -269,7 +270,7 @@ class SimulatedDisk:
             self._settle()
 
     def _settle(self) -> None:
-        """Apply the syncs that have ended."""
+        """Applies the syncs that have ended."""
         now_s = self._now_s()
         for _, node, begun_s in sorted((one for one in self._syncing if one[0] <= now_s), key=lambda one: one[0]):
             node.durable_as_of(begun_s)

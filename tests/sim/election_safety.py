@@ -33,7 +33,7 @@ class ElectionSafetyMonitor:
 
     @contextmanager
     def observe_advances(self) -> Iterator[None]:
-        """Check at every advance of a leader's high watermark inside the block."""
+        """Checks at every advance of a leader's high watermark inside the block."""
         original = PartitionLeader.advance_high_watermark
 
         def advance(leader: PartitionLeader) -> None:

@@ -106,8 +106,8 @@ class History:
         return max((offset for of, offset in observed.items() if of <= epoch), default=0)
 
     def record_high_watermark(self, tp: TopicPartition, epoch: int, offset: int, known_at_request: int) -> None:
-        """Record a high watermark. `known_at_request` is what `high_watermark` was when the request
-        was sent.
+        """Records a high watermark. `known_at_request` is what `high_watermark` was when the
+        request was sent.
 
         Leaders of an older epoch that have not learned of their successor may return less than
         newer ones; a client that knows the newer epoch does not ask them.

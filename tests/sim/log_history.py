@@ -30,7 +30,7 @@ class LogHistory:
 
     @contextmanager
     def record_appends(self) -> Iterator[None]:
-        """Record everything that leaders append for producers inside the block."""
+        """Records everything that leaders append for producers inside the block."""
         append_records, append_small_batches = Partition.append_records, Partition.append_small_batches
 
         def append(partition: Partition, *arguments: Any, **named: Any) -> LogAppendInfo:

@@ -31,7 +31,7 @@ class MirrorAdmin(SimulatedAdmin):
     """Configures mirrors of one cluster."""
 
     async def set_mirror(self, mirror: str, settings: Mapping[str, str]) -> bool:
-        """Set a mirror's settings, retrying until acknowledged."""
+        """Sets a mirror's settings, retrying until acknowledged."""
 
         async def attempt(client: Client) -> bool:
             configs = tuple(AlterableConfig(name=key, config_operation=i8(SET), value=v) for key, v in settings.items())
@@ -81,7 +81,7 @@ class RecordDeleter(SimulatedAdmin):
                 )
 
     async def _delete_records(self, tp: TopicPartition, offset: int) -> None:
-        """Try at most twice: it does no harm if the operation fails."""
+        """Tries at most twice: it does no harm if the operation fails."""
         tries = 0
         deleted = self.workload.history.deletion_requests
         deleted[tp] = max(offset, deleted.get(tp, 0))

@@ -277,8 +277,8 @@ def saved_records(cluster: SimulatedCluster) -> set[bytes]:
 
 
 def acknowledged_records_are_kept_or_saved(history: History, contents: Contents, saved: set[bytes]) -> Iterator[str]:
-    """Check that after a failback acknowledged records of the old source are in the log or in saved
-    files.
+    """Checks that after a failback acknowledged records of the old source are in the log or in
+    saved files.
     """
     for ack in history.acks:
         for offset, value in enumerate(ack.values, ack.offset):

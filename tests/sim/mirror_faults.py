@@ -115,8 +115,8 @@ class LeaderFaults:
         self._random = random
 
     async def kill_leader_during(self, tp: TopicPartition, action: Callable[[], Awaitable[None]]) -> None:
-        """Slow the leader's links so that followers lag, await `action`, then kill and restart the
-        leader.
+        """Slows the leader's links so that followers lag, awaits `action`, then kills and restarts
+        the leader.
         """
         if (node := self._leader(tp)) is None:
             await action()

@@ -36,8 +36,8 @@ class MirrorFinalChecks:
         self._driver = driver
 
     async def wait_for_convergence(self) -> list[str]:
-        """Wait until both clusters are healthy, producers make progress, and copies are complete or
-        report why they stopped.
+        """Waits until both clusters are healthy, producers make progress, and copies are complete
+        or reports why they stopped.
         """
         acks = [
             (workload.history, name, workload.history.ack_counts[name])
@@ -137,7 +137,7 @@ class MirrorFinalChecks:
         return found
 
     def _count_outcomes(self) -> None:
-        """Add the outcomes of this run to its counts."""
+        """Adds the outcomes of this run to its counts."""
         found = [
             *("partition appended to" for _ in self._setup.appended_partitions()),
             *("partition copied" for copy in self._setup.copies() if not copy.topic.failed_over),

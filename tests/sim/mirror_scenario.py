@@ -50,7 +50,7 @@ POLL_S = 0.01
 def run_mirror_seed(
     seed: int, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Run one seed. `on_line` and `level`: see `run_simulation`."""
+    """Runs one seed. `on_line` and `level`: see `run_simulation`."""
     plan = MirrorPlan.of(seed)
     return run_simulation(seed, lambda loop, trace: MirrorSimulation(loop, plan, trace), on_line=on_line, level=level)
 
@@ -302,7 +302,7 @@ class MirrorSimulation:
                 await at_source.kill_leader_during(tp, lambda: self._wait_until_joined(tp))
 
     async def _wait_until(self, condition: Callable[[], bool], within_s: float) -> None:
-        """Wait until `condition` is True, at most `within_s`."""
+        """Waits until `condition` is True, at most `within_s`."""
         deadline = self._setup.loop.time() + within_s
         while self._setup.loop.time() < deadline:
             if condition():
@@ -342,7 +342,7 @@ class MirrorSimulation:
             self._start(_member(GROUP), self._setup.at_target, f"{GROUP}-moved")
 
     async def _wait_until_joined(self, tp: TopicPartition) -> None:
-        """Wait until the truncation offset of a partition of the old source is known, with a
+        """Waits until the truncation offset of a partition of the old source is known, with a
         timeout.
         """
         await self._wait_until(

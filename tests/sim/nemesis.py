@@ -195,7 +195,7 @@ class Nemesis:
         await self._run_on(brokers[1:], self._broker_faults.run_on_all(brokers, self._broker_faults.power_loss))
 
     async def _crash_in_sequence(self, broker: SimulatedBroker) -> None:
-        """Kill several brokers in sequence; the first, which has the oldest log, starts first."""
+        """Kills several brokers in sequence; the first, which has the oldest log, starts first."""
         brokers = [broker, *self._sample_free_brokers(broker)]
         self.cluster.trace.add_line(f"kills {[one.node_id for one in brokers]} in sequence")
         await self._run_on(brokers[1:], self._kill_and_start_in_turn(brokers))

@@ -101,7 +101,7 @@ class SimulatedNetwork:
                 self.restore_link(other, name)
 
     def slow_link(self, source: str, target: str, latency_s: float) -> None:
-        """Give packets in this direction at least this latency, until `restore_latency`."""
+        """Gives packets in this direction at least this latency, until `restore_latency`."""
         self.link(source, target).slowed_s.append(latency_s)
 
     def restore_latency(self, source: str, target: str, latency_s: float) -> None:
@@ -119,7 +119,7 @@ class SimulatedNetwork:
 
     @contextmanager
     def links_slowed(self, directions: Sequence[Direction], latency_s: float) -> Iterator[None]:
-        """Give packets in these directions at least this latency inside the block."""
+        """Gives packets in these directions at least this latency inside the block."""
         for direction in directions:
             self.slow_link(*direction, latency_s)
         yield
@@ -160,7 +160,7 @@ class SimulatedNetwork:
                 self._schedule_retransmission(link, source, target)
 
     def _schedule_retransmission(self, link: Link, source: str, target: str) -> None:
-        """Schedule the retransmission of dropped packets, in their order."""
+        """Schedules the retransmission of dropped packets, in their order."""
         if link.dropped:
             self.loop.call_later(self.random.uniform(0.001, 0.4), self._retransmit, link, target, context=NO_PROCESS)
 
@@ -171,7 +171,7 @@ class SimulatedNetwork:
     # --- packets
 
     def send_packet(self, source: str, target: str, size: int, not_before: float, arrive: Callable[[], None]) -> float:
-        """Send a packet; returns its time of arrival, which is after `not_before`, the previous
+        """Sends a packet; returns its time of arrival, which is after `not_before`, the previous
         packet's.
         """
         link = self.link(source, target)

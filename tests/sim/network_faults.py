@@ -51,7 +51,7 @@ class NetworkFaults:
         await self._cut_for_a_while([(b, broker.host) if receives else (broker.host, b) for b in others], 0.5, 10)
 
     async def split(self, _: SimulatedBroker) -> None:
-        """Split the brokers into two groups. Neither receives anything from the other, or only one
+        """Splits the brokers into two groups. Neither receives anything from the other, or only one
         of them does.
         """
         hosts = [one.host for one in self._cluster]
@@ -68,7 +68,8 @@ class NetworkFaults:
         await self._cut_for_a_while(ring, 0.5, 10)
 
     async def slow_network(self, broker: SimulatedBroker) -> None:
-        """Slow the links between this broker and the others, so that they act on outdated state."""
+        """Slows the links between this broker and the others, so that they act on outdated
+        state."""
         latency_s = self._random.uniform(*SLOW_LATENCY_S)
         directions = [
             direction for b in self._other_brokers(broker) for direction in ((broker.host, b), (b, broker.host))

@@ -43,7 +43,7 @@ class SimulatedProcess:
         return f"<{self.host} #{self.pid}>"
 
     def run(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Start a task of this process.
+        """Starts a task of this process.
 
         The task never ends if the process dies: wait for it with a timeout.
         """
@@ -77,7 +77,7 @@ class SimulatedProcess:
             self._held.append(handle)
 
     def track_task(self, task: "asyncio.Task[Any]") -> None:
-        """Keep a reference. A garbage-collected task would run its `finally` blocks although the
+        """Keeps a reference. A garbage-collected task would run its `finally` blocks although the
         process is dead.
         """
         self.tasks.append(task)

@@ -98,7 +98,7 @@ class Producer(SimulatedClient):
     async def _produce_to(
         self, tp: TopicPartition, batches: int | None = None, wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        """Send `batches` batches (None: without end) while `wanted`, in waves.
+        """Sends `batches` batches (None: without end) while `wanted`, in waves.
 
         The unacknowledged batches of a wave form the next one.
         """
@@ -138,7 +138,7 @@ class Producer(SimulatedClient):
     async def _send(
         self, client: Client, tp: TopicPartition, batches: Sequence[Batch]
     ) -> tuple[list[Batch], BaseException | None]:
-        """Send all batches at once, in order. Returns those without acknowledgement and the first
+        """Sends all batches at once, in order. Returns those without acknowledgement and the first
         failure.
         """
         leader = await self.leader(client, tp)
@@ -185,7 +185,7 @@ class Producer(SimulatedClient):
     async def _send_without_response(
         self, client: Client, leader: Leader, tp: TopicPartition, batches: Sequence[Batch]
     ) -> None:
-        """Send acks=0 requests over the client's connection: the wire client cannot send requests
+        """Sends acks=0 requests over the client's connection: the wire client cannot send requests
         without response.
         """
         async with asyncio.timeout(REQUEST_TIMEOUT_S):

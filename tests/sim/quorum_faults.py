@@ -94,7 +94,7 @@ class QuorumFaults:
     # --- elections
 
     async def candidates_slowed(self, reserved: SimulatedBroker) -> None:
-        """Kill the leader while the links among the others are slow, so that votes are split and
+        """Kills the leader while the links among the others are slow, so that votes are split and
         late.
         """
 
@@ -110,7 +110,7 @@ class QuorumFaults:
         await self._on_leader(reserved, action)
 
     async def leaders_killed_in_turn(self, reserved: SimulatedBroker) -> None:
-        """Kill or cut the power of each new leader as soon as it is elected, several times."""
+        """Kills or cuts the power of each new leader as soon as it is elected, several times."""
         for _ in range(self._random.randrange(2, 5)):
             found = await triggers.wait_for_broker(
                 self._cluster, self._random, self._free_leader(reserved), within_s=6.0
@@ -124,7 +124,7 @@ class QuorumFaults:
     # --- disks and voters
 
     async def voter_lost(self, reserved: SimulatedBroker) -> None:
-        """Stop a voter of a healthy cluster for a long time, and sometimes wipe its disk.
+        """Stops a voter of a healthy cluster for a long time, and sometimes wipes its disk.
 
         If there is a spare broker, that becomes a voter in its place.
         """
@@ -153,7 +153,7 @@ class QuorumFaults:
         await self._when_calm(reserved, stop_voter)
 
     async def founder_wiped(self, reserved: SimulatedBroker) -> None:
-        """Restart a broker with an empty disk and cluster.found=true beside the others.
+        """Restarts a broker with an empty disk and cluster.found=true beside the others.
 
         It must join their cluster. The operator never configures this, but administrators may.
         """
@@ -174,7 +174,7 @@ class QuorumFaults:
         await self._when_calm(reserved, action)
 
     async def all_moved(self, reserved: SimulatedBroker) -> None:
-        """Stop all brokers and start them at other addresses, with their disks."""
+        """Stops all brokers and starts them at other addresses, with their disks."""
 
         async def move(_: SimulatedBroker) -> None:
             self._trace("moves all brokers to other addresses")
@@ -214,7 +214,7 @@ class QuorumFaults:
             await (action(leader) if leader is reserved else self._run_on([leader], action(leader)))
 
     async def _when_calm(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
-        """Run an action when the cluster is healthy, its voters are complete and no other fault is
+        """Runs an action when the cluster is healthy, its voters are complete and no other fault is
         in progress. No fault begins meanwhile.
         """
 
@@ -253,7 +253,7 @@ def voters_are_complete(cluster: SimulatedCluster) -> bool:
 
 
 def missing_voters(cluster: SimulatedCluster) -> list[str]:
-    """Describe what is wrong with the committed voters of the metadata log."""
+    """Describes what is wrong with the committed voters of the metadata log."""
     voter_set = committed_voter_set(cluster)
     voters = {voter.key for voter in voter_set}
     if not voters:

@@ -59,7 +59,7 @@ class QuorumMonitor:
                 self._check_log(node, log)
 
     def _report(self, what: str, node: SimulatedBroker, details: str) -> None:
-        """Record a problem, once for each broker."""
+        """Records a problem, once for each broker."""
         if (what, node.node_id) not in self._reported:
             self._reported.add((what, node.node_id))
             self._trace.record_problem(f"{what}: {details}")
@@ -102,7 +102,7 @@ class QuorumMonitor:
             self._report("not resigned", node, f"{node.host} is still the controller of epoch {broker.quorum.epoch}")
 
     def _check_log(self, node: SimulatedBroker, log: PartitionLog) -> None:
-        """Compare newly committed records of this process with the records committed before."""
+        """Compares newly committed records of this process with the records committed before."""
         process = node.node_id, node.starts
         if (checked := self._checked.get(process, 0)) >= log.high_watermark:
             return

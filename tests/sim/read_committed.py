@@ -72,7 +72,7 @@ class CommittedRecordsReader(SimulatedClient):
         return True
 
     async def read(self, client: Client, tp: TopicPartition, *, max_bytes: int = 16 << 10) -> FetchResult:
-        """Fetch once from where this reader stands."""
+        """Fetches once from where this reader stands."""
         positions = self._transactions.positions[self.name]
         offset = positions.get(tp, 0)
         known_epoch = (await self.leader(client, tp)).epoch

@@ -53,7 +53,7 @@ class ReplicaMonitor:
 
     @contextmanager
     def observe_appends(self) -> Iterator[None]:
-        """Check the leader of every append inside the block."""
+        """Checks the leader of every append inside the block."""
         append_records, append_small_batches = Partition.append_records, Partition.append_small_batches
 
         def append(partition: Partition, *arguments: Any, **named: Any) -> LogAppendInfo:
@@ -108,7 +108,7 @@ class ReplicaMonitor:
 
 
 def differing_images(cluster: SimulatedCluster) -> Iterator[str]:
-    """Describe differing end offsets of the brokers' metadata images, because clients may ask any
+    """Describes differing end offsets of the brokers' metadata images, because clients may ask any
     broker.
     """
     ends = {broker.image.end_offset for _, broker in running_brokers(cluster)}
@@ -143,8 +143,8 @@ def violations_at_rest(cluster: SimulatedCluster, history: History) -> Iterator[
 
 
 def replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> Iterator[str]:
-    """Compare replicas batch by batch below the high watermark; of compacted partitions, the values
-    by key.
+    """Compares replicas batch by batch below the high watermark; of compacted partitions, the
+    values by key.
 
     With `trimmed` records were deleted: compare from the largest log start on. Replicas of
     compacted partitions are cleaned independently.

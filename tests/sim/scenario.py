@@ -55,7 +55,7 @@ ENDS_WITHIN_S = 60.0  # longer than any transaction's timeout
 def run_seed(
     seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Run one seed.
+    """Runs one seed.
 
     `brokers` None: the seed chooses. `on_line` and `level`: see `run_simulation`.
     """
@@ -65,14 +65,14 @@ def run_seed(
 def run_metadata_seed(
     seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Run one seed in which only metadata change. Arguments as of `run_seed`."""
+    """Runs one seed in which only metadata change. Arguments as of `run_seed`."""
     return _run(Plan.of_metadata(seed, brokers), on_line, level)
 
 
 def run_observer_seed(
     seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Run one seed in which only metadata change, with more brokers than voters. Arguments as of
+    """Runs one seed in which only metadata change, with more brokers than voters. Arguments as of
     `run_seed`.
     """
     return _run(Plan.of_observers(seed, brokers), on_line, level)
@@ -81,21 +81,21 @@ def run_observer_seed(
 def run_access_seed(
     seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Run one seed in which metadata change, rules, credentials and quotas among them."""
+    """Runs one seed in which metadata change, rules, credentials and quotas among them."""
     return _run(Plan.of_access(seed, brokers), on_line, level)
 
 
 def run_transaction_seed(
     seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Run one seed with transactional producers and workers. Arguments as of `run_seed`."""
+    """Runs one seed with transactional producers and workers. Arguments as of `run_seed`."""
     return _run(Plan.of_transactions(seed, brokers), on_line, level)
 
 
 def run_share_seed(
     seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
 ) -> Outcome:
-    """Run one seed with a share group. Arguments as of `run_seed`."""
+    """Runs one seed with a share group. Arguments as of `run_seed`."""
     return _run(Plan.of_shares(seed, brokers), on_line, level)
 
 
@@ -232,7 +232,7 @@ class ClusterSimulation:
         return found + [violation for violation in self.history.violations if violation not in found]
 
     def _kill_founder(self) -> None:
-        """Kill the founding broker, or cut its power, while it founds the cluster."""
+        """Kills the founding broker, or cuts its power, while it founds the cluster."""
         founder = self.cluster.brokers[1]
         if not founder.is_running or self._is_founded:
             return
@@ -244,7 +244,7 @@ class ClusterSimulation:
         self.loop.call_later(self.random.uniform(0.01, 1.0), founder.start)
 
     async def _set_up(self, admin: TopicAdmin) -> None:
-        """Create the topic, which waits until enough brokers have started."""
+        """Creates the topic, which waits until enough brokers have started."""
         await admin.create(TOPIC, self.plan.partitions)
         if self._transactions is not None:
             await admin.create(OUTPUTS, self.plan.partitions)
@@ -345,8 +345,8 @@ class ClusterSimulation:
     # --- after the faults
 
     async def _wait_for_convergence(self) -> list[str]:
-        """Wait until every producer and group makes progress and every partition has a leader and a
-        full ISR.
+        """Waits until every producer and group makes progress and every partition has a leader and
+        a full ISR.
         """
         history = self.history
         acks = {name: history.ack_counts[name] for name in self._producers()}

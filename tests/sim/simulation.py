@@ -81,7 +81,7 @@ class Simulation(Protocol):
     @property
     def counts(self) -> Mapping[str, int]: ...
     def run(self) -> list[str]:
-        """Run and return the violations."""
+        """Runs and returns the violations."""
         ...
 
 
@@ -92,7 +92,7 @@ def run_simulation(
     on_line: Callable[[str], None] | None = None,
     level: int = logging.WARNING,
 ) -> Outcome:
-    """Create a simulation and run it.
+    """Creates a simulation and runs it.
 
     `on_line` receives each line of the trace. `level` is the lowest level of the brokers' log
     records in the trace.
@@ -134,7 +134,8 @@ def run_simulation(
 
 
 def close_loop(loop: SimulatedLoop) -> None:
-    """Close the coroutines of dead processes without printing what their `finally` blocks raise."""
+    """Closes the coroutines of dead processes without printing what their `finally` blocks
+    raise."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -158,7 +159,7 @@ class SimulationDriver:
         self._random = random
 
     def create_client(self, create: CreateClient[Client], workload: Workload, name: str) -> Client:
-        """Create a client in a process of its own on the host `name`."""
+        """Creates a client in a process of its own on the host `name`."""
         return create(workload, SimulatedProcess(self._loop, name), Random(self._random.getrandbits(64)))
 
     async def finishes_within(self, seconds: float, task: "asyncio.Task[Any]", what: str) -> bool:
@@ -178,7 +179,7 @@ class SimulationDriver:
         give_up: Callable[[], bool],
         clusters: Sequence[SimulatedCluster],
     ) -> list[str]:
-        """Wait until `missing` is empty; its result after `within_s`. Gives up early if `give_up`
+        """Waits until `missing` is empty; its result after `within_s`. Gives up early if `give_up`
         is True.
         """
         deadline = self._loop.time() + within_s
@@ -194,7 +195,7 @@ class SimulationDriver:
         return [f"{failure} in {within_s:.0f} s: {what}" for what in missing()]
 
     async def wait_for_clients(self, tasks: "Sequence[asyncio.Task[Any]]", within_s: float) -> list[str]:
-        """Wait until all clients have ended; describes those that failed or did not end."""
+        """Waits until all clients have ended; describes those that failed or did not end."""
         _, late = await asyncio.wait(tasks, timeout=within_s)
         violations = [
             f"a client failed: {error!r}" for task in tasks if task.done() and (error := task.exception()) is not None

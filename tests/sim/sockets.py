@@ -162,7 +162,7 @@ class SimulatedTransport(asyncio.Transport):
             self._process.on_exit.remove(self.close_by_os)
 
     def close_by_os(self) -> None:
-        """Close, because the process has exited or closed its socket. Data written before is still
+        """Closes, because the process has exited or closed its socket. Data written before is still
         sent.
         """
         if self.is_gone:
@@ -178,7 +178,7 @@ class SimulatedTransport(asyncio.Transport):
             self._send(0, lambda peer: peer.receive(None))
 
     def receive_reset(self) -> None:
-        """Handle a reset: the peer's operating system does not know the connection."""
+        """Handles a reset: the peer's operating system does not know the connection."""
         if not self.is_gone:
             self.discard()
             self._lose_connection(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
@@ -320,7 +320,7 @@ class SimulatedTransport(asyncio.Transport):
         return self._closing
 
     def close(self) -> None:
-        """Close when everything is written."""
+        """Closes when everything is written."""
         if not self._closing:
             self._closing = True
             if not self._unsent:

@@ -30,12 +30,12 @@ class Trace:
             self._on_line(line)
 
     def record_problem(self, what: str) -> None:
-        """Record an event that no fault may cause."""
+        """Records an event that no fault may cause."""
         self.problems.append(what)
         self.add_line(f"PROBLEM: {what}")
 
     def start_capturing_logs(self, level: int) -> None:
-        """Add the broker's log records from this level on to the trace."""
+        """Adds the broker's log records from this level on to the trace."""
         self._handler = _Handler(self)
         root = logging.getLogger("ottla_broker")
         root.addHandler(self._handler)

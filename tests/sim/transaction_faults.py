@@ -85,7 +85,7 @@ class TransactionFaults:
             await sleep_random(self._random, 0.2, 2)
 
     async def coordinator_killed_before_markers(self, _: SimulatedBroker) -> None:
-        """Kill a coordinator whose markers are on their way. They arrive when its successor has
+        """Kills a coordinator whose markers are on their way. They arrive when its successor has
         sent its own, and the next transactions have begun."""
 
         def is_marker(_: Direction, piece: bytes) -> bool:
@@ -95,7 +95,7 @@ class TransactionFaults:
         await self._kill_at_moment(is_marker, late_s, lambda node: has_transaction(node.broker, is_decided))
 
     async def coordinator_killed_while_deciding(self, _: SimulatedBroker) -> None:
-        """Kill a coordinator while the followers lack its last decision."""
+        """Kills a coordinator while the followers lack its last decision."""
         await self._kill_at_moment(
             self._is_followers_fetch,
             FETCH_DELAY_S,
@@ -106,7 +106,7 @@ class TransactionFaults:
         )
 
     async def leader_killed_with_new_marker(self, _: SimulatedBroker) -> None:
-        """Kill the leader of a partition while the followers lack a marker."""
+        """Kills the leader of a partition while the followers lack a marker."""
         await self._kill_at_moment(
             self._is_followers_fetch,
             FETCH_DELAY_S,

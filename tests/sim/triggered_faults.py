@@ -65,8 +65,8 @@ class TriggeredFaults:
         )
 
     async def leader_killed_before_it_learns_of_expansion(self, reserved: SimulatedBroker) -> None:
-        """Kill the leader before it learns that a new ISR member, the next leader, lacks its latest
-        records.
+        """Kills the leader before it learns that a new ISR member, the next leader, lacks its
+        latest records.
         """
         await self._at_trigger(reserved, triggers.proposes_next_leader, self._expand_isr_and_kill)
 
@@ -77,7 +77,7 @@ class TriggeredFaults:
         await self._when_calm(reserved, self._change_leader_meanwhile)
 
     async def leader_killed_while_followers_lag(self, reserved: SimulatedBroker) -> None:
-        """Kill a leader whose followers lag behind, with slow links between all of them."""
+        """Kills a leader whose followers lag behind, with slow links between all of them."""
         await self._at_trigger(reserved, triggers.followers_lag, lambda node: self._delay_and_kill(node, (0.05, 1.5)))
 
     async def requests_delayed_beyond_session(self, reserved: SimulatedBroker) -> None:
@@ -89,7 +89,7 @@ class TriggeredFaults:
             await sleep_random(self._random, 2, 10)
 
     async def power_loss_while_syncing(self, reserved: SimulatedBroker) -> None:
-        """Slow the disks of several brokers and cut their power while a sync is in progress."""
+        """Slows the disks of several brokers and cuts their power while a sync is in progress."""
         brokers = [reserved, *self._sample_free_brokers(reserved)]
         self._trace(f"slows the disks of {[one.node_id for one in brokers]} until their power loss")
         await self._run_on(brokers[1:], self._slow_disks_and_lose_power(brokers))
@@ -140,7 +140,7 @@ class TriggeredFaults:
             await self._run_on([node], action(node))
 
     async def _when_calm(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
-        """Run an action when the cluster is healthy and no other fault is in progress. No fault
+        """Runs an action when the cluster is healthy and no other fault is in progress. No fault
         begins meanwhile.
         """
 
@@ -260,7 +260,7 @@ class TriggeredFaults:
             node.start()
 
     def _proposals_of(self, reserved: SimulatedBroker) -> Iterator[tuple[Partition, SimulatedBroker]]:
-        """Yield partitions whose ISR proposal has this broker, each with a possible successor.
+        """Yields partitions whose ISR proposal has this broker, each with a possible successor.
 
         The controller's own proposals are left out: they are not sent over the network.
         """
@@ -368,8 +368,8 @@ def api_key(piece: bytes) -> int:
 
 
 async def _transfer_leadership(controller: Controller, partition: Partition, order: Sequence[int]) -> None:
-    """Make `order[0]` leader as an administrator does: reassign the replicas in this order, then
-    elect the preferred leader.
+    """Makes `order[0]` leader as an administrator does: reassigns the replicas in this order, then
+    elects the preferred leader.
     """
     with suppress(KafkaError):
         await controller.replication_control.reassign_partitions(

@@ -136,7 +136,7 @@ async def wait_for_broker(
 
 
 async def wait_until(holds: Callable[[], bool], within_s: float = WAIT_S) -> bool:
-    """Wait until `holds` returns True; False if it does not in time."""
+    """Waits until `holds` returns True; False if it does not in time."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + within_s
     while loop.time() < until_s:

@@ -100,7 +100,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
-        """Run the call at once on this thread: threads would make a run unrepeatable."""
+        """Runs the call at once on this thread: threads would make a run unrepeatable."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -113,6 +113,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, T], *, start_s: float = 0.0) -> T:
-    """Run a program on virtual time. Raises Deadlock if it can never end."""
+    """Runs a program on virtual time. Raises Deadlock if it can never end."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(start_s)) as runner:
         return runner.run(main)

@@ -163,7 +163,7 @@ def test_iceberg_and_delta_tables_are_on_s3(pipeline: Runner, topics: Topics, st
 def test_iceberg_tables_of_a_rest_catalog_are_on_s3(
     pipeline: Runner, topics: Topics, store: S3Server, catalog: str, secrets: Path
 ) -> None:
-    """Read by PyIceberg, and by DuckDB from its rows."""
+    """Reads by PyIceberg, and by DuckDB from its rows."""
     (secrets / "catalog").mkdir()
     (secrets / "catalog" / "credential").write_text("tester:secret")
     topics.make("s3-rest-in", partitions=2)

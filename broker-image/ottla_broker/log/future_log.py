@@ -54,7 +54,7 @@ class FutureLog:
         self.log.truncate_fully_and_start_at(self.current.segments[0].base)
 
     def copy_batches(self, max_bytes: int) -> int:
-        """Copy about `max_bytes` of whole batches. Returns the number of copied bytes, 0 when the
+        """Copies about `max_bytes` of whole batches. Returns the number of copied bytes, 0 when the
         copy is complete.
         """
         current, log = self.current, self.log
@@ -68,12 +68,12 @@ class FutureLog:
         return len(data)
 
     async def flush(self) -> None:
-        """Sync the copy to the device."""
+        """Syncs the copy to the device."""
         await self.log.checkpoint()
 
     def swap(self) -> None:
-        """Copy the remaining batches, and make the copy's files the log's own. The old folder stays
-        until `remove_source`.
+        """Copies the remaining batches, and makes the copy's files the log's own. The old folder
+        stays until `remove_source`.
         """
         while self.copy_batches(MAX_INT32):
             pass
@@ -96,7 +96,7 @@ class FutureLog:
         target.write_checkpoints_now()
 
     def _adopt(self, opened: PartitionLog) -> None:
-        """Exchange the files of the current log. Its offsets, producers, epochs and high watermark
+        """Exchanges the files of the current log. Its offsets, producers, epochs and high watermark
         stay.
         """
         current = self.current

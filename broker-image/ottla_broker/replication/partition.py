@@ -301,7 +301,7 @@ class Partition:
             self._begin_sync()
 
     def truncate_as_leader(self, offset: int) -> None:
-        """Truncate a log that no follower has fetched from in this leader epoch, as the metadata
+        """Truncates a log that no follower has fetched from in this leader epoch, as the metadata
         demand. Followers find where their logs diverge. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         leader = self.leader
         self.log.truncate_to(offset)

@@ -96,7 +96,7 @@ class ReplicaFetchers:
         self._connections: dict[Partition, ConnectionKey] = {}
 
     def follow_leader(self, partition: Partition) -> None:
-        """Fetch the partition from the leader that its registration names, or from none."""
+        """Fetches the partition from the leader that its registration names, or from none."""
         key, before = self._connection_key(partition), self._connections.get(partition)
         if before is not None and before != key:
             self.remove_partition(partition)
@@ -169,7 +169,7 @@ class ReplicaFetcher:
         self.fetcher: Fetcher[FollowedPartition] = Fetcher(self, pipelined=True)
 
     def add_partition(self, partition: Partition) -> None:
-        """Fetch the partition from now on, or in another leader epoch than before."""
+        """Fetches the partition from now on, or in another leader epoch than before."""
         known = self.fetcher.session.get((partition.topic_id, partition.partition))
         if known is None or known.partition is not partition or known.epoch != partition.leader_epoch:
             self.fetcher.add(FollowedPartition(partition))

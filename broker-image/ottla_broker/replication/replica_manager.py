@@ -113,7 +113,7 @@ class ReplicaManager:
     # --- folders that the metadata do not know
 
     def find_orphans(self) -> dict[str, tuple[UUID, dict[int, int]]]:
-        """Partition folders of no topic: name → (topic id, partition → latest leader epoch). Where
+        """Partition folders of no topic: name → (topic id, partitions → latest leader epoch). Where
         the folders of one topic have two ids, the lowest partition's counts, and the others become
         strays."""
         found: dict[str, tuple[UUID, dict[int, int]]] = {}
@@ -178,7 +178,8 @@ class ReplicaManager:
         self._apply_role(hosted)
 
     def _retry_later(self, name: PartitionName, reason: Exception) -> None:
-        """Try again later, because the reason may pass, as a full disk does. It is logged once."""
+        """Tries again later, because the reason may pass, as a full disk does. It is logged
+        once."""
         if name not in self._retries:
             logger.error("cannot open the log of %s-%d: %s", *name, reason)
         else:

@@ -97,8 +97,8 @@ class ReplicaMover:
             raise
 
     def take_preferred_directory(self, topic: str, partition: int) -> LogDir | None:
-        """Returns and forgets the directory in which a client wants a new replica to be created. None
-        if no client chose one.
+        """Returns and forgets the directory in which a client wants a new replica to be created.
+        None if no client chose one.
         """
         return self._preferred.pop((topic, partition), None)
 

@@ -52,7 +52,7 @@ S = TypeVar("S")
 async def change_configs(
     ctx: RequestContext, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
-    """Validate the changes of one resource and, on the controller, commit them. None removes a
+    """Validates the changes of one resource and, on the controller, commits them. None removes a
     config.
 
     Raises INVALID_CONFIG and the errors of `config_resources`.

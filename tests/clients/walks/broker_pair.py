@@ -36,7 +36,7 @@ def run_both_brokers() -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
 
 
 async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[BrokerSide]:
-    """Connect to both brokers and wait until their coordinators have loaded."""
+    """Connects to both brokers and waits until their coordinators have loaded."""
     for side in (kafka, ottla):
         session = ApiSession(side.broker.host, side.broker.port, "walks", "find_coordinator", 4)
         await wait_for_coordinators(session)

@@ -57,7 +57,7 @@ class BrokerSide:
             return f"malformed response: {reason} in {bytes(frame)!r}"
 
     async def settle(self, step: Step, state: WalkState) -> None:
-        """Return when a step's change is visible in all components."""
+        """Returns when a step's change is visible in all components."""
         if step.api in ("create_topics", "create_partitions", "delete_topics"):
             async with asyncio.timeout(SETTLES_WITHIN_S):
                 while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
@@ -107,7 +107,7 @@ class BrokerSide:
         )
 
     async def _settle_transactions(self, state: WalkState) -> None:
-        """Return when every decided transaction of the walk is completed."""
+        """Returns when every decided transaction of the walk is completed."""
         async with asyncio.timeout(SETTLES_WITHIN_S):
             while True:
                 found = await self._send(
@@ -118,7 +118,7 @@ class BrokerSide:
                 await asyncio.sleep(0.003)
 
     async def _settle_rules(self, state: WalkState) -> None:
-        """Return when the broker has exactly the rules of the walk."""
+        """Returns when the broker has exactly the rules of the walk."""
         async with asyncio.timeout(SETTLES_WITHIN_S):
             while await self._rules() != state.rules:  # noqa: ASYNC110 - waits for another process
                 await asyncio.sleep(0.003)
@@ -141,7 +141,7 @@ class BrokerSide:
         }
 
     async def _commit(self) -> None:
-        """Commit an offset: Kafka lists a new group only after a later write to the same offsets
+        """Commits an offset: Kafka lists a new group only after a later write to the same offsets
         partition.
         """
         partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]

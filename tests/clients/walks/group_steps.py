@@ -136,7 +136,7 @@ def leave_group(generator: StepGenerator) -> Step:
 
 
 def expiry(generator: StepGenerator) -> Step:
-    """Wait until members that do not rejoin have expired and a pending rebalance has ended."""
+    """Waits until members that do not rejoin have expired and a pending rebalance has ended."""
     return Step(WAIT, 0, {"seconds": 1.2 * SHORT_MS / 1000})
 
 

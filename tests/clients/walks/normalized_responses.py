@@ -81,7 +81,7 @@ class ResponseNormalizer:
 
 
 def merge_partitions(entries: list[Json]) -> list[Json]:
-    """Merge entries of one topic: brokers differ in how they split partitions into entries.
+    """Merges entries of one topic: brokers differ in how they split partitions into entries.
 
     Topics are matched by name, or by id without one.
     """

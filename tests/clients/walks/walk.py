@@ -74,7 +74,7 @@ class Walk:
     steps_run: int = 0
 
     async def run(self, steps: Sequence[Step]) -> Difference | None:
-        """Run the steps; returns the first difference."""
+        """Runs the steps; returns the first difference."""
         states = [WalkState(self.prefix) for _ in self.sides]
         try:
             for at, step in enumerate(steps):
@@ -108,7 +108,7 @@ class Walk:
                 await side.clean_up(state)
 
     async def _collect(self, step: Step, states: list[WalkState]) -> Difference | None:
-        """Collect the responses that have arrived, and wait briefly for those that this step may
+        """Collects the responses that have arrived, and waits briefly for those that this step may
         have released.
         """
         *before, mine = self.pending
@@ -127,7 +127,7 @@ class Walk:
         return None
 
     async def _compare_completed(self, states: list[WalkState]) -> Difference | None:
-        """Compare the steps that one broker has responded to, waiting for the other."""
+        """Compares the steps that one broker has responded to, waiting for the other."""
         for pending_step in list(self.pending):
             if any(task.done() for task in pending_step.tasks):
                 await asyncio.wait(

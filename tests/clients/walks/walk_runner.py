@@ -46,7 +46,8 @@ class WalkRunner:
         self._walks = 0
 
     async def walk(self, seed: int, count: int, theme: str | None = None) -> WalkOutcome:
-        """Run a walk. A difference is repeated: one that depends on timing does not occur twice."""
+        """Runs a walk. A difference is repeated: one that depends on timing does not occur
+        twice."""
         steps = generate_steps(seed, count, self._highest, theme)
         found = await self._run(steps)
         if found is None:

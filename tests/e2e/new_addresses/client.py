@@ -32,12 +32,12 @@ DEBUG = {"debug": "cgrp,topic,metadata,broker"}
 
 
 def report(partition: int, offset: int) -> None:
-    """Write one line in one call, because members are threads."""
+    """Writes one line in one call, because members are threads."""
     os.write(sys.stdout.fileno(), b"%d %d\n" % (partition, offset))
 
 
 def produce(bootstrap: str, topic: str) -> None:
-    """Send numbered records forever; each is repeated until it is acknowledged."""
+    """Sends numbered records forever; each is repeated until it is acknowledged."""
 
     def delivered(error: ck.KafkaError | None, message: ck.Message) -> None:
         if error is None:

@@ -29,7 +29,7 @@ class ClientProcess:
     _read_bytes: dict[Path, int] = field(default_factory=dict)
 
     def update(self) -> None:
-        """Take what has been written since the last call into `ends`."""
+        """Takes what has been written since the last call into `ends`."""
         for output in self.outputs:
             with output.open("rb") as file:
                 file.seek(self._read_bytes.get(output, 0))
@@ -60,7 +60,7 @@ class ClientProcess:
 
 
 def start_client(moving: MovingCluster, kind: str, topic: str, group: str, folder: Path) -> ClientProcess:
-    """Start a "producer", or a group of one of `GROUP_KINDS`."""
+    """Starts a "producer", or a group of one of `GROUP_KINDS`."""
     module = [sys.executable, "-m", "tests.e2e.new_addresses.client", kind, moving.bootstrap, topic, group]
     commands = [java_consumer(moving.bootstrap, topic, group)] * MEMBERS if kind == "java" else [module]
     client = ClientProcess(group, [], [])

@@ -36,11 +36,11 @@ class MovingCluster:
             process.wait()
 
     def start_all(self) -> None:
-        """Return when all brokers know each other and all partitions are in sync."""
+        """Returns when all brokers know each other and all partitions are in sync."""
         self.cluster.start()
 
     def move_all(self) -> None:
-        """Give each broker's host another address. Packets to the old one are lost silently."""
+        """Gives each broker's host another address. Packets to the old one are lost silently."""
         self._moves += 1
         for number, broker in self.cluster.brokers.items():
             first = IPv4Address(int(IPv4Address(broker.host)) & ~0xFF)
@@ -48,7 +48,7 @@ class MovingCluster:
             self.network.move_host(str(number), broker.host)
 
     def publish_names(self, *, of_brokers: bool = True) -> None:
-        """Make names resolve to the present addresses, or not at all."""
+        """Makes names resolve to the present addresses, or not at all."""
         names = [f"{broker.host} {broker_name(number)}" for number, broker in self.cluster.brokers.items()]
         text = "\n".join(["127.0.0.1 localhost", *(names if of_brokers else ())]) + "\n"
         for host in self.network.hosts.values():
@@ -62,7 +62,7 @@ def broker_name(number: int) -> str:
 
 @contextmanager
 def run_moving_cluster(kind: str, rebalance_delay_ms: int = 0) -> Iterator[MovingCluster]:
-    """Run three brokers of `kind` "ottla" or "kafka". `rebalance_delay_ms`:
+    """Runs three brokers of `kind` "ottla" or "kafka". `rebalance_delay_ms`:
     group.initial.rebalance.delay.ms.
     """
     with NamespaceNetwork.create(4) as network:

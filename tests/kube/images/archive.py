@@ -22,7 +22,7 @@ MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
 
 def write_archive(path: Path, name: str, stage: Stage, layers: Iterable[Path]) -> None:
-    """Write an archive of one image. `name` is the full reference with registry and tag. The file
+    """Writes an archive of one image. `name` is the full reference with registry and tag. The file
     appears only when it is complete.
     """
     scratch = path.with_suffix(".making")
@@ -58,7 +58,7 @@ def _image_config(stage: Stage, layers: list[str]) -> dict[str, Any]:
 
 
 def _add_layer(archive: tarfile.TarFile, layer: Path) -> dict[str, Any]:
-    """Add a layer as a tar blob and return its descriptor."""
+    """Adds a layer as a tar blob and returns its descriptor."""
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             _add_folder(tar, layer, "")
@@ -73,7 +73,7 @@ def _add_layer(archive: tarfile.TarFile, layer: Path) -> dict[str, Any]:
 
 
 def _add_folder(tar: tarfile.TarFile, folder: Path, prefix: str) -> None:
-    """Add a folder of an overlay layer. Overlay whiteouts (devices 0:0) and opaque folders (an
+    """Adds a folder of an overlay layer. Overlay whiteouts (devices 0:0) and opaque folders (an
     extended attribute) become the whiteout files of the OCI specification.
     """
     if prefix and OPAQUE_ATTRIBUTE in os.listxattr(folder) and os.getxattr(folder, OPAQUE_ATTRIBUTE) == b"y":
@@ -89,7 +89,8 @@ def _add_folder(tar: tarfile.TarFile, folder: Path, prefix: str) -> None:
 
 
 def _add_json(archive: tarfile.TarFile, content: dict[str, Any], media_kind: str) -> dict[str, Any]:
-    """Add a JSON blob and return its descriptor. `media_kind` is image.config or image.manifest."""
+    """Adds a JSON blob and returns its descriptor. `media_kind` is image.config or
+    image.manifest."""
     data = json.dumps(content).encode()
     version = "config.v1" if media_kind == "image.config" else "manifest.v1"
     digest = hashlib.sha256(data).hexdigest()

@@ -61,7 +61,7 @@ def missing_requirement() -> str:
 
 
 def build_image(name: str) -> BuiltImage:
-    """Build an image of `IMAGES`; unchanged layers come from the cache. Raises BuildFailed."""
+    """Builds an image of `IMAGES`; unchanged layers come from the cache. Raises BuildFailed."""
     return _build_stage(IMAGES[name].file, IMAGES[name].stage)
 
 
@@ -80,7 +80,8 @@ def own_size(name: str) -> int:
 
 
 def build_archive(name: str) -> Path:
-    """Build the image and return its OCI archive, which is rewritten only when a layer changed."""
+    """Builds the image and returns its OCI archive, which is rewritten only when a layer
+    changed."""
     built = build_image(name)
     folder = cache_folder() / "archives"
     folder.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ EMPTIED_FILES = ("etc/resolv.conf", "etc/hostname", "etc/machine-id")
 
 
 def install_debian_slim(folder: Path) -> None:
-    """Write the file system of the image into an empty folder. Raises BuildFailed when debootstrap
+    """Writes the file system of the image into an empty folder. Raises BuildFailed when debootstrap
     fails.
     """
     command = ["debootstrap", "--variant=minbase", RELEASE, str(folder)]

@@ -58,7 +58,7 @@ class ImageBuilder:
         self._ignore_rules = _read_dockerignore(context / ".dockerignore")
 
     def build(self, stages: Mapping[str, Stage], name: str) -> BuiltImage:
-        """Build a stage and the stages that it depends on. Raises BuildFailed and
+        """Builds a stage and the stages that it depends on. Raises BuildFailed and
         UnsupportedDockerfile.
         """
         stage = stages[name]
@@ -158,7 +158,7 @@ def _read_dockerignore(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _copy_files(files: Mapping[str, Path], below: tuple[Path, ...], diff: Path) -> None:
-    """Copy files (path in the image → file) into the layer `diff`, owned by root."""
+    """Copies files (path in the image → file) into the layer `diff`, owned by root."""
     archive = diff.parent / "files.tar"
     with tarfile.open(archive, "w") as tar:
         for target, source in files.items():
@@ -176,7 +176,7 @@ def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def _copy_from_stage(
     from_layers: tuple[Path, ...], sources: list[str], target: str, below: tuple[Path, ...], diff: Path
 ) -> None:
-    """Copy a file or folder of another stage's layers into the layer `diff`."""
+    """Copies a file or folder of another stage's layers into the layer `diff`."""
     if len(sources) != 1:
         raise UnsupportedDockerfile(f"COPY --from with several sources {sources} is not supported")
     source = f"from{sources[0]}"
@@ -219,7 +219,7 @@ def _container_mount_commands(root: str) -> list[str]:
 
 
 def _run_in_namespaces(script: list[str], folder: Path, environment: Mapping[str, str], step_name: str) -> None:
-    """Run shell commands in new mount and process namespaces. Raises BuildFailed."""
+    """Runs shell commands in new mount and process namespaces. Raises BuildFailed."""
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", "\n".join(script)]
     done = subprocess.run(
         command,

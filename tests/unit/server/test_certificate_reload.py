@@ -45,7 +45,7 @@ def write_keystore(file: Path, certificate: Path, key: Path) -> None:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Replace a file in one step, as Kubernetes replaces a mounted Secret."""
+    """Replaces a file in one step, as Kubernetes replaces a mounted Secret."""
     written = file.with_suffix(".new")
     written.write_text(text)
     written.replace(file)
