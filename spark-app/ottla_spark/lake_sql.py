@@ -1,4 +1,5 @@
-"""SQL of Iceberg and Delta tables, for Spark. Pure. Identifiers are quoted."""
+"""Statements of SQL for Iceberg and Delta tables, as text for Spark. Pure. Identifiers are
+quoted."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ def quote_table(table: str) -> str:
     return ".".join(map(quote, table.split(".")))
 
 
-def create_table(table: str, format_: str, columns: Mapping[str, str], partitions: Sequence[str]) -> str:
+def create_table_sql(table: str, format_: str, columns: Mapping[str, str], partitions: Sequence[str]) -> str:
     """table: quoted. format_: iceberg or delta. columns: name → Spark's type. partitions: columns
     or transforms, as SQL.
     """
@@ -23,7 +24,7 @@ def create_table(table: str, format_: str, columns: Mapping[str, str], partition
     return f"CREATE TABLE IF NOT EXISTS {table} ({definition}) USING {format_}{partitioned}"
 
 
-def add_columns(table: str, columns: Mapping[str, str]) -> str:
+def add_columns_sql(table: str, columns: Mapping[str, str]) -> str:
     """table: quoted. columns: name → Spark's type."""
     added = ", ".join(f"{quote(name)} {spark_type}" for name, spark_type in columns.items())
     return f"ALTER TABLE {table} ADD COLUMNS ({added})"
@@ -35,9 +36,9 @@ def missing_columns(columns: Mapping[str, str], existing: Sequence[str]) -> dict
     return {name: spark_type for name, spark_type in columns.items() if name.lower() not in known}
 
 
-def merge(table: str, source: str, columns: Sequence[str], key: Sequence[str], deleted: str = "") -> str:
-    """Replaces rows of the same key and inserts the others. NULL is a value of a key. Columns of
-    the table that the source lacks keep their value, and are NULL in new rows.
+def merge_sql(table: str, source: str, columns: Sequence[str], key: Sequence[str], deleted: str = "") -> str:
+    """Statement that replaces rows of the same key and inserts the others. NULL is a value of a
+    key. Columns of the table that the source lacks keep their value, and are NULL in new rows.
 
     table: quoted. source: view with one row for each key. deleted: a further column of the view,
     true in rows that delete the row of their key.

@@ -34,7 +34,7 @@ def check_registry(registry: SchemaRegistry, needed_by: list[str]) -> None:
         )
 
 
-def registry_users(pipeline: PipelineDefinition) -> list[str]:
+def fields_needing_registry(pipeline: PipelineDefinition) -> list[str]:
     """Fields that need the registry when the pipeline runs."""
     found = [where for where, it in _source_formats(pipeline) if it.is_framed]
     for index, sink in enumerate(pipeline.spec.sinks):

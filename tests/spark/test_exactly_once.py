@@ -86,9 +86,9 @@ def test_batch_that_can_have_other_rows_when_it_runs_again_has_one_writer(
 
     class RecordingWriter(TransactionalWriter):
         def __init__(
-            self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, files: Checkpoint, writers: int
+            self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, checkpoint: Checkpoint, writers: int
         ) -> None:
-            super().__init__(sink, encode, target, files, writers)
+            super().__init__(sink, encode, target, checkpoint, writers)
             planned[sink.query_name] = writers
 
     monkeypatch.setattr(query_runner, "TransactionalWriter", RecordingWriter)

@@ -41,7 +41,7 @@ class SinkComparer:
     """Compares the sinks of a pipeline in a thread of its own, again and again until they are
     equal.
 
-    results: called with each result. folder: base of relative paths. kafka: client properties.
+    report: called with each result. folder: base of relative paths. kafka: client properties.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class SinkComparer:
         sinks: Sequence[Sink],
         folder: Path,
         kafka: Kafka,
-        results: Callable[[Sequence[Comparison]], None],
+        report: Callable[[Sequence[Comparison]], None],
     ) -> None:
         self._spark = spark
         self._sinks = [it for it in sinks if it.compare_with is not None]
         self._folder = folder
         self._kafka = kafka
-        self._results = results
+        self._report = report
         self._thread: threading.Thread | None = None
         self._due_s = 0.0
         self._is_equal = False
@@ -70,9 +70,15 @@ class SinkComparer:
         self._thread.start()
 
     def finish(self) -> None:
-        """Compares the result of a pipeline that has read everything."""
+        """Compares the result of a pipeline that has read everything, and returns when that is
+        done.
+        """
+        self._wait()  # a comparison in progress may have begun before the last batch
         self._due_s = 0.0
         self.run_if_due()
+        self._wait()
+
+    def _wait(self) -> None:
         if self._thread is not None:
             self._thread.join()
 
@@ -82,7 +88,7 @@ class SinkComparer:
         took_s = time.monotonic() - began
         self._due_s = time.monotonic() + max(_MIN_PAUSE_S, _PAUSE_FACTOR * took_s)
         self._is_equal = all(it.is_equal for it in found)
-        self._results(found)
+        self._report(found)
 
 
 def compare_sink(spark: SparkSession, sink: Sink, folder: Path, kafka: Kafka) -> Comparison:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla_operator.resources.sinks import Sink
 from ottla_operator.resources.table_sinks import Delta
-from ottla_spark.lake_sql import add_columns, create_table, missing_columns, quote
+from ottla_spark.lake_sql import add_columns_sql, create_table_sql, missing_columns, quote
 from ottla_spark.streaming.encode import output_columns, output_types
 from ottla_spark.streaming.latest_rows import merge_latest_rows
 from ottla_spark.streaming.maintenance import MaintenanceSchedule
@@ -70,9 +70,9 @@ def commit_rows(sink: Sink, table: str, path: str, rows: DataFrame) -> None:
 def prepare_table(spark: SparkSession, table: str, target: Delta, rows: DataFrame) -> None:
     """Creates the table if it does not exist, and adds columns that the rows have gained."""
     types = output_types(rows)
-    spark.sql(create_table(table, "delta", types, list(map(quote, target.partition_by))))
+    spark.sql(create_table_sql(table, "delta", types, list(map(quote, target.partition_by))))
     if missing := missing_columns(types, spark.table(table).columns):
-        spark.sql(add_columns(table, missing))
+        spark.sql(add_columns_sql(table, missing))
 
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:

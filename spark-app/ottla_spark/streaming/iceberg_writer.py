@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from ottla_operator.resources.sinks import Sink
 from ottla_operator.resources.table_sinks import Iceberg
-from ottla_spark.lake_sql import add_columns, create_table, missing_columns, quote, quote_table
+from ottla_spark.lake_sql import add_columns_sql, create_table_sql, missing_columns, quote, quote_table
 from ottla_spark.streaming.encode import output_columns, output_types
 from ottla_spark.streaming.latest_rows import merge_latest_rows
 from ottla_spark.streaming.maintenance import MaintenanceSchedule
@@ -69,12 +69,12 @@ def commit_rows(sink: Sink, table: str, rows: DataFrame) -> None:
     if sink.output_mode == "update":
         merge_latest_rows(rows, table, sink)
         return
-    writer = table_rows(rows, table).writeTo(table)
+    writer = select_table_columns(rows, table).writeTo(table)
     writer.append() if sink.output_mode == "append" else writer.overwrite(F.lit(True))
 
 
-def table_rows(rows: DataFrame, table: str) -> DataFrame:
-    """The rows with the columns of the table; those that they lack are NULL."""
+def select_table_columns(rows: DataFrame, table: str) -> DataFrame:
+    """The rows with the columns of the table; those that the rows lack are NULL."""
     names = {name.lower(): name for name in output_columns(rows)}
     columns = [
         F.col(quote(names[it.name.lower()])).alias(it.name)
@@ -90,9 +90,9 @@ def prepare_table(spark: SparkSession, target: Iceberg, rows: DataFrame) -> None
     table, types = quote_table(target.table), output_types(rows)
     if not spark.catalog.tableExists(table):
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote_table(target.table.rpartition('.')[0])}")
-        spark.sql(create_table(table, "iceberg", types, target.partition_by))
+        spark.sql(create_table_sql(table, "iceberg", types, target.partition_by))
     if missing := missing_columns(types, spark.table(table).columns):
-        spark.sql(add_columns(table, missing))
+        spark.sql(add_columns_sql(table, missing))
 
 
 def last_batch(spark: SparkSession, table: str, query: str) -> int | None:

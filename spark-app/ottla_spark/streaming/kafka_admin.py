@@ -77,13 +77,17 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         """Value of a topic's setting. None if the user may not describe the topic's configs."""
         kinds = self._jvm.org.apache.kafka.common.config.ConfigResource
         resource = kinds(kinds.Type.TOPIC, topic)
-        try:
-            answers = self._admin.describeConfigs(self._list([resource])).all().get()
-        except Py4JJavaError as error:
-            if "AuthorizationException" in str(error.java_exception):
-                return None
-            raise
-        return str(answers.get(resource).get(key).value())
+
+        def describe() -> Any:
+            try:
+                return self._admin.describeConfigs(self._list([resource])).all().get()
+            except Py4JJavaError as error:
+                if "AuthorizationException" in str(error.java_exception):
+                    return None
+                raise
+
+        answers = self._call(describe, topic)
+        return None if answers is None else str(answers.get(resource).get(key).value())
 
     def list_offsets(
         self, topics: Iterable[str], which: Literal["earliest", "latest"], isolation: Isolation = "read_uncommitted"
@@ -113,7 +117,7 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         which: Literal["earliest", "latest"] | int,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
-        """`which`: earliest, latest, or the first record at or after a time in ms. The offset is -1
+        """`which`: earliest, latest, or the first record at or after a time in ms. The offset is −1
         in partitions without such a record.
         """
         level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation.upper())

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ottla_operator.resources.sinks import Sink
-from ottla_spark.lake_sql import merge
+from ottla_spark.lake_sql import merge_sql
 from ottla_spark.streaming.encode import output_columns
 
 DELETED: Final = "_ottla_deleted"
@@ -53,4 +53,4 @@ def merge_latest_rows(rows: DataFrame, table: str, sink: Sink) -> None:
     latest = latest_rows(rows, sink.key, sink.delete_when).localCheckpoint()
     latest.createOrReplaceTempView(_VIEW)
     deleted = "" if sink.delete_when is None else DELETED
-    rows.sparkSession.sql(merge(table, _VIEW, output_columns(latest), sink.key, deleted))
+    rows.sparkSession.sql(merge_sql(table, _VIEW, output_columns(latest), sink.key, deleted))

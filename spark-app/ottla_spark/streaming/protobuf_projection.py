@@ -30,7 +30,9 @@ _RANGES: Final[dict[int, tuple[int, int]]] = {
     **dict.fromkeys((_F.TYPE_UINT64, _F.TYPE_FIXED64), (0, 2**64 - 1)),
 }
 _UNSIGNED_64: Final = (0, 2**64 - 1)
-_OTHERS: Final[dict[tuple[int, int], Convert | None]] = {
+# (type of the writer, of the reader) → how a value is converted; None: it stays as it is. Integers
+# and enums are in `_project_value`.
+_CONVERSIONS: Final[dict[tuple[int, int], Convert | None]] = {
     (_F.TYPE_BOOL, _F.TYPE_BOOL): None,
     (_F.TYPE_STRING, _F.TYPE_STRING): None,
     (_F.TYPE_BYTES, _F.TYPE_BYTES): None,
@@ -108,8 +110,8 @@ def _project_value(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert 
     """None if the value stays as it is. Raises UnusableSchema."""
     if writer.message_type is not None or reader.message_type is not None:
         return _project_message_value(writer, reader)
-    if (writer.type, reader.type) in _OTHERS:
-        return _OTHERS[writer.type, reader.type]
+    if (writer.type, reader.type) in _CONVERSIONS:
+        return _CONVERSIONS[writer.type, reader.type]
     if reader.enum_type is not None and (writer.enum_type is not None or writer.type in _RANGES):
         return _enum_names(writer.enum_type, reader.enum_type)
     if reader.type in _RANGES and (writer.type in _RANGES or writer.type in (_F.TYPE_ENUM, _F.TYPE_BOOL)):

@@ -39,7 +39,7 @@ from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
 from ottla_spark.librdkafka_properties import to_librdkafka
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
-from ottla_spark.reader_schemas import check_registry, registry_users, resolve_schemas
+from ottla_spark.reader_schemas import check_registry, fields_needing_registry, resolve_schemas
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
 from ottla_spark.schema_registry import registry_of
@@ -89,7 +89,7 @@ def _run_in_session(
     session.check_java()
     tracer = open_tracer(pipeline.name, os.environ)
     registry = registry_of(environment.registry, environment.client_properties)
-    check_registry(registry, registry_users(pipeline))
+    check_registry(registry, fields_needing_registry(pipeline))
     pipeline = resolve_schemas(pipeline, registry)
     spec, secrets = pipeline.spec, environment.secrets
     stores = {"s3"} if uses_s3(spec, environment.checkpoint) else set()
@@ -225,7 +225,7 @@ class QueryRunner:
         sink.check_columns(target, rows)
         sink.create_folder(target, self._pipeline.folder)
         if deferred is None:
-            counted = count_rows(rows)
+            counted = observe_counts(rows)
             return self._start_query(target, counted if self._tracer is None else observe_traced(counted), write)
 
         def write_rows_and_dead_letters(rows: DataFrame, batch: int) -> None:
@@ -236,7 +236,7 @@ class QueryRunner:
             finally:
                 rows.unpersist()
 
-        return self._start_query(target, count_rows(deferred.rows, deferred), write_rows_and_dead_letters)
+        return self._start_query(target, observe_counts(deferred.rows, deferred), write_rows_and_dead_letters)
 
     def _batch_writer(self, target: Sink, rows: DataFrame) -> sink.BatchWriter:
         kafka = self._environment.client_properties
@@ -376,7 +376,7 @@ class QueryRunner:
             raise PipelineError(describe_error(error))
 
 
-def count_rows(rows: DataFrame, deferred: transform.DeferredExpectations | None = None) -> DataFrame:
+def observe_counts(rows: DataFrame, deferred: transform.DeferredExpectations | None = None) -> DataFrame:
     """The same rows, counted in the progress event: `rows` that are written, and `dead` ones that
     are rejected.
     """

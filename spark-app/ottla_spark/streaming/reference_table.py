@@ -31,7 +31,7 @@ from ottla_spark.streaming.table_version import (
     DEFAULT_DELETE_RETENTION_MS,
     ReadChanges,
     TableVersion,
-    Topic,
+    TopicOffsets,
     Unchanged,
     needs_new_base,
     plan_refresh,
@@ -120,7 +120,9 @@ class ReferenceTable:
         self._current = version
         return version
 
-    def _apply_changes(self, before: TableVersion, topic: Topic, since: Mapping[int, int], now_ms: int) -> TableVersion:
+    def _apply_changes(
+        self, before: TableVersion, topic: TopicOffsets, since: Mapping[int, int], now_ms: int
+    ) -> TableVersion:
         number = before.number + 1
         delta, rows = self._files.write_delta(number, before, since, topic.ends)
         version = replace(before, number=number, delta=delta if rows else "", ends=topic.ends, refreshed_ms=now_ms)
@@ -129,11 +131,11 @@ class ReferenceTable:
         base, base_rows = self._files.write_merged_base(number, before, delta, topic.starts)
         return replace(version, base=base, delta="", base_rows=base_rows, starts=topic.starts)
 
-    def _topic_offsets(self) -> Topic:
+    def _topic_offsets(self) -> TopicOffsets:
         name, isolation = [self._source.topic], self._source.isolation
         starts = self._admin.list_offsets(name, "earliest")
         ends = self._admin.list_offsets(name, "latest", isolation)
-        return Topic(*({at: offset for (_, at), offset in offsets.items()} for offsets in (starts, ends)))
+        return TopicOffsets(*({at: offset for (_, at), offset in offsets.items()} for offsets in (starts, ends)))
 
     def _load(self) -> TableVersion | None:
         text = self._checkpoint.read_text(self._file)

@@ -2,7 +2,7 @@
 
 A version has the latest row of each key up to an offset of each partition: rows of `base` whose key
 is not in `delta`, and the rows of `delta`. A delta has the latest change of each key since the
-base, which is a row or a deletion. When it has grown, both are joined into a new base.
+base, which is a row or a deletion. When it has grown, both are merged into a new base.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ batch, ten million rows are joined to a new base once in 1,000 batches.
 class TableVersion:
     """base, delta: names of their folders; the delta's is empty if it has no rows. starts, ends:
     offsets by partition; rows before `starts` were deleted from the topic by retention. definition:
-    what the columns depend on. refreshed_ms: when all records before `ends` had been read.
+    digest of what the columns depend on. refreshed_ms: when all records before `ends` had been
+    read.
     """
 
     number: int
@@ -48,8 +49,8 @@ class TableVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """The topic at the brokers: start and end offset of each partition."""
+class TopicOffsets:
+    """Start and end offset of each partition of the topic at the brokers."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
@@ -62,7 +63,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class ReadChanges:
-    """Read the records from these offsets to the topic's ends."""
+    """The records from these offsets to the topic's ends are to be read."""
 
     since: Mapping[int, int]
 
@@ -73,7 +74,7 @@ class ReadAll:
 
 
 def plan_refresh(
-    version: TableVersion | None, definition: str, topic: Topic, now_ms: int, delete_retention_ms: int
+    version: TableVersion | None, definition: str, topic: TopicOffsets, now_ms: int, delete_retention_ms: int
 ) -> Unchanged | ReadChanges | ReadAll:
     """Plans the read after which a table has all records of the topic.
 
@@ -93,7 +94,7 @@ def plan_refresh(
     return ReadChanges(since)
 
 
-def needs_new_base(version: TableVersion, topic: Topic, delta_rows: int) -> bool:
+def needs_new_base(version: TableVersion, topic: TopicOffsets, delta_rows: int) -> bool:
     """True if a delta with so many rows is to be merged into a new base. A base may have rows that
     the topic's retention has deleted; a new one has not.
     """

@@ -36,16 +36,16 @@ def test_quoted_identifier_is_one_identifier(name: str) -> None:
 
 
 def test_rows_are_merged_by_their_key() -> None:
-    assert lake_sql.merge("t", "v", ["a", "B", "c"], ["b"]) == (
+    assert lake_sql.merge_sql("t", "v", ["a", "B", "c"], ["b"]) == (
         "MERGE INTO t t USING `v` s ON t.`b` <=> s.`b` "
         "WHEN MATCHED THEN UPDATE SET t.`a` = s.`a`, t.`c` = s.`c` "
         "WHEN NOT MATCHED THEN INSERT (`a`, `B`, `c`) VALUES (s.`a`, s.`B`, s.`c`)"
     )
-    assert "UPDATE" not in lake_sql.merge("t", "v", ["a"], ["a"])
+    assert "UPDATE" not in lake_sql.merge_sql("t", "v", ["a"], ["a"])
 
 
 def test_rows_are_deleted_by_their_key() -> None:
-    assert lake_sql.merge("t", "v", ["a", "b"], ["a"], "gone") == (
+    assert lake_sql.merge_sql("t", "v", ["a", "b"], ["a"], "gone") == (
         "MERGE INTO t t USING `v` s ON t.`a` <=> s.`a` WHEN MATCHED AND s.`gone` THEN DELETE "
         "WHEN MATCHED THEN UPDATE SET t.`b` = s.`b` "
         "WHEN NOT MATCHED AND NOT s.`gone` THEN INSERT (`a`, `b`) VALUES (s.`a`, s.`b`)"
@@ -54,7 +54,7 @@ def test_rows_are_deleted_by_their_key() -> None:
 
 def test_columns_are_the_same_in_other_letters() -> None:
     assert lake_sql.missing_columns({"A": "int", "b": "string"}, ["a"]) == {"b": "string"}
-    assert lake_sql.add_columns("t", {"b c": "array<int>"}) == "ALTER TABLE t ADD COLUMNS (`b c` array<int>)"
+    assert lake_sql.add_columns_sql("t", {"b c": "array<int>"}) == "ALTER TABLE t ADD COLUMNS (`b c` array<int>)"
 
 
 def test_paths_of_a_catalog_are_relative_to_the_file() -> None:

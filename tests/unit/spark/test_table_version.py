@@ -12,46 +12,48 @@ from ottla_spark.streaming.table_version import (
     ReadAll,
     ReadChanges,
     TableVersion,
-    Topic,
+    TopicOffsets,
     Unchanged,
     needs_new_base,
     plan_refresh,
 )
 
 VERSION = TableVersion(3, "1-base", "3-delta", 1_000_000, {0: 0, 1: 10}, {0: 100, 1: 50}, "json", 1_000)
-TOPIC = Topic(VERSION.starts, VERSION.ends)
+TOPIC = TopicOffsets(VERSION.starts, VERSION.ends)
 RETENTION_MS = 60_000
 
 
-def plan(version: TableVersion | None, topic: Topic, now_ms: int = 2_000, definition: str = "json") -> object:
+def plan(version: TableVersion | None, topic: TopicOffsets, now_ms: int = 2_000, definition: str = "json") -> object:
     return plan_refresh(version, definition, topic, now_ms, RETENTION_MS)
 
 
 def test_only_records_after_the_version_are_read() -> None:
     assert plan(VERSION, TOPIC) == Unchanged()
-    assert plan(VERSION, Topic(TOPIC.starts, {0: 103, 1: 50})) == ReadChanges({0: 100, 1: 50})
-    assert plan(VERSION, Topic({**TOPIC.starts, 2: 0}, {**TOPIC.ends, 2: 7})) == ReadChanges({0: 100, 1: 50, 2: 0})
+    assert plan(VERSION, TopicOffsets(TOPIC.starts, {0: 103, 1: 50})) == ReadChanges({0: 100, 1: 50})
+    assert plan(VERSION, TopicOffsets({**TOPIC.starts, 2: 0}, {**TOPIC.ends, 2: 7})) == ReadChanges(
+        {0: 100, 1: 50, 2: 0}
+    )
 
 
 def test_all_records_are_read_for_a_new_schema_and_after_the_topic_lost_its_end() -> None:
     assert plan(None, TOPIC) == ReadAll()
     assert plan(VERSION, TOPIC, definition="avro") == ReadAll()
-    assert plan(VERSION, Topic(TOPIC.starts, {0: 99, 1: 60})) == ReadAll()
-    assert plan(VERSION, Topic({0: 0}, {0: 100})) == ReadAll()
+    assert plan(VERSION, TopicOffsets(TOPIC.starts, {0: 99, 1: 60})) == ReadAll()
+    assert plan(VERSION, TopicOffsets({0: 0}, {0: 100})) == ReadAll()
 
 
 def test_all_records_are_read_if_compaction_may_have_removed_a_deletion() -> None:
-    later = Topic(TOPIC.starts, {0: 101, 1: 50})
+    later = TopicOffsets(TOPIC.starts, {0: 101, 1: 50})
     assert plan(VERSION, later, now_ms=1_000 + RETENTION_MS) == ReadChanges({0: 100, 1: 50})
     assert plan(VERSION, later, now_ms=1_001 + RETENTION_MS) == ReadAll()
     assert plan(VERSION, TOPIC, now_ms=10**15) == Unchanged(), "nothing was written that could be missed"
 
 
 def test_rows_that_retention_has_deleted_are_removed_with_a_new_base() -> None:
-    retained = Topic({0: 40, 1: 10}, TOPIC.ends)
+    retained = TopicOffsets({0: 40, 1: 10}, TOPIC.ends)
     assert plan(VERSION, retained) == ReadChanges(VERSION.ends)
     assert needs_new_base(VERSION, retained, 0)
-    assert plan(VERSION, Topic({0: 200, 1: 10}, {0: 200, 1: 50})) == ReadChanges({0: 200, 1: 50})
+    assert plan(VERSION, TopicOffsets({0: 200, 1: 10}, {0: 200, 1: 50})) == ReadChanges({0: 200, 1: 50})
 
 
 @pytest.mark.parametrize(("base_rows", "limit"), [(0, 10_000), (1_000_000, 10_000), (10_000_000, 100_000)])
@@ -88,7 +90,7 @@ def test_version_and_the_records_read_are_all_records_of_the_topic(
     for at in [*starts, *range(len(before), len(before) + new_partitions)]:
         ends[at] = ends.get(at, 0) + grown[at % 3][0]
         starts[at] = min(starts.get(at, 0) + grown[at % 3][1], ends[at])
-    action = plan(version, Topic(starts, ends))
+    action = plan(version, TopicOffsets(starts, ends))
     since = action.since if isinstance(action, ReadChanges) else ends if action == Unchanged() else starts
     for at, end in ends.items():
         have = set(range(version.starts.get(at, 0), version.ends.get(at, 0))) | set(range(since[at], end))
