@@ -169,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_or_resume_reading()
 
     def _pause_or_resume_reading(self) -> None:
-        """Reads only while there is no backlog."""
+        """Reads while the requests that wait are below their limits and nothing forbids it."""
         pause = (
             self._muted.reasons & STOPS_READING != 0
             or self._frames.is_stalled
@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._hold(frame, began_s - queue_s)
                 return
             if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
-                self._starve(frame, began_s - queue_s)
+                self._wait_for_response_memory(frame, began_s - queue_s)
                 return
             reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes(), trace)
             if key == ApiKey.PRODUCE:
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_at = self._services.clock()
         self._serve_queued()
 
-    def _starve(self, frame: bytearray, received_s: float) -> None:
+    def _wait_for_response_memory(self, frame: bytearray, received_s: float) -> None:
         """Lets a fetch wait, its records unread from disk, until slow clients have read some of
         their responses.
         """

@@ -127,7 +127,7 @@ def test_errors_have_the_codes_that_clients_look_for(
     assert refused.value.error_code == code
 
 
-def test_subjects_are_deleted_softly_and_then_for_good(client: SchemaRegistryClient, name: str, url: str) -> None:
+def test_subjects_are_soft_deleted_and_then_for_good(client: SchemaRegistryClient, name: str, url: str) -> None:
     schema_id = client.register_schema(name, Schema(f'{{"type":"fixed","name":"{name.replace("-", "_")}","size":4}}'))
     with pytest.raises(SchemaRegistryError) as refused:
         client.delete_subject(name, permanent=True)

@@ -88,7 +88,7 @@ def test_a_subject_stays_without_its_schema_unless_the_policy_is_delete(up: UpPr
     up.wait_for_line("subject dropped: version 1")
     up.write_resources(cluster(up))
     up.wait_for_line("subject kept is no longer described; it stays (deletionPolicy: Retain)")
-    up.wait_for_line("subject dropped deleted softly")
+    up.wait_for_line("subject dropped soft-deleted")
     assert registry(up).get_subjects() == ["kept"]
     assert registry(up).get_schema(1).schema_str is not None
 

@@ -3,6 +3,7 @@
 - Lists what DescribeConfigs can describe: topics, brokers and brokers' loggers (KIP-1142). No types
   requested means all of Kafka's.
 - Mirrors (type 101, Ottla's own) are listed if requested: Kafka's tools do not know the type.
+  Ottla's other types have no names to list.
 - Groups and client-metrics subscriptions are those that have configs.
 - v0 was ListClientMetricsResources and lists only those. An unknown type is UNSUPPORTED_VERSION.
 """

@@ -42,7 +42,7 @@ class SettingError(ValueError):
 
 class BrokerDefault(NamedTuple):
     """A broker setting from which a topic setting takes its default: `value × factor`. With a
-    factor other than 1, every negative value becomes -1 (no limit)."""
+    factor other than 1, every negative value becomes −1 (no limit)."""
 
     setting: "Setting[object]"
     factor: int = 1

@@ -79,8 +79,9 @@ def check_topology(topology: StreamsTopologyValue) -> None:
 
 
 def configure_topology(topology: StreamsTopologyValue, partition_count: PartitionCount) -> ConfiguredTopology:
-    """Raises STREAMS_INVALID_TOPOLOGY if the number of partitions of a repartition topic is neither
-    declared nor determined by other topics.
+    """The topology with its numbers of tasks, or with the problem of the topics that exist. Raises
+    STREAMS_INVALID_TOPOLOGY if the number of partitions of a repartition topic is neither declared
+    nor determined by other topics.
     """
     try:
         _check_source_topics(topology, partition_count)

@@ -95,7 +95,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch when it stopped cleanly; -1 if the file does not have it."""
+    """The broker epoch when it stopped cleanly; −1 if the file does not have it."""
     try:
         epoch = json.loads(data).get("brokerEpoch")
     except (ValueError, AttributeError):

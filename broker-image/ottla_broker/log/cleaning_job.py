@@ -146,7 +146,7 @@ def plan_job(log: LogState, dirty: DirtyRange, now_ms: int) -> CleaningJob:
 
 
 def last_offset_to_keep(log: LogState, producer: ProducerStateEntry) -> int:
-    """The end of the producer's last batch, which cleaning retains even when it is empty; -1 if
+    """The end of the producer's last batch, which cleaning retains even when it is empty; −1 if
     there is none.
 
     For a reserved producer id it is the last batch below the high watermark: a change of leader may

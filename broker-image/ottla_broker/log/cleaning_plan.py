@@ -19,7 +19,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """The values of a segment that decisions depend on. Sizes in bytes, timestamps in ms (-1:
+    """The values of a segment that decisions depend on. Sizes in bytes, timestamps in ms (−1:
     none).
 
     `largest_timestamp` is read only with min.compaction.lag.ms, `first_timestamp` only with

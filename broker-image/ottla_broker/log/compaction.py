@@ -160,7 +160,7 @@ class CleanedTransactions:
 
 
 class LastRecord(NamedTuple):
-    """The record that stays of an active producer: the last offset of its last data batch, or -1
+    """The record that stays of an active producer: the last offset of its last data batch, or −1
     when only a marker is left.
     """
 

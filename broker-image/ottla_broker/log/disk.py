@@ -99,7 +99,7 @@ def write_file(disk: Disk, path: str, data: bytes) -> None:
 
 
 class FileSystemSpace(NamedTuple):
-    """Bytes of the file system that holds a directory; -1 if unknown."""
+    """Bytes of the file system that holds a directory; −1 if unknown."""
 
     total: int
     usable: int

@@ -31,7 +31,7 @@ class CorruptSegment(ValueError):
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp in milliseconds and an offset; (-1, base offset) when there is none."""
+    """A timestamp in milliseconds and an offset; (−1, base offset) when there is none."""
 
     timestamp: int
     offset: int
@@ -234,7 +234,7 @@ class TimeIndex:
         return [TimestampOffset(t, self.base + r) for t, r in zip(self._load(), self._relative, strict=True)]
 
     def last(self) -> TimestampOffset:
-        """(-1, base) when the index is empty."""
+        """(−1, base) when the index is empty."""
         timestamps = self._load()
         if not timestamps:
             return TimestampOffset(-1, self.base)

@@ -47,7 +47,7 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 if it lies before every known epoch."""
+        """The epoch that wrote `offset`; −1 if it lies before every known epoch."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else UNDEFINED_EPOCH
 
@@ -77,7 +77,7 @@ class LeaderEpochs:
         """(epoch, end offset): the largest known epoch ≤ `epoch`, and where the next one starts.
 
         The latest epoch ends at `log_end`. For an epoch older than all known ones, returns that
-        epoch and the start of the first known one; for one newer than all, (-1, -1).
+        epoch and the start of the first known one; for one newer than all, (−1, −1).
         """
         if not self._epochs or epoch < 0 or epoch > self._epochs[-1]:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

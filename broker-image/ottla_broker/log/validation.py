@@ -51,7 +51,7 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int,
 class LogAppendInfo:
     """The result of an append. Offsets are inclusive.
 
-    `log_append_time_ms` is -1 unless the topic has LogAppendTime. `is_duplicate`: nothing was
+    `log_append_time_ms` is −1 unless the topic has LogAppendTime. `is_duplicate`: nothing was
     written, the offsets are those of the first time. `byte_count`: bytes written to the log.
     """
 

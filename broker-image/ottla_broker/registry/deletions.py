@@ -1,6 +1,6 @@
-"""Deleting subjects and versions, softly first and then for good. Pure.
+"""Soft and permanent deletes of subjects and versions. Pure.
 
-A softly deleted version is no longer offered or checked against, and its id is still resolved, so
+A soft-deleted version is no longer offered or checked against, and its id is still resolved, so
 that records stay readable. A schema that others refer to cannot be deleted.
 """
 
@@ -68,13 +68,13 @@ def plan_version_deletion(
     key = schema_key(subject, version.version)
     if permanent:
         return version.version, [*_highest_id_records(state, [version]), SchemasRecord(key, None)]
-    records = [SchemasRecord(key, softly_deleted(version))]
+    records = [SchemasRecord(key, soft_deleted(version))]
     if len(state.versions(subject)) == 1:
         records += _settings_removals(state, subject)
     return version.version, records
 
 
-def softly_deleted(version: SchemaVersion) -> SchemaValue:
+def soft_deleted(version: SchemaVersion) -> SchemaValue:
     return schema_value(version.subject, version.version, version.id, version.schema, deleted=True)
 
 
@@ -83,7 +83,7 @@ def _highest_id_records(state: RegistryState, deleted: Sequence[SchemaVersion]) 
 
     Compaction removes deleted versions from the topic. Without the record a registry that starts
     afterwards would give the id to another schema, and consumers would decode old records with it.
-    It is a softly deleted schema, so that other registries count its id too.
+    It is a soft-deleted schema, so that other registries count its id too.
     """
     context = context_of(deleted[0].subject)
     highest = state.contexts[context].max_id

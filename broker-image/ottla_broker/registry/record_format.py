@@ -66,7 +66,7 @@ class ModeValue(msgspec.Struct):
 
 
 class DeleteSubjectValue(msgspec.Struct):
-    """Versions up to `version` are softly deleted."""
+    """Versions up to `version` are soft-deleted."""
 
     subject: str
     version: int

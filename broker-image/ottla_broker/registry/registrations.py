@@ -155,7 +155,7 @@ def resolve_references(state: RegistryState, subject: str, schema: Schema) -> li
 def _referred(state: RegistryState, subject: str, reference: Reference) -> SchemaVersion:
     name = qualify_subject(reference.subject, context_of(subject))
     number = LATEST if reference.version < 0 else reference.version
-    # A softly deleted version is still read by those that refer to it.
+    # A soft-deleted version is still read by those that refer to it.
     version = state.version(name, number, deleted=number != LATEST)
     if version is None:
         raise errors.invalid_schema(

@@ -27,7 +27,7 @@ from ottla_broker.registry.subject_names import (
 
 
 class SchemaVersion:
-    """One version of a subject. `deleted`: softly."""
+    """One version of a subject. `deleted`: it is soft-deleted."""
 
     __slots__ = ("deleted", "id", "schema", "subject", "version")
 
@@ -147,13 +147,13 @@ class RegistryState:
     # -- questions
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[SchemaVersion]:
-        """Versions of a subject in ascending order; with `deleted`, also softly deleted ones."""
+        """Versions of a subject in ascending order; with `deleted`, also soft-deleted ones."""
         found = self.subjects.get(subject, {})
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> SchemaVersion | None:
-        """The version, or None. `number`: LATEST is the newest. `deleted`: also one that is deleted
-        softly.
+        """The version, or None. `number`: LATEST is the newest. `deleted`: also one that is
+        soft-deleted.
         """
         if number == LATEST:
             versions = self.versions(subject, deleted=deleted)

@@ -137,7 +137,7 @@ class ProduceTemplates:
 
 
 def make_template(frame: bytearray, header: RequestHeader) -> ProduceTemplate | None:
-    """The template of a request; None if its requests must be read by `wire.produce`. Raises
+    """The template of a request; None if no request like it can match a template. Raises
     MalformedMessage.
     """
     if header.version < OLDEST or len(frame) > MAX_FRAME_BYTES:

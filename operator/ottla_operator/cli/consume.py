@@ -141,7 +141,7 @@ async def _log_bounds(
     client: KafkaClient, names: list[str], indexes: set[int]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Log start and log end of the partitions. `indexes`: empty for all."""
-    found = await topics.describe_existing_topics(client, names)
+    found = await topics.require_topics(client, names)
     starts = await offsets.list_offsets(client, found.values(), EARLIEST_TIMESTAMP)
     ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)
     partitions = {it for it in ends if it in starts and (not indexes or it[1] in indexes)}

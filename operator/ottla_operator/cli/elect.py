@@ -79,7 +79,7 @@ async def _find_topics(client: KafkaClient, selected: list[tuple[str, int | None
     """All topics if none are named."""
     if not selected:
         return await topics.list_topics(client)
-    found = await topics.describe_existing_topics(client, [name for name, _ in selected])
+    found = await topics.require_topics(client, [name for name, _ in selected])
     for name, index in selected:
         last = len(found[name].partitions) - 1
         if index is not None and index > last:

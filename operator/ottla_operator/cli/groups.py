@@ -176,7 +176,7 @@ def reset_offsets(
 async def _resolve_offsets(
     client: KafkaClient, spec: OffsetSpec, before: Mapping[TopicPartition, int], names: set[str]
 ) -> dict[TopicPartition, int]:
-    found = await topics.describe_existing_topics(client, names)
+    found = await topics.require_topics(client, names)
     starts = await offsets.list_offsets(client, found.values(), EARLIEST_TIMESTAMP)
     ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)
     at_time = await offsets.list_offsets(client, found.values(), spec.time_ms) if spec.time_ms is not None else {}

@@ -32,7 +32,7 @@ class OffsetSpec:
         """The offset in a partition with this log start and log end.
 
         current: position; None means the start. at_time: offset of the first record at or after
-        `time_ms`; -1 or None if there is none.
+        `time_ms`; −1 or None if there is none.
         """
         if self.word:
             return start if self.word == "beginning" else end

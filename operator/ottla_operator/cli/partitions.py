@@ -43,7 +43,7 @@ def partitions(
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
         if names:
-            found = list((await topics.describe_existing_topics(client, names)).values())
+            found = list((await topics.require_topics(client, names)).values())
         else:
             found = [it for it in await topics.list_topics(client) if all_topics or not it.is_internal]
         return await _describe(client, found)

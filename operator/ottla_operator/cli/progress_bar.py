@@ -47,15 +47,15 @@ class NoProgress:
 
 @dataclass(slots=True)
 class ProgressLines:
-    started: float = field(default_factory=time.monotonic)
+    started_s: float = field(default_factory=time.monotonic)
     records: int = 0
     size: int = 0
-    _printed: float = field(default_factory=time.monotonic)
+    _printed_s: float = field(default_factory=time.monotonic)
 
     def update(self, records: int, size: int, read: int = 0) -> None:
         self.records, self.size = records, size
-        if time.monotonic() - self._printed >= LINE_INTERVAL_S:
-            self._printed = time.monotonic()
+        if time.monotonic() - self._printed_s >= LINE_INTERVAL_S:
+            self._printed_s = time.monotonic()
             print(self.text(), file=sys.stderr, flush=True)
 
     def finish(self, skipped: int) -> None:
@@ -63,7 +63,7 @@ class ProgressLines:
         print(f"{self.text()}{existing}", file=sys.stderr, flush=True)
 
     def text(self) -> str:
-        seconds = max(1e-6, time.monotonic() - self.started)
+        seconds = max(1e-6, time.monotonic() - self.started_s)
         rate = f"{self.records / seconds:,.0f}/s"
         return f"{self.records:,} records written ({self.size / 1e6:.1f} MB) in {seconds:.1f} s, {rate}"
 

@@ -151,7 +151,7 @@ def find_hanging(
     age_ms = _duration_ms(older_than)
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
-        found = await (topics.describe_existing_topics(client, topic) if topic else _all_topics(client))
+        found = await (topics.require_topics(client, topic) if topic else _all_topics(client))
         searched = [_with_replica_on(it, broker) for it in found.values()]
         hanging = await transactions.find_hanging(
             client, await _broker_ids(client), searched, silent_since_ms=_now_ms() - age_ms

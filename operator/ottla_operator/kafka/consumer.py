@@ -20,7 +20,7 @@ from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record, decode_batch
 from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
-from ottla_operator.kafka.topics import describe_existing_topics
+from ottla_operator.kafka.topics import require_topics
 
 FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 PARTITION_MAX_BYTES: Final = 1024 * 1024
@@ -142,5 +142,5 @@ class Consumer:
         return records
 
     async def _find_leaders(self) -> None:
-        topics = await describe_existing_topics(self.client, {topic for topic, _ in self.positions})
+        topics = await require_topics(self.client, {topic for topic, _ in self.positions})
         self._leaders = {(topic.name, it.index): it.leader for topic in topics.values() for it in topic.partitions}

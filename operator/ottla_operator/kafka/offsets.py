@@ -29,7 +29,7 @@ async def list_offsets(
     Raises Unreachable if a leader is not reachable; KafkaError for another error of a partition.
 
     time_ms: LATEST_TIMESTAMP for the log end, EARLIEST_TIMESTAMP for the log start, or a timestamp:
-    the offset of the first record at or after it, -1 if there is none.
+    the offset of the first record at or after it, −1 if there is none.
     """
     by_leader = _partitions_by_leader(topics)
     answers = await asyncio.gather(

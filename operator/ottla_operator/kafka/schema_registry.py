@@ -84,7 +84,7 @@ class SchemaRegistry:
         return int(self._send("POST", f"/subjects/{_path(subject)}/versions", schema)["id"])
 
     def delete_subject(self, subject: str) -> Sequence[int]:
-        """The versions that were deleted, softly; none if there is no such subject."""
+        """The versions that were soft-deleted; none if there is no such subject."""
         try:
             return list(self._send("DELETE", f"/subjects/{_path(subject)}"))
         except RegistryRefusal as error:

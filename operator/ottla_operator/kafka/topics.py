@@ -23,7 +23,7 @@ TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Broker ids. `leader` is -1 if there is none."""
+    """Broker ids. `leader` is −1 if there is none."""
 
     index: int
     leader: int
@@ -65,7 +65,9 @@ async def list_topics(client: KafkaClient) -> list[TopicDescription]:
 
 
 async def describe_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """The named topics that exist. Raises KafkaError for other errors than a missing topic."""
+    """Those of the named topics that exist. Raises KafkaError for other errors; see
+    `require_topics`.
+    """
     wanted = tuple(names)
     if not wanted:
         return {}
@@ -83,11 +85,11 @@ async def describe_topics(client: KafkaClient, names: Iterable[str]) -> dict[str
 
 async def describe_topic(client: KafkaClient, name: str) -> TopicDescription:
     """Raises KafkaError if the topic does not exist."""
-    return (await describe_existing_topics(client, (name,)))[name]
+    return (await require_topics(client, (name,)))[name]
 
 
-async def describe_existing_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """Raises KafkaError if one of the topics does not exist."""
+async def require_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDescription]:
+    """The named topics. Raises KafkaError if one of them does not exist."""
     wanted = set(names)
     found = await describe_topics(client, wanted)
     if missing := sorted(wanted - found.keys()):
@@ -99,7 +101,7 @@ async def describe_existing_topics(client: KafkaClient, names: Iterable[str]) ->
 async def create_topic(
     client: KafkaClient, name: str, partitions: int, replicas: int, config: Mapping[str, str]
 ) -> UUID | None:
-    """Creates a topic and returns its id, if the brokers report it. `partitions`, `replicas`: -1
+    """Creates a topic and returns its id, if the brokers report it. `partitions`, `replicas`: −1
     for the brokers' default.
     """
     topic = CreatableTopic(

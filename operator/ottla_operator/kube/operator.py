@@ -99,10 +99,10 @@ class Operator:
             async with self.election.lead() as lost:
                 self.metrics.is_active = True
                 self.controller.start()
-                comparing = asyncio.create_task(self.watches.compare_periodically())
+                relisting = asyncio.create_task(self.watches.relist_periodically())
                 try:
                     await lost.wait()
                 finally:
                     self.metrics.is_active = False
-                    comparing.cancel()
+                    relisting.cancel()
                     await self.controller.stop()

@@ -23,7 +23,7 @@ async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: 
     may not read it.
     """
     secret = await get_secret(api, namespace, name)
-    if secret is None or not _is_of(secret, user_uid):
+    if secret is None or not _check_owner(secret, user_uid):
         return {}
     return secret_contents(secret)
 
@@ -35,7 +35,7 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Content
     metadata = user["metadata"]
     live = await get_secret(api, metadata["namespace"], name)
     if live is not None:
-        _is_of(live, metadata["uid"])
+        _check_owner(live, metadata["uid"])
     await api.apply(
         {
             "apiVersion": SECRET.api,
@@ -56,7 +56,7 @@ def _bytes(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def _is_of(secret: Json, user_uid: str) -> bool:
+def _check_owner(secret: Json, user_uid: str) -> bool:
     """True if the Secret belongs to this User. False if it belongs to a deleted User of the same
     name: Kubernetes is about to delete it too. Raises Blocked if it belongs to no User.
     """

@@ -35,7 +35,7 @@ from ottla_operator.resources.model import Json
 
 CRD_RETRY_S: Final = 2.0
 COMPLETE_POLL_S: Final = 0.5
-COMPARE_S: Final = 60.0
+RELIST_S: Final = 60.0
 RESOURCES: Final = (CLUSTER, TOPIC, SCHEMA, PIPELINE, MIRROR, USER, ACCESS_POLICY)
 OWNED: Final = (POD, SERVICE, STATEFUL_SET)
 log = logging.getLogger("ottla.operator")
@@ -53,7 +53,7 @@ class Watches:
         self._login = login
         self._identity = identity
         self._outdated: dict[str, str | None] = {}
-        """uid → cached version (None: not cached) of resources that the last comparison found
+        """uid → cached version (None: not cached) of resources that the last `relist` found
         outdated in the cache.
         """
 
@@ -90,23 +90,23 @@ class Watches:
                 log.warning("cannot list resources to complete the watch cache: %s", error)
             await asyncio.sleep(COMPLETE_POLL_S)
 
-    async def compare_periodically(self) -> None:
+    async def relist_periodically(self) -> None:
         while True:
             try:
-                await self.compare()
+                await self.relist()
             except (ApiError, kopf.LoginError) as error:
-                log.warning("cannot compare the watch cache with the API server: %s", error)
+                log.warning("cannot list resources to correct the watch cache: %s", error)
             except Exception:  # a bug must not end this forever
-                log.exception("bug while comparing the watch cache with the API server")
-            await asyncio.sleep(COMPARE_S)
+                log.exception("bug while correcting the watch cache")
+            await asyncio.sleep(RELIST_S)
 
-    async def compare(self) -> None:
-        """Compares the cache with what exists. Raises ApiError.
+    async def relist(self) -> None:
+        """Lists what exists, and corrects the cache. Raises ApiError.
 
         A watch that was cut off for too long begins again with what exists then. kopf does not
         report what was deleted in between, and its objects would be created again and again. What a
         watch has not shown is fetched if the cache still has the same outdated version at the next
-        comparison.
+        call.
         """
         cached = {it["metadata"]["uid"]: it for it in self.controller.cache.all()}
         versions = {uid: it["metadata"].get("resourceVersion") for uid, it in cached.items()}

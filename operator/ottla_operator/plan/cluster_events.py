@@ -1,7 +1,8 @@
-"""The events of a Cluster since its last status: rolls, scalings, outages and recoveries. Pure.
+"""The events of a Cluster since its last status: rolls, changes of the number of brokers, outages
+and recoveries. Pure.
 
-They follow from the status that was written last, so the next operator continues. Each event is
-recorded once, because the status that caused it is replaced.
+They follow from the status that was written last, so another operator does not record them again.
+Each event is recorded once, because the status that caused it is replaced.
 """
 
 from collections.abc import Collection, Iterator, Mapping

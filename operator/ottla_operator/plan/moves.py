@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplicas:
-    """A partition now. `replicas`: brokers, the preferred leader first. `leader`: -1 if there is
+    """A partition now. `replicas`: brokers, the preferred leader first. `leader`: −1 if there is
     none. `bytes`: size of one replica."""
 
     topic: str

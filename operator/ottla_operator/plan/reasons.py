@@ -305,7 +305,7 @@ EVENT_REASONS: Final = (
         "A version was registered; the message says which running Pipelines read earlier ones.",
     ),
     Reason("CompatibilityChanged", "Schema", "The subject's compatibility level was set."),
-    Reason("SubjectDeleted", "Schema", "The subject was deleted softly with its Schema."),
+    Reason("SubjectDeleted", "Schema", "The subject was soft-deleted with its Schema."),
     Reason("UserChanged", "User", "Credential, access rules or quotas were changed; the message says which."),
     Reason("CertificateIssued", "User", "The client certificate was issued or renewed; the message says why."),
     Reason(

@@ -193,7 +193,7 @@ class SchemaReconciler:
                     message = f"cannot delete subject {subject}: {error}"
                     await self.platform.record_event(it.body, "RejectedByRegistry", message, warning=True, lasts=True)
                     continue
-                await self.platform.record_event(it.body, "SubjectDeleted", f"subject {subject} deleted softly")
+                await self.platform.record_event(it.body, "SubjectDeleted", f"subject {subject} soft-deleted")
             await self._set_finalizer(it, wanted=False)
 
     async def _set_finalizer(self, resource: SchemaResource, *, wanted: bool) -> None:

@@ -113,7 +113,7 @@ class SchemaSpec(Model, frozen=True):
         Literal["Retain", "Delete"] | None,
         doc(
             "What happens to the subject when this resource is deleted. Retain: it is kept, and the resource has no "
-            "finalizer. Delete: it is deleted softly, so that records with its ids can be read; the resource "
+            "finalizer. Delete: it is soft-deleted, so that records with its ids can be read; the resource "
             "has a finalizer until then. Defaults to Retain."
         ),
     ] = None

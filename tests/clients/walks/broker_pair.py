@@ -26,7 +26,8 @@ SETTINGS: Final[dict[str, Any]] = {
     "max_incremental_fetch_session_cache_slots": 100_000,
 }
 KAFKA_SETTINGS: Final[dict[str, Any]] = {"log_initial_task_delay_ms": NEVER_MS}
-KAFKA_PAUSES_S: Final = 0.025
+KAFKA_PROPAGATION_S: Final = 0.025
+"""How long a change of Kafka's controller may take to reach all components of its broker."""
 
 
 @contextmanager
@@ -45,7 +46,7 @@ async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[Brok
         await session.send("create_topics", topics=[wanted], timeout=10_000)
         await wait_for_producer_ids(session)
         session.close()
-    return [BrokerSide(kafka.open_as, KAFKA_PAUSES_S), BrokerSide(ottla.open_as, 0.0)]
+    return [BrokerSide(kafka.open_as, KAFKA_PROPAGATION_S), BrokerSide(ottla.open_as, 0.0)]
 
 
 async def highest_versions(sides: Sequence[BrokerSide]) -> dict[str, int]:

@@ -125,7 +125,7 @@ async def test_a_resource_deleted_while_no_watch_ran_is_forgotten() -> None:
         before = server.lists
         server.cut()
         await until(lambda: Key("events", "new") in cache.clusters and server.lists > before)
-        await operator.watches.compare()
+        await operator.watches.relist()
         assert cache.clusters.keys() == {Key("events", "other"), Key("events", "new")}
         assert cache.topics == {}
 
@@ -153,8 +153,8 @@ async def test_a_resource_that_no_watch_shows_is_found() -> None:
         server.make(CLUSTER, "new", "3", replicas=1)
         server.objects["2"]["metadata"]["resourceVersion"] = "2"
         server.objects["2"]["spec"]["partitions"] = 5
-        await operator.watches.compare()
+        await operator.watches.relist()
         assert len(cache.clusters) == 1, "a watch may show it yet"
-        await operator.watches.compare()
+        await operator.watches.relist()
         assert cache.clusters.keys() == {Key("events", "demo"), Key("events", "new")}
         assert cache.topics[Key("events", "demo")]["flights"]["spec"]["partitions"] == 5

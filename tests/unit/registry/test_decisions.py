@@ -72,7 +72,7 @@ def test_ids_belong_to_a_context_and_versions_to_a_subject() -> None:
     assert registry.register(":.lab:a", LONG) == (1, 1)
 
 
-def test_a_softly_deleted_version_keeps_its_number_and_its_id() -> None:
+def test_a_soft_deleted_version_keeps_its_number_and_its_id() -> None:
     registry = Registry()
     registry.register("a", INT)
     assert registry.delete("a") == [1]
@@ -196,7 +196,7 @@ def test_an_id_never_names_another_schema_whatever_is_deleted_and_compacted(step
                     registry.delete(subject, permanent=step != "delete")
 
 
-def test_the_record_of_the_highest_id_is_a_softly_deleted_schema_for_other_registries() -> None:
+def test_the_record_of_the_highest_id_is_a_soft_deleted_schema_for_other_registries() -> None:
     registry = Registry()
     registry.register("a", INT)
     registry.register("a", LONG)

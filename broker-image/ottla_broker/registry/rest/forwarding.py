@@ -2,7 +2,7 @@
 result for.
 
 The response to a write returns when this broker has applied it too, so that its client reads what
-it has written.
+it has written; after APPLY_TIMEOUT_S it returns all the same.
 """
 
 from typing import Final
@@ -17,7 +17,8 @@ from ottla_broker.registry.rest.requests import ACCEPTS_UNKNOWN
 from ottla_broker.registry.schemas_topic import SchemasTopic
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
 
-FORWARDED: Final = "X-Forward"
+FORWARDED_MARK: Final = "X-Forward"
+"""Header of a forwarded request, which its receiver does not forward again."""
 APPLIED_OFFSET: Final = "X-Ottla-Schemas-Offset"
 FORWARDED_HEADERS: Final = ("Authorization", "Content-Type", "Accept", ACCEPTS_UNKNOWN)
 TIMEOUT_S: Final = 25.0
@@ -38,7 +39,7 @@ class LeaderForwarder:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
         headers = {name: request.headers[name] for name in FORWARDED_HEADERS if name in request.headers}
-        headers[FORWARDED] = "true"
+        headers[FORWARDED_MARK] = "true"
         tls = self._broker.channels.security.ssl_context() if uses_tls else None
         try:
             async with self._session.request(

@@ -20,7 +20,7 @@ from ottla_broker.registry.known_ids import KnownSchemaIds
 from ottla_broker.registry.rest import requests
 from ottla_broker.registry.rest.access import DONE, RegistryAccess
 from ottla_broker.registry.rest.compatibility import CompatibilityApi
-from ottla_broker.registry.rest.forwarding import APPLIED_OFFSET, FORWARDED, LeaderForwarder
+from ottla_broker.registry.rest.forwarding import APPLIED_OFFSET, FORWARDED_MARK, LeaderForwarder
 from ottla_broker.registry.rest.schemas import SchemasApi
 from ottla_broker.registry.rest.settings import SettingsApi
 from ottla_broker.registry.rest.subjects import SubjectsApi
@@ -124,7 +124,7 @@ class RegistryServer:
         subject = requests.subject_of(request) if "subject" in request.match_info else None
         if route.operation is not None:
             self._access.check(principal, host, route.operation, subject, route.name)
-        is_forwarded = FORWARDED in request.headers
+        is_forwarded = FORWARDED_MARK in request.headers
         response = await self._answer_or_forward(route, request, is_forwarded=is_forwarded)
         if route.is_write and route.operation is not None and not is_forwarded and response.status == 200:
             self._access.record(principal, host, route.operation, subject, route.name, DONE)
