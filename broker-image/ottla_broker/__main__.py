@@ -59,20 +59,20 @@ class StartError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    started = time.monotonic()
+    started_s = time.monotonic()
     options = parse_arguments(arguments)
     configure_logging(options.log_format, options.log_level)
     log_hot_paths_build()
     try:
         config = Config.load(options.config, options.set)
         if options.workers is not None:
-            run_workers(config, options, started)
+            run_workers(config, options, started_s)
             return 0
         for note in config.notes:
             print_line(f"ottla broker: {note}", sys.stderr, level=logging.WARNING)
         first_users = read_first_users(options.add_scram)
-        while uvloop.run(run_broker(config, started, first_users)):
-            started = time.monotonic()
+        while uvloop.run(run_broker(config, started_s, first_users)):
+            started_s = time.monotonic()
     except (StartError, SettingError, KafkaError, LogDirError, ListenError) as reason:
         for line in str(reason).splitlines():
             print_line(f"ottla broker: {line}", sys.stderr, level=logging.ERROR)
@@ -132,13 +132,13 @@ def worker_count(text: str) -> int:
     return int(text)
 
 
-def run_workers(config: Config, options: argparse.Namespace, started: float) -> None:
+def run_workers(config: Config, options: argparse.Namespace, started_s: float) -> None:
     """Raises StartError, SettingError."""
     from ottla_broker.workers import workers  # a single broker needs none of it
     from ottla_broker.workers.worker_process import WorkerFailed
 
     try:
-        uvloop.run(workers.run_workers(config, options, started))
+        uvloop.run(workers.run_workers(config, options, started_s))
     except WorkerFailed as reason:
         raise StartError(str(reason)) from None
 
@@ -156,7 +156,7 @@ def read_first_users(options: Sequence[str]) -> FirstUsers:
     return users
 
 
-async def run_broker(config: Config, started: float, first_users: FirstUsers) -> bool:
+async def run_broker(config: Config, started_s: float, first_users: FirstUsers) -> bool:
     """Bind, start, serve until a signal, stop. Returns True if a recovery requires that the broker
     is started again.
 
@@ -191,7 +191,7 @@ async def run_broker(config: Config, started: float, first_users: FirstUsers) ->
             return broker.restart_ordered.is_set()
         pause_limit.start()
         addresses = ", ".join(map(str, server.bound_listeners))
-        took_ms = (time.monotonic() - started) * 1000
+        took_ms = (time.monotonic() - started_s) * 1000
         print_line(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms")
         await stop.wait()
         if not broker.restart_ordered.is_set():

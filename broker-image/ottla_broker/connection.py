@@ -58,7 +58,7 @@ MAX_UNANSWERED: Final = 1024
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`active_at`: when bytes last arrived, by the loop's clock."""
+    """`active_at_s`: when bytes last arrived, by the loop's clock."""
 
     state: ConnectionState
     _transport: asyncio.Transport
@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._poll_credit = PollCredit()
         self.unsent = UnsentResponses(services.responses, services.clock)
         self._responses = ResponseQueue(services.dispatcher.request_times, self.unsent)
-        self.active_at = 0.0
+        self.active_at_s = 0.0
 
     # Called by the transport
 
@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         except NoMatchingRule as reason:
             self._close_for_error(str(reason))
             return
-        self.active_at = self._services.clock()
+        self.active_at_s = self._services.clock()
         self._responses.attach(self._transport)
         if (close_after_s := self._services.on_open(self)) is not None:
             self._is_closed = True
@@ -116,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         services = self._services
-        self.active_at = services.clock()
+        self.active_at_s = services.clock()
         if services.busy_poll is not None and self._poll_credit.is_counting:
             services.busy_poll.on_request(self._poll_credit)
         try:
@@ -346,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._muted.end_throttle()
-        self.active_at = self._services.clock()
+        self.active_at_s = self._services.clock()
         self._serve_queued()
 
     def _wait_for_response_memory(self, frame: bytearray, received_s: float) -> None:

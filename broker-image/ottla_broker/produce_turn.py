@@ -46,7 +46,7 @@ one turn the loop hardly sleeps, and they do not count for it.
 """
 
 
-class Client(Protocol):
+class ProducerConnection(Protocol):
     """A connection. Each of the three calls answers one of its requests, in the order in which it
     added them.
     """
@@ -58,7 +58,7 @@ class Client(Protocol):
     def serve_unjoined(self, frame: bytearray) -> None: ...
 
 
-Request = tuple[Client, bytearray, ProduceTemplate, int, int, int]
+Request = tuple[ProducerConnection, bytearray, ProduceTemplate, int, int, int]
 """`frame` is the request without its size; then its template, the partition, and where the records
 in the frame start and end.
 """
@@ -93,7 +93,9 @@ class ProduceTurn:
             return False
         return sasl is None or (not sasl.expects_bare_tokens and sasl.may_send(ApiKey.PRODUCE))
 
-    def add(self, client: Client, frame: bytearray, template: ProduceTemplate, span: tuple[int, int, int]) -> None:
+    def add(
+        self, client: ProducerConnection, frame: bytearray, template: ProduceTemplate, span: tuple[int, int, int]
+    ) -> None:
         """Appends a request in this turn of the loop. `span`: the result of the template's
         `match`.
         """
@@ -182,7 +184,12 @@ class ProduceTurn:
         return LogAppendInfo(offset, last, NO_TIMESTAMP, partition.log.start, False, 1, batch.count, batch.size)
 
     def _wait_for_replicas(
-        self, client: Client, frame: bytearray, template: ProduceTemplate, partition: Partition, appended: LogAppendInfo
+        self,
+        client: ProducerConnection,
+        frame: bytearray,
+        template: ProduceTemplate,
+        partition: Partition,
+        appended: LogAppendInfo,
     ) -> DeferredResponse:
         header = read_request_header(frame)
         context = RequestContext(

@@ -263,7 +263,7 @@ class Server:
         if room is Room.FOR_BROKERS:
             others = [one for one in self.connections if one.state.listener != listener]
             if others:
-                idlest = min(others, key=lambda it: it.active_at)
+                idlest = min(others, key=lambda it: it.active_at_s)
                 idlest.close("max.connections is reached, and another broker connects", logging.WARNING)
         return room is not Room.EXHAUSTED
 
@@ -319,7 +319,7 @@ class Server:
         if idle_s <= 0:
             return
         oldest = self._loop.time() - idle_s
-        for connection in [one for one in self.connections if one.is_idle and one.active_at < oldest]:
+        for connection in [one for one in self.connections if one.is_idle and one.active_at_s < oldest]:
             connection.close(f"idle for {idle_s:.0f} s")
         interval_s = min(MAX_IDLE_CHECK_INTERVAL_S, idle_s / 4)
         self._idle_timer = self._loop.call_later(interval_s, self._close_idle_connections)

@@ -42,7 +42,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDirDescription:
     """A log directory of a broker. `used_bytes`: used space of its file system."""
 
     broker: int
@@ -125,12 +125,12 @@ class ClusterRequests:
                 found[broker] = answer
         return Answers(found, tuple(failures))
 
-    async def log_dirs(self) -> tuple[list[LogDir], tuple[str, ...]]:
+    async def log_dirs(self) -> tuple[list[LogDirDescription], tuple[str, ...]]:
         """The log directories of all brokers in session, and who did not respond."""
         request = DescribeLogDirsRequest(topics=())
         answers = await self.send_to_brokers({one.id: request for one in self._broker.image.unfenced_brokers()})
         dirs = [
-            LogDir(broker, one.log_dir, int(one.total_bytes), int(one.usable_bytes), bool(one.error_code))
+            LogDirDescription(broker, one.log_dir, int(one.total_bytes), int(one.usable_bytes), bool(one.error_code))
             for broker, response in answers.by_broker.items()
             for one in response.results
         ]

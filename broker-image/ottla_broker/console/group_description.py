@@ -28,7 +28,7 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class MemberDescription:
     """`instance`: instance id of a static member, else empty. `epoch`: −1 with the classic
     protocol."""
 
@@ -52,7 +52,7 @@ class GroupDescription:
     state: str
     assignor: str
     epoch: int
-    members: tuple[GroupMember, ...]
+    members: tuple[MemberDescription, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class PartitionLag:
         return estimate_lag_s(self.lag, self.written)
 
 
-def make_member(member: Any, instance: str | None, epoch: int, assignment: Assignment) -> GroupMember:
+def make_member(member: Any, instance: str | None, epoch: int, assignment: Assignment) -> MemberDescription:
     """A member as the responses of all protocols describe it."""
     host = member.client_host.removeprefix("/")
-    return GroupMember(member.member_id, member.client_id, host, instance or "", epoch, assignment)
+    return MemberDescription(member.member_id, member.client_id, host, instance or "", epoch, assignment)
 
 
 def describe_classic(group: Any) -> GroupDescription:
@@ -135,7 +135,7 @@ def describe_streams(group: Any) -> GroupDescription:
     return GroupDescription(group.group_state, "tasks of the topology", int(group.group_epoch), members)
 
 
-def find_owners(members: Iterable[GroupMember]) -> dict[tuple[str, int], str]:
+def find_owners(members: Iterable[MemberDescription]) -> dict[tuple[str, int], str]:
     """The client id of the member that has each partition."""
     return {
         (topic, partition): member.client

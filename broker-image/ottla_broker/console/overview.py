@@ -14,7 +14,7 @@ from aiohttp import web
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.broker_history import OBSERVE_INTERVAL_S, BrokerHistory, BrokerState
-from ottla_broker.console.cluster_requests import ClusterRequests, LogDir
+from ottla_broker.console.cluster_requests import ClusterRequests, LogDirDescription
 from ottla_broker.console.health import assess_health
 from ottla_broker.console.partition_census import CensusTaker, PartitionCensus
 from ottla_broker.console.requests import PageRequest
@@ -105,7 +105,7 @@ class Overview:
             "overview_parts.html" if page.wants_fragment else "overview.html",
             health=health,
             census=census,
-            throttled=self._find_throttled(page),
+            throttled=self._count_throttled(page),
             brokers=list(describe_brokers(self._broker, self._brokers, census, config.inter_broker_listener)),
             elections=list(self._describe_elections(page, census)),
             reassignments=[
@@ -192,7 +192,7 @@ class Overview:
             if state is not None and state.leader == NO_LEADER and may_describe(page, topic):
                 yield describe_waiting(topic, state, image.brokers)
 
-    def _find_throttled(self, page: PageRequest) -> ThrottledClients | None:
+    def _count_throttled(self, page: PageRequest) -> ThrottledClients | None:
         """None for users who may not describe quotas."""
         if not page.user.may(Operation.describe_configs, CLUSTER):
             return None
@@ -224,5 +224,5 @@ def describe_brokers(
         )
 
 
-def _by_broker(log_dir: LogDir) -> tuple[int, str]:
+def _by_broker(log_dir: LogDirDescription) -> tuple[int, str]:
     return log_dir.broker, log_dir.path

@@ -12,7 +12,7 @@ CHECKS_PER_SESSION = 10
 
 
 @dataclass(slots=True)
-class Session:
+class BrokerSession:
     """`metadata_offset`: the last metadata record that the broker has applied; −1 before its first
     heartbeat.
     """
@@ -27,10 +27,10 @@ class HeartbeatTracker:
         self.timeout_s = timeout_s
         self.check_interval_s = timeout_s / CHECKS_PER_SESSION
         self._last_check_s = now_s
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, BrokerSession] = {}
 
     def record_heartbeat(self, broker: int, epoch: int, metadata_offset: int, now_s: float) -> None:
-        self._sessions[broker] = Session(epoch, now_s, metadata_offset)
+        self._sessions[broker] = BrokerSession(epoch, now_s, metadata_offset)
 
     def remove(self, broker: int, epoch: int) -> None:
         """Removes a session, unless it belongs to a later registration."""

@@ -83,9 +83,9 @@ class SinkComparer:
             self._thread.join()
 
     def _run(self) -> None:
-        began = time.monotonic()
+        began_s = time.monotonic()
         found = [compare_sink(self._spark, it, self._folder, self._kafka) for it in self._sinks]
-        took_s = time.monotonic() - began
+        took_s = time.monotonic() - began_s
         self._due_s = time.monotonic() + max(_MIN_PAUSE_S, _PAUSE_FACTOR * took_s)
         self._is_equal = all(it.is_equal for it in found)
         self._report(found)

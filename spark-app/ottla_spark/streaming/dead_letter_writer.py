@@ -69,7 +69,7 @@ class DeadLetterWriter:
             self._search(batch.end_offsets)
             self._save()
         self._advance(ends)
-        if is_first or time.monotonic() - self._saved_at > _SAVE_INTERVAL_S:
+        if is_first or time.monotonic() - self._saved_at_s > _SAVE_INTERVAL_S:
             self.flush()
 
     def flush(self) -> None:
@@ -93,7 +93,7 @@ class DeadLetterWriter:
 
     def _save(self) -> None:
         self._checkpoint.write_text(OFFSETS_FILE, json.dumps(format_offsets(self._searched), indent=2))
-        self._saved_at = time.monotonic()
+        self._saved_at_s = time.monotonic()
 
     def _advance(self, ends: Offsets) -> None:
         for partition, end in ends.items():

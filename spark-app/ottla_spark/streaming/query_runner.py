@@ -161,7 +161,7 @@ class QueryRunner:
         )
         self._offsets = QueryOffsets()
         self._lag: Mapping[str, Any] = format_lag({}, {}, 0)
-        self._topics_checked_at = time.monotonic()
+        self._topics_checked_at_s = time.monotonic()
         self._queries: list[StreamingQuery] = []
         self._terminated: set[str] = set()
         self._dead_letter_writer: DeadLetterWriter | None = None
@@ -332,9 +332,9 @@ class QueryRunner:
         return format_lag(lag_records, written_ms, time.time_ns() // 1_000_000)
 
     def _check_topic_ids(self) -> None:
-        if time.monotonic() - self._topics_checked_at < _TOPIC_CHECK_INTERVAL_S:
+        if time.monotonic() - self._topics_checked_at_s < _TOPIC_CHECK_INTERVAL_S:
             return
-        self._topics_checked_at = time.monotonic()
+        self._topics_checked_at_s = time.monotonic()
         current = self._admin.describe_topic_ids(source_topics(self._pipeline))
         checkpoint.check_topic_ids(self._metadata.topics, current)
 

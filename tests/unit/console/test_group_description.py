@@ -10,7 +10,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.console.group_description import (
-    GroupMember,
+    MemberDescription,
     PartitionLag,
     describe_classic,
     describe_newer,
@@ -46,7 +46,7 @@ def test_classic_group_has_the_assignment_that_its_leader_wrote() -> None:
     found = describe_classic(classic_group("consumer", data))
     (member,) = found.members
     assert (found.state, found.assignor, found.epoch) == ("Stable", "range", -1)
-    assert member == GroupMember("m-1", "app", "10.0.0.1", "static-1", -1, (("a", (1,)), ("b", (0, 2))))
+    assert member == MemberDescription("m-1", "app", "10.0.0.1", "static-1", -1, (("a", (1,)), ("b", (0, 2))))
     assert member.partitions == 3
     assert find_owners(found.members) == {("a", 1): "app", ("b", 0): "app", ("b", 2): "app"}
 
@@ -85,7 +85,7 @@ def test_consumer_group_has_epochs() -> None:
     )
     found = describe_newer(group)
     assert (found.epoch, found.assignor) == (7, "uniform")
-    assert found.members == (GroupMember("m", "app", "::1", "", 7, (("a", (4,)),)),)
+    assert found.members == (MemberDescription("m", "app", "::1", "", 7, (("a", (4,)),)),)
 
 
 def test_streams_group_shows_tasks_by_their_kind() -> None:
