@@ -104,7 +104,7 @@ def _receive_frame(sock: socket.socket) -> bytearray | None:
 
 
 def start_ideal_broker(broker: BrokerProcess, port: int) -> None:
-    """Accept connections on `port` as the ideal broker until the process exits.
+    """Accepts connections on `port` as the ideal broker until the process exits.
 
     `broker` gets a listener that advertises this port.
     """

@@ -23,13 +23,13 @@ class BackgroundTasks:
         return task
 
     async def cancel(self) -> None:
-        """Cancel all tasks and wait until they have ended."""
+        """Cancels all tasks and waits until they have ended."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cancel_soon(self) -> None:
-        """Cancel all tasks, without waiting for their end."""
+        """Cancels all tasks, without waiting for their end."""
         for task in tuple(self._tasks):
             task.cancel()
 

@@ -263,7 +263,7 @@ class Broker:
         self.started.set()
 
     async def controlled_shutdown(self) -> None:
-        """Hand leaderships over to other brokers, while everything is still served; `stop` comes
+        """Hands leaderships over to other brokers, while everything is still served; `stop` comes
         next.
         """
         if not self.ready:

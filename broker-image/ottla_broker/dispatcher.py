@@ -167,7 +167,7 @@ class RequestDispatcher:
         return self._run(respond_or_close())
 
     async def close(self) -> None:
-        """Cancel the handlers that are still running."""
+        """Cancels the handlers that are still running."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

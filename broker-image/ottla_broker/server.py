@@ -167,7 +167,7 @@ class Server:
         return advertised
 
     async def serve(self) -> None:
-        """Accept connections."""
+        """Accepts connections."""
         backlog = self._broker.config(SOCKET_LISTEN_BACKLOG_SIZE)
         while self._bound:
             name, sock = self._bound.pop(0)

@@ -46,7 +46,7 @@ async def describe_configs(session: ApiSession) -> None:
 
 
 async def set_on_broker(session: ApiSession, broker: str, configs: Mapping[str, str | None]) -> None:
-    """Alter configs of a broker and return when it describes them; None removes a config."""
+    """Alters configs of a broker and returns when it describes them; None removes a config."""
     changes = [{"name": key, "config_operation": value is None, "value": value} for key, value in configs.items()]
     wanted = {"resource_type": BROKER, "resource_name": broker, "configs": changes}
     await session.send("incremental_alter_configs", resources=[wanted], validate_only=False)

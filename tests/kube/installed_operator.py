@@ -120,7 +120,7 @@ class InstalledOperator:
             deletion.result()
 
     def scale(self, replicas: int) -> None:
-        """Change the number of pods and return when there are as many."""
+        """Changes the number of pods and returns when there are as many."""
         deployment = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments/ottla"
         self.kube.plane.admin.request("PATCH", deployment, {"spec": {"replicas": replicas}})
         eventually(lambda: len(self.pods()) == replicas, within_s=60, message=self.describe_pods)

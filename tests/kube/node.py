@@ -53,7 +53,7 @@ class Node:
         self.proxy.start()
 
     def load_image(self, image: Path) -> None:
-        """Import the images of an OCI archive."""
+        """Imports the images of an OCI archive."""
         self._run_ctr("images", "import", "--digests=false", str(image))
 
     def tag_image(self, image: str, name: str) -> None:

@@ -26,7 +26,7 @@ def test_a_changed_image_restarts_one_broker_at_a_time_and_the_controller_last(d
 
 
 def change_and_check_rolling_restart(demo: ManagedCluster, topic: str, change: dict[str, object]) -> None:
-    """Change the spec under load; assert that brokers restart one at a time, the controller last,
+    """Changes the spec under load; asserts that brokers restart one at a time, the controller last,
     and that the Cluster then becomes Current.
     """
     with demo.run_clients(topic):

@@ -48,7 +48,7 @@ class BrokerFaults:
             await self._sleep_random(0.001, 0.1)
 
     async def power_loss(self, broker: SimulatedBroker) -> None:
-        """Cut the power if the budget allows it, otherwise kill the broker."""
+        """Cuts the power if the budget allows it, otherwise kills the broker."""
         for least_s, most_s in self._once_or_twice(5):
             if self._allowed.allows_power_loss(broker):
                 self._allowed.record_power_loss(broker)

@@ -46,7 +46,7 @@ class _File:
         self.writes = [one for one in self.writes if one[0] > when_s]
 
     def lose_power(self, random: Random, now_s: float) -> int:
-        """Drop unsynced writes at random. Returns the number of bytes lost."""
+        """Drops unsynced writes at random. Returns the number of bytes lost."""
         before = len(self.content)
         completed = [(at, data) for when, at, data in self.writes if when <= now_s]
         kept = _survivors(random, len(completed))
@@ -104,7 +104,7 @@ class _Directory:
         self.changes = [one for one in self.changes if one[0] > when_s]
 
     def lose_power(self, random: Random, now_s: float) -> list[str]:
-        """Drop unsynced changes at random. Returns descriptions of what was lost."""
+        """Drops unsynced changes at random. Returns descriptions of what was lost."""
         before = set(self.names)
         completed = [one for one in self.changes if one[0] <= now_s]
         for _, name, node, old in completed[: _survivors(random, len(completed))]:

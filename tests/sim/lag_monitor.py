@@ -29,7 +29,7 @@ class LagMonitor(SimulatedClient):
         self._topic_partitions = topic_partitions
 
     async def run(self) -> None:
-        """Poll offsets and log ends over separate connections: a request without response delays
+        """Polls offsets and log ends over separate connections: a request without response delays
         only its own kind.
         """
         async with asyncio.TaskGroup() as tasks:

@@ -29,7 +29,7 @@ class LinkFaults:
         self._random = random
 
     async def run(self, until_s: float) -> None:
-        """Inject faults until the loop's time is `until_s`; returns when all are repaired."""
+        """Injects faults until the loop's time is `until_s`; returns when all are repaired."""
         loop = asyncio.get_running_loop()
         faults = (
             (3, "link cut", self._cut_briefly),
@@ -46,7 +46,7 @@ class LinkFaults:
                 tasks.create_task(fault())
 
     async def lose_records_unobserved(self) -> None:
-        """Isolate the source, cut its power, and reconnect it when it has other records at the
+        """Isolates the source, cuts its power, and reconnects it when it has other records at the
         offsets of the lost ones.
         """
         directions, brokers, random = self._all_directions(), list(self._source), self._random

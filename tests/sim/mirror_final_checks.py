@@ -195,7 +195,7 @@ class MirrorFinalChecks:
         return history
 
     def _drop_deleted_records(self, history: History) -> None:
-        """Drop reads of deleted records at whose offsets a source that lost records has other
+        """Drops reads of deleted records at whose offsets a source that lost records has other
         records now.
 
         Reads of groups that commit are kept.

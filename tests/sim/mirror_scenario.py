@@ -263,7 +263,7 @@ class MirrorSimulation:
                 self.faults[name] = self.faults.get(name, 0) + count
 
     async def _lose_records(self, link: LinkFaults) -> None:
-        """Lose records that were copied; wait for copies first, if any are made."""
+        """Loses records that were copied; waits for copies first, if any are made."""
         if self._losing_records:
             return
         self._losing_records = True

@@ -118,7 +118,7 @@ class Nemesis:
         self._faults = [*(fault for fault in self._faults if fault[1] not in excluded), *additional]
 
     async def run(self, until_s: float) -> None:
-        """Inject faults until the loop's time is `until_s`; returns when all are repaired."""
+        """Injects faults until the loop's time is `until_s`; returns when all are repaired."""
         loop = asyncio.get_running_loop()
         updating = loop.create_task(self._update_budget())
         pause_s = self.random.choice((0.3, self._between_s))  # sometimes early, while the cluster is new
@@ -189,7 +189,7 @@ class Nemesis:
         await self._run_on(others, self._broker_faults.run_on_all([broker, *others], self._broker_faults.crash))
 
     async def _power_loss_of_several(self, broker: SimulatedBroker) -> None:
-        """Cut the power of as many of several brokers as the budget allows; kill the others."""
+        """Cuts the power of as many of several brokers as the budget allows; kills the others."""
         brokers = [broker, *self._sample_free_brokers(broker)]
         self.cluster.trace.add_line(f"cuts the power of {[one.node_id for one in brokers]}")
         await self._run_on(brokers[1:], self._broker_faults.run_on_all(brokers, self._broker_faults.power_loss))

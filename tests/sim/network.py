@@ -76,7 +76,7 @@ class SimulatedNetwork:
     # --- faults
 
     def cut_link(self, source: str, target: str) -> None:
-        """Drop all packets in this direction until `restore_link`."""
+        """Drops all packets in this direction until `restore_link`."""
         self.link(source, target).cuts += 1
 
     def restore_link(self, source: str, target: str) -> None:
@@ -86,7 +86,7 @@ class SimulatedNetwork:
             self._schedule_retransmission(link, source, target)
 
     def isolate_host(self, name: str, others: Iterable[str]) -> None:
-        """Drop all packets between this host and the others, in both directions, until
+        """Drops all packets between this host and the others, in both directions, until
         `rejoin_host`.
         """
         for other in others:
@@ -105,12 +105,12 @@ class SimulatedNetwork:
         self.link(source, target).slowed_s.append(latency_s)
 
     def restore_latency(self, source: str, target: str, latency_s: float) -> None:
-        """End one `slow_link`; another one of the same link stays in effect."""
+        """Ends one `slow_link`; another one of the same link stays in effect."""
         self.link(source, target).slowed_s.remove(latency_s)
 
     @contextmanager
     def links_cut(self, directions: Sequence[Direction]) -> Iterator[None]:
-        """Drop all packets in these directions inside the block."""
+        """Drops all packets in these directions inside the block."""
         for direction in directions:
             self.cut_link(*direction)
         yield
@@ -128,7 +128,7 @@ class SimulatedNetwork:
 
     @contextmanager
     def packets_delayed(self, which: PacketFilter, after_s: float) -> Iterator[None]:
-        """Drop the packets of selected segments inside the block and retransmit them after
+        """Drops the packets of selected segments inside the block and retransmits them after
         `after_s`.
 
         Later data of the same connections waits for them; other connections overtake them.

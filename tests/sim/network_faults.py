@@ -40,7 +40,7 @@ class NetworkFaults:
         )
 
     async def isolate(self, broker: SimulatedBroker) -> None:
-        """Isolate a broker from all others; clients still reach it."""
+        """Isolates a broker from all others; clients still reach it."""
         others = self._other_brokers(broker)
         await self._cut_for_a_while([(broker.host, b) for b in others] + [(b, broker.host) for b in others], 0.5, 10)
 

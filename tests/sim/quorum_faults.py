@@ -74,7 +74,7 @@ class QuorumFaults:
         await self._when_calm(reserved, cut)
 
     async def leader_without_majority(self, reserved: SimulatedBroker) -> None:
-        """Cut the leader from all voters but a minority, in one or both directions; often longer
+        """Cuts the leader from all voters but a minority, in one or both directions; often longer
         than check-quorum allows.
         """
 

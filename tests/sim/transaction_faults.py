@@ -119,7 +119,7 @@ class TransactionFaults:
     async def _kill_at_moment(
         self, delayed: PacketFilter, delay_s: float, is_moment: Callable[[SimulatedBroker], bool]
     ) -> None:
-        """Delay these packets until a broker is at the moment, and kill it."""
+        """Delays these packets until a broker is at the moment, and kills it."""
         self._cluster.trace.add_line(f"delays packets by {delay_s:.1f} s until a broker is killed")
 
         def found() -> list[SimulatedBroker]:

@@ -55,8 +55,8 @@ class TriggeredFaults:
         self._is_only_fault = is_only_fault
 
     async def leader_killed_while_isr_expands(self, reserved: SimulatedBroker) -> None:
-        """Delay the leader's messages, or those with the new member, while an ISR expands; then
-        kill the leader.
+        """Delays the leader's messages, or those with the new member, while an ISR expands; then
+        kills the leader.
         """
         await self._at_trigger(
             reserved,
@@ -71,7 +71,7 @@ class TriggeredFaults:
         await self._at_trigger(reserved, triggers.proposes_next_leader, self._expand_isr_and_kill)
 
     async def late_isr_proposal_after_leader_change(self, reserved: SimulatedBroker) -> None:
-        """Deliver an ISR proposal of a former leader late, with a member that has none of the new
+        """Delivers an ISR proposal of a former leader late, with a member that has none of the new
         leader's records.
         """
         await self._when_calm(reserved, self._change_leader_meanwhile)
@@ -81,7 +81,7 @@ class TriggeredFaults:
         await self._at_trigger(reserved, triggers.followers_lag, lambda node: self._delay_and_kill(node, (0.05, 1.5)))
 
     async def requests_delayed_beyond_session(self, reserved: SimulatedBroker) -> None:
-        """Delay a broker's messages until others lead in its place, also its ISR proposals."""
+        """Delays a broker's messages until others lead in its place, also its ISR proposals."""
         latency_s = self._random.uniform(*DELAY_BEYOND_SESSION_S)
         self._trace(f"messages of {reserved.host} are delayed by {latency_s:.1f} s")
         directions = [(reserved.host, other) for other in self._other_hosts(reserved)]
@@ -95,11 +95,11 @@ class TriggeredFaults:
         await self._run_on(brokers[1:], self._slow_disks_and_lose_power(brokers))
 
     async def power_loss_of_new_partition(self, reserved: SimulatedBroker) -> None:
-        """Cut the power just after a partition was created and written to."""
+        """Cuts the power just after a partition was created and written to."""
         await self._at_trigger(reserved, triggers.is_new_with_records, self._lose_power_at_once)
 
     async def responses_lost(self, reserved: SimulatedBroker) -> None:
-        """Drop the responses to some clients, and sometimes cut the power afterwards."""
+        """Drops the responses to some clients, and sometimes cuts the power afterwards."""
         clients = self._random.sample(self._clients, self._random.randrange(1, len(self._clients) + 1))
         self._trace(f"drops what {reserved.host} sends to {clients}")
         directions = [(reserved.host, client) for client in clients]
@@ -112,7 +112,7 @@ class TriggeredFaults:
             await sleep_random(self._random, 0.5, 6)  # some clients wait this long, others time out
 
     async def coordinator_isolated(self, reserved: SimulatedBroker) -> None:
-        """Isolate a coordinator from the other brokers for longer than its session.
+        """Isolates a coordinator from the other brokers for longer than its session.
 
         Some clients reach only it, others only the brokers that take over.
         """

@@ -317,7 +317,8 @@ def find_replica(context: RequestContext, topic: Topic, index: int) -> Partition
 def forward_or_reject(
     context: RequestContext, leader: int, request: ProduceRequest, frame: bytes, rejection: Buffers
 ) -> Reply:
-    """Forward the request to the new leader, or reject it: see `replication.produce_forwarder`."""
+    """Forwards the request to the new leader, or rejects it: see
+    `replication.produce_forwarder`."""
     loop, forwarder, connection = asyncio.get_running_loop(), context.broker.produce_forwarder, context.connection
     batches = [
         (partition, bytes((records or b"")[:HEADER_SIZE]))

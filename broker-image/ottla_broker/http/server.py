@@ -60,7 +60,7 @@ class HttpServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, address: HttpAddress, tls: ssl.SSLContext | None = None) -> int:
-        """Listen and return the port, which the system chooses if it is 0. An empty host means
+        """Listens and returns the port, which the system chooses if it is 0. An empty host means
         every interface.
         """
         await self._runner.setup()

@@ -155,7 +155,7 @@ class PartitionLeader:
     # --- the ISR
 
     def shrink_isr(self, max_lag_s: float) -> None:
-        """Propose that followers that have been behind for `max_lag_s` leave the ISR. Called
+        """Proposes that followers that have been behind for `max_lag_s` leave the ISR. Called
         periodically.
         """
         log_end = self._log.end
@@ -166,7 +166,7 @@ class PartitionLeader:
             self._propose()
 
     def _expand_isr(self, candidates: Iterable[Follower]) -> None:
-        """Propose that those of them that have caught up join the ISR (rule 4)."""
+        """Proposes that those of them that have caught up join the ISR (rule 4)."""
         watermark, may_join = self._log.high_watermark, self._cluster.may_join
 
         def has_caught_up(one: Follower) -> bool:

@@ -169,7 +169,7 @@ class ReplicaMover:
             await asyncio.sleep(ASSIGN_PAUSE_S)
 
     def cancel_move(self, topic: str, partition: int) -> None:
-        """Cancel the move of a replica, if there is one."""
+        """Cancels the move of a replica, if there is one."""
         if (moving := self._moves.pop((topic, partition), None)) is not None:
             future, task = moving
             task.cancel()
@@ -187,5 +187,5 @@ class ReplicaMover:
                     logger.warning("cancelled the move of %s-%d to %s: %s", *key, target.path, error)
 
     async def close(self) -> None:
-        """Interrupt all moves."""
+        """Interrupts all moves."""
         await self._tasks.cancel()

@@ -92,7 +92,7 @@ class Api:
     handlers: list[Handler] = field(default_factory=list)
 
     def handler(self, first: int | None = None, last: int | None = None) -> Callable[[H], H]:
-        """Declare the handler of versions `first` to `last`; of all versions without them."""
+        """Declares the handler of versions `first` to `last`; of all versions without them."""
         first = self.versions[0] if first is None else first
         last = self.versions[1] if last is None else last
 

@@ -178,7 +178,7 @@ class BrokerSide:
         return await self._open_as(user)
 
     async def clean_up(self, state: WalkState) -> None:
-        """Cancel pending requests and delete the walk's topics, so that thousands of walks fit on
+        """Cancels pending requests and deletes the walk's topics, so that thousands of walks fit on
         one broker.
         """
         while self._held:
