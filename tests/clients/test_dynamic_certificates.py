@@ -29,11 +29,11 @@ RunTool = Callable[..., "subprocess.CompletedProcess[str]"]
 @dataclass(frozen=True)
 class TlsListener:
     broker: BrokerProcess
-    made: CertificateAuthority
+    authority: CertificateAuthority
     port: int
 
     def connect(self) -> ssl.SSLSocket:
-        context = ssl.create_default_context(cafile=self.made.certificate)
+        context = ssl.create_default_context(cafile=self.authority.certificate)
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=WITHIN_S)
         return context.wrap_socket(plain, server_hostname="localhost")
 
@@ -43,17 +43,17 @@ class TlsListener:
             return str((connection.getpeercert() or {})["serialNumber"])
 
     def make_keystore(self, subject: str, names: list[str]) -> Path:
-        certificate, key = create_server_certificate(self.made, subject, names)
-        file = self.made.folder / f"{subject}-{len(list(self.made.folder.iterdir()))}.pem"
+        certificate, key = create_server_certificate(self.authority, subject, names)
+        file = self.authority.folder / f"{subject}-{len(list(self.authority.folder.iterdir()))}.pem"
         file.write_text(key.read_text() + certificate.read_text())
         return file
 
 
 @pytest.fixture
 def listener(new_broker: NewBroker, tmp_path: Path) -> Iterator[TlsListener]:
-    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = made.folder / "first.pem"
-    keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
+    authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    keystore = authority.folder / "first.pem"
+    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     with new_broker(start=False) as broker:
         ports = {"PLAINTEXT": broker.port, "TLS": free_port()}
         protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL"}
@@ -67,7 +67,7 @@ def listener(new_broker: NewBroker, tmp_path: Path) -> Iterator[TlsListener]:
             "ssl.keystore.location": str(keystore),
         }
         broker.start()
-        yield TlsListener(broker, made, ports["TLS"])
+        yield TlsListener(broker, authority, ports["TLS"])
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_kafka_configs_is_refused_certificates_that_clients_would_not_accept(
     refused = [
         (f"{LOCATION}={other_subject}", one),
         (f"{LOCATION}={fewer_names}", one),
-        (f"{LOCATION}={listener.made.folder / 'missing.pem'}", one),
+        (f"{LOCATION}={listener.authority.folder / 'missing.pem'}", one),
         (f"ssl.keystore.location={good}", one),
         (f"{LOCATION}={good}", all_brokers),
     ]

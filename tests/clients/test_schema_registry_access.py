@@ -83,10 +83,10 @@ def test_access_rules_of_topics_hold_for_their_subjects(secured_registry: Secure
 
 
 def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_path: Path) -> None:
-    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    keystore, registry, tls, http = made.folder / "keystore.pem", free_port(), free_port(), free_port()
-    keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
-    certificate, key = create_client_certificate(made, "alice")
+    authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    keystore, registry, tls, http = authority.folder / "keystore.pem", free_port(), free_port(), free_port()
+    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
+    certificate, key = create_client_certificate(authority, "alice")
     with new_broker(start=False) as broker:
         broker.settings |= {
             "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},TLS://127.0.0.1:{tls}",
@@ -94,7 +94,7 @@ def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_pat
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(keystore),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(made.certificate),
+            "ssl.truststore.location": str(authority.certificate),
             "listener.name.tls.ssl.client.auth": "required",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:CN=alice",
@@ -104,17 +104,17 @@ def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_pat
             "http.security.listener": "TLS",
         }
         broker.start()
-        assert requests.get(f"https://127.0.0.1:{http}/readyz", verify=str(made.certificate), timeout=30).ok
-        url, authority = f"https://127.0.0.1:{registry}", str(made.certificate)
+        assert requests.get(f"https://127.0.0.1:{http}/readyz", verify=str(authority.certificate), timeout=30).ok
+        url, trusted = f"https://127.0.0.1:{registry}", str(authority.certificate)
         body = {"schema": INT.schema_str}
         files = str(certificate), str(key)
-        answer = requests.post(f"{url}/subjects/a/versions", json=body, verify=authority, cert=files, timeout=30)
+        answer = requests.post(f"{url}/subjects/a/versions", json=body, verify=trusted, cert=files, timeout=30)
         assert answer.json() == {"id": 1}
         with pytest.raises(requests.exceptions.RequestException):
-            requests.get(f"{url}/subjects", verify=authority, timeout=30)
+            requests.get(f"{url}/subjects", verify=trusted, timeout=30)
         pipeline = {
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": made.certificate.read_text(),
+            "ssl.truststore.certificates": authority.certificate.read_text(),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.certificate.chain": certificate.read_text(),
             "ssl.keystore.key": key.read_text(),

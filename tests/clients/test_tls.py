@@ -34,7 +34,7 @@ class TlsBroker:
     """`tls` and `mutual` are addresses of listeners; `mutual` requires client certificates."""
 
     broker: BrokerProcess
-    made: CertificateAuthority
+    authority: CertificateAuthority
     tls: str
     mutual: str
     alice: tuple[Path, Path]
@@ -42,9 +42,9 @@ class TlsBroker:
 
 @pytest.fixture(scope="module")
 def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
-    made = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = made.folder / "keystore.pem"
-    keystore.write_text(made.server_key.read_text() + made.server_certificate.read_text())
+    authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
+    keystore = authority.folder / "keystore.pem"
+    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     with new_broker(start=False) as broker:
         ports = {"PLAINTEXT": broker.port, "TLS": free_port(), "MUTUAL": free_port()}
         protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL"}
@@ -57,16 +57,16 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(keystore),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(made.certificate),
+            "ssl.truststore.location": str(authority.certificate),
             "listener.name.mutual.ssl.client.auth": "required",
         }
         broker.start()
-        alice = create_client_certificate(made, "alice")
-        yield TlsBroker(broker, made, f"127.0.0.1:{ports['TLS']}", f"127.0.0.1:{ports['MUTUAL']}", alice)
+        alice = create_client_certificate(authority, "alice")
+        yield TlsBroker(broker, authority, f"127.0.0.1:{ports['TLS']}", f"127.0.0.1:{ports['MUTUAL']}", alice)
 
 
 def librdkafka_settings(secured: TlsBroker, *, certificate: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca_location": str(secured.made.certificate)}
+    found: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca_location": str(secured.authority.certificate)}
     if certificate:
         found |= {"ssl_certificate_location": str(secured.alice[0]), "ssl_key_location": str(secured.alice[1])}
     return found
@@ -125,7 +125,7 @@ def test_clients_without_trust_or_certificate_are_rejected(secured: TlsBroker, n
 def test_ottla_command_connects_over_tls(secured: TlsBroker, name: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
-        f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n"
+        f"security.protocol=SSL\nssl.ca.location={secured.authority.certificate}\n"
         f"ssl.certificate.location={secured.alice[0]}\nssl.key.location={secured.alice[1]}\n"
     )
 
@@ -138,7 +138,7 @@ def test_ottla_command_connects_over_tls(secured: TlsBroker, name: str, tmp_path
     assert ottla("produce", name, stdin_text="one\ntwo\n").returncode == 0
     assert ottla("consume", name, "--from", "beginning", "--exit").stdout == "one\ntwo\n"
     shown = tmp_path / "no-certificate.properties"
-    shown.write_text(f"security.protocol=SSL\nssl.ca.location={secured.made.certificate}\n")
+    shown.write_text(f"security.protocol=SSL\nssl.ca.location={secured.authority.certificate}\n")
     for config in (shown, None):
         refused = ottla("topics", "list", config=config)
         assert (refused.returncode, refused.stdout) == (4, "")
@@ -150,7 +150,7 @@ def test_kafka_python_connects_over_tls(secured: TlsBroker, name: str) -> None:
     how: dict[str, Any] = {
         "bootstrap_servers": secured.mutual,
         "security_protocol": "SSL",
-        "ssl_cafile": str(secured.made.certificate),
+        "ssl_cafile": str(secured.authority.certificate),
         "ssl_certfile": str(secured.alice[0]),
         "ssl_keyfile": str(secured.alice[1]),
     }
@@ -167,7 +167,7 @@ def test_kafka_python_connects_over_tls(secured: TlsBroker, name: str) -> None:
 
 def test_aiokafka_connects_over_tls(secured: TlsBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
-    context = ssl.create_default_context(cafile=secured.made.certificate)
+    context = ssl.create_default_context(cafile=secured.authority.certificate)
     how: dict[str, Any] = {
         "bootstrap_servers": secured.tls,
         "security_protocol": "SSL",
@@ -194,7 +194,7 @@ def test_java_tools_connect_over_tls(secured: TlsBroker, name: str, classpath: s
     settings = {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(secured.made.certificate),
+        "ssl.truststore.location": str(secured.authority.certificate),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(store),
     }

@@ -166,15 +166,15 @@ async def test_other_responses_are_errors(
 async def test_provider_is_trusted_by_the_truststore(
     trusts_authority: bool, has_tls: bool, reason: str, tmp_path: Path
 ) -> None:
-    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(made.server_certificate, made.server_key)
+    tls.load_cert_chain(authority.server_certificate, authority.server_key)
     app = web.Application()
     app.add_routes([web.get("/.well-known/openid-configuration", always("{}"))])
     server = TestServer(app, host="127.0.0.1")
     await server.start_server(ssl=tls if has_tls else None)
     try:
-        endpoint = JwksEndpoint("http://keys", str(made.certificate) if trusts_authority else "")
+        endpoint = JwksEndpoint("http://keys", str(authority.certificate) if trusts_authority else "")
         oauth = OauthSettings(endpoint, TokenRules(), 1, 1, 1)
         settings = OidcSettings(f"https://127.0.0.1:{server.port}", "c", "", "openid", "", oauth)
         runtime: Any = SimpleNamespace(run_in_thread=asyncio.to_thread)

@@ -40,27 +40,27 @@ def test_sasl_credentials_are_read_in_both_forms(tmp_path: Path, login: list[str
 
 
 def test_certificates_are_read_by_names_of_kafka_and_of_librdkafka(tmp_path: Path) -> None:
-    made = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    certificate, key = create_client_certificate(made, "alice")
+    authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
+    certificate, key = create_client_certificate(authority, "alice")
     (tmp_path / "alice.pem").write_text(key.read_text() + certificate.read_text())
     javas = read(
         tmp_path,
         "security.protocol=SSL",
         "ssl.truststore.type=PEM",
-        f"ssl.truststore.location={made.certificate}",
+        f"ssl.truststore.location={authority.certificate}",
         "ssl.keystore.location=alice.pem",
         "ssl.endpoint.identification.algorithm=",
     )
     librdkafkas = read(
         tmp_path,
         "security.protocol=SSL",
-        f"ssl.ca.location={made.certificate}",
+        f"ssl.ca.location={authority.certificate}",
         f"ssl.certificate.location={certificate}",
         f"ssl.key.location={key}",
         "ssl.endpoint.identification.algorithm=none",
     )
     for found in (javas, librdkafkas):
-        assert (found.trusted_certificates, found.verifies_hostname) == (made.certificate.read_text(), False)
+        assert (found.trusted_certificates, found.verifies_hostname) == (authority.certificate.read_text(), False)
         assert (found.certificate_chain.strip(), found.key.strip()) == (
             certificate.read_text().strip(),
             key.read_text().strip(),
