@@ -82,12 +82,13 @@ test: check docs kcat chromium postgresql prometheus control-plane s3-server ## 
 unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit
 
-sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, of its metadata alone, of transactions, of share groups and of two clusters
+sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, of its metadata alone, of transactions, of share groups, of streams groups and of two clusters
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --metadata --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --observers --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --transactions --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --shares --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.sim --streams --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --mirrors --seeds $(SEEDS) --first $(FIRST)
 
 clients: $(VENV)/.installed-test kcat chromium ## test with real clients; AGAINST=kafka runs the same tests against Apache Kafka

@@ -4,8 +4,8 @@
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
 only metadata change, and the faults are those of voters; with `--observers` there are also more
 brokers than voters. With `--transactions` producers and workers use transactions, with `--shares` a
-share group reads. With `--disable RULE` the broker runs
-without a rule, and the checks should detect it.
+share group reads, with `--streams` threads of a Kafka Streams application come and go. With
+`--disable RULE` the broker runs without a rule, and the checks should detect it.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from tests.sim.scenario import (
     run_observer_seed,
     run_seed,
     run_share_seed,
+    run_streams_seed,
     run_transaction_seed,
 )
 from tests.sim.simulation import Outcome, SimulatorError, run_or_report
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--access", action="store_true", help="--metadata, with rules, credentials and quotas")
     parser.add_argument("--transactions", action="store_true", help="simulate transactional producers and workers")
     parser.add_argument("--shares", action="store_true", help="simulate members of a share group")
+    parser.add_argument("--streams", action="store_true", help="simulate an application of Kafka Streams")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--disable", metavar="RULE", help="disable this rule of the broker; all: each in turn")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
@@ -66,8 +68,14 @@ def main() -> int:
         parser.error("--transactions cannot be used with --mirrors, --metadata or --access")
     if options.shares and (options.transactions or options.mirrors or options.metadata or options.access):
         parser.error("--shares cannot be used with --transactions, --mirrors, --metadata or --access")
+    if options.streams and (
+        options.shares or options.transactions or options.mirrors or options.metadata or options.access
+    ):
+        parser.error("--streams cannot be used with the other kinds of runs")
     run_cluster = (
-        run_share_seed
+        run_streams_seed
+        if options.streams
+        else run_share_seed
         if options.shares
         else run_transaction_seed
         if options.transactions
@@ -89,6 +97,7 @@ def main() -> int:
         + " --access" * options.access
     )
     replay_options += " --transactions" * options.transactions + " --shares" * options.shares
+    replay_options += " --streams" * options.streams
     replay_options += f" --brokers {options.brokers}" if options.brokers else ""
     return run_many(one, range(options.first, options.first + options.seeds), replay_options, options.jobs)
 

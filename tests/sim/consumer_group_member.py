@@ -99,9 +99,7 @@ class ConsumerGroupMember(Member):
         owned = set(self._owned)
         if (assigned := self._read_assignment(response)) is not None:
             owned = assigned
-            if surplus := self._owned.keys() - owned:
-                await asyncio.sleep(self.random.uniform(0, REVOCATION_S))  # the application finishes its work
-                self._give_up(surplus)
+            await self._revoke(self._owned.keys() - owned)
             self._is_full = True  # reports what it owns with the next heartbeat
         self._record_owners(owned, sent_at + SESSION_S)
         if added := sorted(owned - self._owned.keys()):
@@ -121,6 +119,11 @@ class ConsumerGroupMember(Member):
             if topic.topic_id == self._topic_id
             for partition in topic.partitions
         }
+
+    async def _revoke(self, surplus: set[TopicPartition]) -> None:
+        if surplus:
+            await asyncio.sleep(self.random.uniform(0, REVOCATION_S))  # the application finishes its work
+            self._give_up(surplus)
 
     def _record_owners(self, owned: set[TopicPartition], until_s: float) -> None:
         for tp in owned:

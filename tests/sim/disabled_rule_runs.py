@@ -21,10 +21,18 @@ from tests.sim import (
     disabled_replication_rules,
     disabled_rules,
     disabled_share_rules,
+    disabled_streams_rules,
     disabled_transaction_rules,
 )
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.scenario import run_access_seed, run_metadata_seed, run_seed, run_share_seed, run_transaction_seed
+from tests.sim.scenario import (
+    run_access_seed,
+    run_metadata_seed,
+    run_seed,
+    run_share_seed,
+    run_streams_seed,
+    run_transaction_seed,
+)
 from tests.sim.simulation import Outcome
 
 ONE, THREE, FIVE = 1, 3, 5
@@ -100,6 +108,7 @@ class DisabledRule:
 RULES: Final = (
     *(DisabledRule(name, disable, ONE) for name, disable in disabled_rules.RULES.items()),
     *(DisabledRule(name, disable, ONE) for name, disable in disabled_group_rules.RULES.items()),
+    *(DisabledRule(name, disable, ONE, run_streams_seed) for name, disable in disabled_streams_rules.RULES.items()),
     *(DisabledRule(name, disable, TWO_CLUSTERS) for name, disable in disabled_mirroring_rules.RULES.items()),
     *(
         DisabledRule(name, disable, FIVE if name in NEEDS_FIVE_BROKERS else THREE)

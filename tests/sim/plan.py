@@ -27,7 +27,8 @@ class Plan:
     those that matter to the metadata log. `has_observers`: there are more brokers than voters.
     `changes_access`: rules, credentials and quotas change.
     `is_transactional`: transactional producers and workers run. `has_share_group`: members of a
-    share group run; with `has_dead_letters` the group has a dead-letter topic.
+    share group run; with `has_dead_letters` the group has a dead-letter topic. `has_streams_group`:
+    threads of a Kafka Streams application come and go.
     """
 
     seed: int
@@ -43,6 +44,7 @@ class Plan:
     is_transactional: bool = False
     has_share_group: bool = False
     has_dead_letters: bool = False
+    has_streams_group: bool = False
     max_deliveries: int = 10  # of a record of the share group
     voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
     leader_fetch_interval_s: float = 10.0  # the same, as are the next two
@@ -124,6 +126,16 @@ class Plan:
             "group.share.partition.max.record.locks": str(random.choice((100, 2_000))),
             "errors.deadletterqueue.auto.create.topics.enable": str(plan.has_dead_letters).lower(),
         }
+        return plan
+
+    @classmethod
+    def of_streams(cls, seed: int, brokers: int | None) -> "Plan":
+        """A plan with `has_streams_group`. `brokers` None: the seed chooses."""
+        random = Random(seed ^ 0x57EA)
+        plan = cls.of(seed, random.choice(TRANSACTION_SIZES) if brokers is None else brokers)
+        plan.has_streams_group = True
+        plan.partitions = random.choice((2, 3, 4, 6))
+        plan.faults_for_s = random.uniform(*TRANSACTION_FAULTS_FOR_S)
         return plan
 
     @classmethod

@@ -36,6 +36,7 @@ from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
 from tests.sim.share_workload import SHARE_STATE_TOPIC, ShareWorkload
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
+from tests.sim.streams_application import create_threads
 from tests.sim.streams_group_member import StreamsGroupMember
 from tests.sim.trace import Trace
 from tests.sim.transaction_faults import TransactionFaults
@@ -97,6 +98,13 @@ def run_share_seed(
 ) -> Outcome:
     """Runs one seed with a share group. Arguments as of `run_seed`."""
     return _run(Plan.of_shares(seed, brokers), on_line, level)
+
+
+def run_streams_seed(
+    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+) -> Outcome:
+    """Run one seed with an application of Kafka Streams. Arguments as of `run_seed`."""
+    return _run(Plan.of_streams(seed, brokers), on_line, level)
 
 
 def _run(plan: Plan, on_line: Callable[[str], None] | None, level: int) -> Outcome:
@@ -213,7 +221,7 @@ class ClusterSimulation:
             DATA_FAULTS
             if plan.only_metadata
             else METADATA_FAULTS
-            if plan.is_transactional or plan.has_share_group
+            if plan.is_transactional or plan.has_share_group or plan.has_streams_group
             else ()
         )
         additional: Sequence[Any] = ()
@@ -257,8 +265,11 @@ class ClusterSimulation:
             return self._transactional_clients(self._transactions)
         if self._shares is not None:
             return self._sharing_clients(self._shares)
+        if self.plan.has_streams_group:
+            threads = create_threads(self._client, self.random, TOPIC)
+            return [*threads, *self._input_clients(("__consumer_offsets", 0))]
         random, plan = self.random, self.plan
-        topic_partitions: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
+        topic_partitions = self._inputs()
         clients: list[Any] = []
         for number, settings in enumerate(self._producer_settings()):
             mine = random.sample(topic_partitions, random.randrange(1, len(topic_partitions) + 1))
@@ -290,40 +301,41 @@ class ClusterSimulation:
         settings = ProducerSettings(idempotent=bool(random.randrange(2)), in_flight=3, produce_by_id=True)
         producer = partial(TemporaryTopicProducer, settings=settings, permanent=TOPIC)
         clients.append(self._client(producer, "tmp-prod-1"))
-        if plan.brokers > 1:
-            all_partitions = [*topic_partitions, *(("__consumer_offsets", 0),)]
-            mover = partial(
-                ReassignmentAdmin, topic_partitions=all_partitions, brokers=plan.brokers, replicas=plan.replicas
-            )
-            clients.append(self._client(mover, "mover-1"))
-        return clients
+        return clients + self._movers(("__consumer_offsets", 0))
 
     def _transactional_clients(self, transactions: TransactionWorkload) -> list[Any]:
         """Beside these, a plain producer and a group that reads uncommitted records use the input
         topic."""
-        plan = self.plan
-        inputs: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
+        inputs = self._inputs()
         clients = transactions.create_clients(self._client)
         settings = ProducerSettings(pause_s=0.4)
         clients.append(self._client(partial(Producer, topic_partitions=inputs[:1], settings=settings), "producer-0"))
         clients.append(self._client(partial(Member, group=GROUPS[0], topic=TOPIC, rack=""), f"{GROUPS[0]}-0"))
-        if plan.brokers > 1:
-            moved = [*inputs, (OUTPUTS, 0), ("__consumer_offsets", 0), ("__transaction_state", 0)]
-            mover = partial(ReassignmentAdmin, topic_partitions=moved, brokers=plan.brokers, replicas=plan.replicas)
-            clients.append(self._client(mover, "mover-1"))
-        return clients
+        return clients + self._movers((OUTPUTS, 0), ("__consumer_offsets", 0), ("__transaction_state", 0))
 
     def _sharing_clients(self, shares: ShareWorkload) -> list[Any]:
-        plan = self.plan
-        inputs: list[TopicPartition] = [(TOPIC, partition) for partition in range(plan.partitions)]
         clients = shares.create_clients(self._client)
-        settings = ProducerSettings(pause_s=0.4)
-        clients.append(self._client(partial(Producer, topic_partitions=inputs, settings=settings), "producer-0"))
-        if plan.brokers > 1:
-            moved = [*inputs, ("__consumer_offsets", 0), (SHARE_STATE_TOPIC, 0)]
-            mover = partial(ReassignmentAdmin, topic_partitions=moved, brokers=plan.brokers, replicas=plan.replicas)
-            clients.append(self._client(mover, "mover-1"))
-        return clients
+        return [*clients, *self._input_clients(("__consumer_offsets", 0), (SHARE_STATE_TOPIC, 0))]
+
+    def _input_clients(self, *moved: TopicPartition) -> list[Any]:
+        """A producer to the input topic, and what moves that topic's partitions and others."""
+        producer = partial(Producer, topic_partitions=self._inputs(), settings=ProducerSettings(pause_s=0.4))
+        return [self._client(producer, "producer-0"), *self._movers(*moved)]
+
+    def _movers(self, *moved: TopicPartition) -> list[Any]:
+        plan = self.plan
+        if plan.brokers == 1:
+            return []
+        mover = partial(
+            ReassignmentAdmin,
+            topic_partitions=[*self._inputs(), *moved],
+            brokers=plan.brokers,
+            replicas=plan.replicas,
+        )
+        return [self._client(mover, "mover-1")]
+
+    def _inputs(self) -> list[TopicPartition]:
+        return [(TOPIC, partition) for partition in range(self.plan.partitions)]
 
     def _producer_settings(self) -> list[ProducerSettings]:
         random = self.random

@@ -2,10 +2,11 @@
 subtopology. It checks that no task is active at two members, and that one process has at most one
 copy of a task: it keeps the task's state in one folder.
 
-Standby tasks are given up at once. Active ones are given up as partitions of a consumer group are,
-and read and committed in the same way.
+Tasks of both kinds are given up as partitions of a consumer group are: after a while, because the
+thread closes their state first. Active ones are also read and committed in the same way.
 """
 
+import asyncio
 from random import Random
 from typing import Any
 
@@ -22,7 +23,13 @@ from kio.static.primitive import i16, i32
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.client import Workload
-from tests.sim.consumer_group_member import JOIN, LEAVE, REBALANCE_S, ConsumerGroupMember
+from tests.sim.consumer_group_member import (
+    JOIN,
+    LEAVE,
+    REBALANCE_S,
+    REVOCATION_S,
+    ConsumerGroupMember,
+)
 from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 
@@ -46,6 +53,7 @@ class StreamsGroupMember(ConsumerGroupMember):
         super().__init__(workload, process, random, group, topic, rack)
         self._process_id = f"process-{number // THREADS}"
         self._standby: set[TopicPartition] = set()
+        self._assigned_standby: set[TopicPartition] = set()
 
     @property
     def _folder(self) -> str:
@@ -56,18 +64,29 @@ class StreamsGroupMember(ConsumerGroupMember):
     def _read_assignment(self, response: Any) -> set[TopicPartition] | None:
         if response.active_tasks is None:
             return None
-        standby = self._tasks(response.standby_tasks)
-        self._give_up_copies(self._standby - standby)
-        self._standby = standby
+        self._assigned_standby = self._tasks(response.standby_tasks)
         return self._tasks(response.active_tasks)
+
+    async def _revoke(self, surplus: set[TopicPartition]) -> None:
+        closed = self._standby - self._assigned_standby
+        if surplus or closed:
+            await asyncio.sleep(self.random.uniform(0, REVOCATION_S))
+        self._give_up_copies(closed)
+        self._count("standby tasks assigned", len(self._assigned_standby - self._standby))
+        self._standby = self._assigned_standby
+        self._give_up(surplus)
 
     def _tasks(self, found: tuple[Any, ...]) -> set[TopicPartition]:
         return {(self._topic, int(partition)) for tasks in found for partition in tasks.partitions}
 
     def _record_owners(self, owned: set[TopicPartition], until_s: float) -> None:
+        self._count("active tasks assigned", len(owned - self._owned.keys()))
         super()._record_owners(owned, until_s)
         for task in owned | self._standby:
             self.workload.history.record_owner(self._folder, task, self._id, self.loop.time(), until_s)
+
+    def _count(self, what: str, number: int) -> None:
+        self.workload.counts[what] = self.workload.counts.get(what, 0) + number
 
     def _give_up(self, partitions: Any) -> None:
         self._give_up_copies(given_up := list(partitions))

@@ -1,0 +1,40 @@
+"""An application of Kafka Streams: a fixed set of seeds violates no invariant, and disabled rules
+of streams groups are detected.
+"""
+
+import pytest
+
+from tests.sim.disabled_rule_runs import is_detected, rules_named
+from tests.sim.scenario import run_streams_seed
+from tests.sim.test_seeds import pool
+
+pytestmark = pytest.mark.timeout(1200)  # takes a minute of processor time, which other tests share
+SEEDS = range(1, 13)
+
+
+def test_no_task_is_active_twice_or_has_two_copies_in_one_process() -> None:
+    with pool() as workers:
+        outcomes = list(workers.map(run_streams_seed, SEEDS))
+    violations = {
+        f"seed {outcome.seed} (python -m tests.sim --streams {outcome.seed})": outcome.violations
+        for outcome in outcomes
+        if outcome.violations
+    }
+    assert not violations
+    for what in ("active tasks assigned", "standby tasks assigned", "threads left"):
+        assert min(outcome.counts.get(what, 0) for outcome in outcomes) > 1, what
+
+
+# Rule → seeds that have detected it, as in `test_seeds`.
+DETECTED_BY = {
+    "tasks assigned before release": (1, 2, 7),
+    "copies of a task in one process": (1, 2, 3),
+    "task revocation not awaited": (1, 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", DETECTED_BY)
+def test_disabled_rule_of_streams_groups_is_detected(name: str) -> None:
+    (rule,) = rules_named(name)
+    assert rule.run is run_streams_seed
+    assert is_detected(rule, DETECTED_BY[name])

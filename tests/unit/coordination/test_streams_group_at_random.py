@@ -1,0 +1,101 @@
+"""Streams groups under random members: joins, deaths, new topics and failovers. Clients take their
+time to give tasks up, and lose responses.
+
+Invariants: no task is active at two members, no process has two copies of one. Each rule that keeps
+them is disabled in turn, and is detected.
+"""
+
+from random import Random
+
+import pytest
+
+from ottla_broker.coordination.group_config import StreamsGroupConfig
+from ottla_broker.coordination.streams_group import StreamsGroupState
+from ottla_broker.coordination.streams_tasks import Task, tasks_of
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.sim.disabled_streams_rules import RULES
+from tests.unit.coordination.streams_group_world import Client, StreamsGroupWorld
+
+SEEDS = range(300)
+STEPS = 150
+
+
+def run_at_random(seed: int) -> None:
+    """Raises AssertionError if an invariant is violated, or the group does not become stable with
+    all of its tasks."""
+    random = Random(seed)
+    world = StreamsGroupWorld(
+        StreamsGroupConfig(
+            num_standby_replicas=random.randrange(3), initial_rebalance_delay_ms=0, assignment_interval_ms=0
+        )
+    )
+    world.metadata.set(lines=random.randrange(1, 6))
+    for step in range(STEPS):
+        action = random.random()
+        if (action < 0.08 and len(world.clients) < 5) or not world.clients:
+            client = Client(f"m{step}", random.choice("pqr"))
+            world.clients[client.id] = client
+            world.send(client)
+        elif action < 0.12:
+            client_id = random.choice(sorted(world.clients))
+            del world.clients[client_id]
+            world.fence(client_id)
+        elif action < 0.15:
+            world.metadata.set(counts=world.metadata.topics["lines"])
+        elif action < 0.2:
+            world.fail_over()
+        else:
+            client = random.choice(sorted(world.clients.values(), key=lambda it: it.id))
+            if action < 0.4:
+                client.close()
+            else:
+                send_at_random(world, client, random)
+        world.check_tasks()
+    world.clients["last"] = Client("last", "p")
+    world.metadata.set(counts=world.metadata.topics["lines"])
+    for _ in range(8):
+        for client in world.clients.values():
+            client.close()
+            send_or_start_again(world, client)
+            world.check_tasks()
+    assert world.group.state is StreamsGroupState.stable
+    running = {task for client in world.clients.values() for task in tasks_of(client.assigned.active)}
+    assert running == {Task("0", at) for at in range(world.metadata.topics["lines"])}
+
+
+def send_at_random(world: StreamsGroupWorld, client: Client, random: Random) -> None:
+    reports, at_once, is_lost = (random.random() < share for share in (0.8, 0.3, 0.1))
+    send_or_start_again(world, client, reports=reports, at_once=at_once, is_lost=is_lost)
+
+
+def send_or_start_again(world: StreamsGroupWorld, client: Client, **how: bool) -> None:
+    """A client that has lost two responses in a row may be fenced."""
+    try:
+        world.send(client, **how)
+    except KafkaError as reason:
+        assert reason.code is ErrorCode.fenced_member_epoch and client.has_lost_response
+        client.start_again()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_task_is_active_twice_or_has_two_copies_in_one_process(seed: int) -> None:
+    run_at_random(seed)
+
+
+@pytest.mark.parametrize(
+    ("rule", "violation"),
+    [
+        ("tasks assigned before release", "runs in"),
+        ("copies of a task in one process", "has copies of"),
+        ("task revocation not awaited", "runs in"),
+    ],
+)
+def test_a_disabled_rule_is_detected(rule: str, violation: str) -> None:
+    found = []
+    with RULES[rule]():
+        for seed in SEEDS[:20]:
+            try:
+                run_at_random(seed)
+            except AssertionError as reason:
+                found.append(str(reason))
+    assert any(violation in reason for reason in found), found
