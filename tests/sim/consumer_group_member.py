@@ -88,8 +88,7 @@ class ConsumerGroupMember(Member):
     async def _heartbeat_and_reconcile(self, client: Client) -> None:
         sent_at = self.loop.time()
         response = await self._send_heartbeat(client)
-        if self.loop.time() - sent_at >= SESSION_S:  # clients wait for less: the member may be removed by now
-            raise TimeoutError
+        self._check_session(sent_at)
         if response.error_code in MUST_REJOIN:
             self._give_up(self._owned.keys())
             self._epoch, self._is_full = JOIN, True
@@ -100,6 +99,7 @@ class ConsumerGroupMember(Member):
         if (assigned := self._read_assignment(response)) is not None:
             owned = assigned
             await self._revoke(self._owned.keys() - owned)
+            self._check_session(sent_at)
             self._is_full = True  # reports what it owns with the next heartbeat
         self._record_owners(owned, sent_at + SESSION_S)
         if added := sorted(owned - self._owned.keys()):
@@ -108,6 +108,11 @@ class ConsumerGroupMember(Member):
             self.workload.trace.add_line(
                 f"is in {self._group}, epoch {self._epoch}, with {sorted(p for _, p in self._owned)}"
             )
+
+    def _check_session(self, sent_at_s: float) -> None:
+        """Raises TimeoutError when the member may have been removed since its last heartbeat."""
+        if self.loop.time() - sent_at_s >= SESSION_S:
+            raise TimeoutError
 
     def _read_assignment(self, response: Any) -> set[TopicPartition] | None:
         """None if it has not changed."""
