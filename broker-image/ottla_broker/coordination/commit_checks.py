@@ -1,6 +1,6 @@
 """Whether a client may commit, fetch or delete offsets of a group. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
@@ -27,10 +27,14 @@ def check_commit(
     group_instance_id: str | None,
     generation: int,
     version: int,
+    partitions: Collection[tuple[str, int]],
 ) -> None:
-    """`version`: of OffsetCommit. Raises GROUP_ID_NOT_FOUND when a generation is given and the
-    group does not exist; what the group's own `check_commit` raises."""
-    if isinstance(group, ConsumerGroup | StreamsGroup):
+    """`version`: of OffsetCommit. `partitions`: topics and indexes. Raises GROUP_ID_NOT_FOUND when
+    a generation is given and the group does not exist; what the group's own `check_commit`
+    raises."""
+    if isinstance(group, StreamsGroup):
+        group.check_commit(member_id, generation, version, partitions)
+    elif isinstance(group, ConsumerGroup):
         group.check_commit(member_id, generation, version)
     elif group is not None:
         group.check_commit(member_id, group_instance_id, generation)
@@ -39,7 +43,12 @@ def check_commit(
 
 
 def check_transactional_commit(
-    group: GroupWithOffsets | None, group_id: str, member_id: str, group_instance_id: str | None, generation: int
+    group: GroupWithOffsets | None,
+    group_id: str,
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+    partitions: Collection[tuple[str, int]],
 ) -> None:
     """Producers that do not know the group's membership send generation −1 and no member (KIP-447).
     Raises ILLEGAL_GENERATION when a generation is given and is not the group's, UNKNOWN_MEMBER_ID,
@@ -50,7 +59,7 @@ def check_transactional_commit(
             raise KafkaError(ErrorCode.illegal_generation, f"no group {group_id!r}")
     elif isinstance(group, ConsumerGroup | StreamsGroup):
         if generation >= 0 or member_id or group_instance_id is not None:
-            _check_member_epoch(group, member_id, generation)
+            _check_member_epoch(group, group_id, member_id, generation, partitions)
     elif group.state is GroupState.dead:
         raise KafkaError(ErrorCode.coordinator_not_available)
     elif generation >= 0 or (group.state is not GroupState.empty and (member_id or group_instance_id is not None)):
@@ -58,10 +67,16 @@ def check_transactional_commit(
         group.check_generation(generation)
 
 
-def _check_member_epoch(group: ConsumerGroup | StreamsGroup, member_id: str, epoch: int) -> None:
+def _check_member_epoch(
+    group: ConsumerGroup | StreamsGroup,
+    group_id: str,
+    member_id: str,
+    epoch: int,
+    partitions: Collection[tuple[str, int]],
+) -> None:
     """Raises ILLEGAL_GENERATION for a stale epoch."""
     try:
-        group.check_commit(member_id, epoch, MEMBER_EPOCHS_SINCE)
+        check_commit(group, group_id, member_id, None, epoch, MEMBER_EPOCHS_SINCE, partitions)
     except KafkaError as reason:
         if reason.code is ErrorCode.stale_member_epoch:
             raise KafkaError(ErrorCode.illegal_generation, reason.message) from reason

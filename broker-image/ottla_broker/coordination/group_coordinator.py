@@ -232,7 +232,7 @@ class GroupCoordinator:
         (ILLEGAL_GENERATION for clients before version 9 of OffsetCommit)."""
         shard = self._shard_of(group_id)
         group = find_group_with_offsets(shard.groups, group_id)
-        check_commit(group, group_id, member_id, group_instance_id, generation, version)
+        check_commit(group, group_id, member_id, group_instance_id, generation, version, commits)
         if (
             isinstance(group, ClassicGroup)
             and group.state in (GroupState.stable, GroupState.preparing)
@@ -265,7 +265,7 @@ class GroupCoordinator:
             await verify(shard.partition)
             shard.check_serving()
         group = find_group_with_offsets(shard.groups, group_id)
-        check_transactional_commit(group, group_id, member_id, group_instance_id, generation)
+        check_transactional_commit(group, group_id, member_id, group_instance_id, generation, commits)
         if guard is not None and not shard.verifications.is_valid(producer_id, guard):
             raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
         if commits:

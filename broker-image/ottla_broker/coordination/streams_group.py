@@ -7,13 +7,14 @@ active task from its assignment until the member reports that it has given the t
 fenced.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import ClassVar, Final
 
 from ottla_broker.coordination.group_change import CopyOfState
 from ottla_broker.coordination.streams_group_records import (
+    AssignedTaskIds,
     KeyValue,
     StreamsCurrentKey,
     StreamsCurrentValue,
@@ -33,11 +34,13 @@ from ottla_broker.coordination.streams_group_records import (
 )
 from ottla_broker.coordination.streams_tasks import (
     NOTHING_ASSIGNED,
+    AssignmentEpochs,
     Task,
     TaskAssignment,
     from_task_ids,
+    read_assignment_epochs,
     tasks_of,
-    to_task_ids,
+    to_assigned_task_ids,
 )
 from ottla_broker.coordination.streams_topology import ConfiguredTopology
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -70,7 +73,8 @@ class StreamsMemberState(IntEnum):
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
     """One thread of an application. `assigned`: the tasks that it may run. `pending_revocation`:
-    the tasks that it must give up before it reaches the next epoch.
+    the tasks that it must give up before it reaches the next epoch. `assignment_epochs`: of the
+    active tasks among both.
     """
 
     id: str
@@ -88,6 +92,7 @@ class StreamsMember:
     state: StreamsMemberState = StreamsMemberState.stable
     assigned: TaskAssignment = NOTHING_ASSIGNED
     pending_revocation: TaskAssignment = NOTHING_ASSIGNED
+    assignment_epochs: AssignmentEpochs = field(default_factory=dict)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is StreamsMemberState.stable and self.epoch == assignment_epoch
@@ -118,9 +123,14 @@ class StreamsMember:
             self.epoch,
             self.previous_epoch,
             self.state,
-            *map(to_task_ids, self.assigned.kinds),
-            *map(to_task_ids, self.pending_revocation.kinds),
+            *self._assigned_task_ids(self.assigned),
+            *self._assigned_task_ids(self.pending_revocation),
         )
+
+    def _assigned_task_ids(self, held: TaskAssignment) -> Iterator[tuple[AssignedTaskIds, ...]]:
+        yield to_assigned_task_ids(held.active, self.assignment_epochs)
+        yield to_assigned_task_ids(held.standby)
+        yield to_assigned_task_ids(held.warmup)
 
 
 @dataclass(slots=True)
@@ -213,9 +223,15 @@ class StreamsGroup:
             for task in other.held_tasks()
         }
 
-    def check_commit(self, member_id: str, member_epoch: int, version: int) -> None:
-        """Raises KafkaError unless this member may commit offsets with this version of
-        OffsetCommit. Administrators commit without a member while the group is empty."""
+    def check_commit(
+        self, member_id: str, member_epoch: int, version: int, partitions: Iterable[tuple[str, int]]
+    ) -> None:
+        """Raises KafkaError unless this member may commit offsets of these partitions with this
+        version of OffsetCommit. Administrators commit without a member while the group is empty.
+
+        A member that has not learned of its new epoch may commit with an older one for tasks that
+        it had in that epoch and still has (KAFKA-19779).
+        """
         if self.is_dead:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if member_epoch < 0 and self.is_empty:
@@ -226,7 +242,23 @@ class StreamsGroup:
                 ErrorCode.unsupported_version,
                 "OffsetCommit version 9 or above must be used by members using the streams group protocol",
             )
-        _check_epoch(member, member_epoch)
+        if member_epoch >= member.epoch:
+            _check_epoch(member, member_epoch)
+            return
+        for topic, partition in partitions:
+            assigned_in = member.assignment_epochs.get(Task(self._subtopology_of(topic), partition))
+            if assigned_in is None or member_epoch < assigned_in:
+                raise KafkaError(
+                    ErrorCode.stale_member_epoch,
+                    f"The member does not have the task of {topic}-{partition} since epoch {member_epoch}.",
+                )
+
+    def _subtopology_of(self, topic: str) -> str:
+        """The id of the subtopology that reads the topic; empty if none does."""
+        for part in self.topology.subtopologies if self.topology is not None else ():
+            if topic in part.source_topics or any(topic == one.name for one in part.repartition_source_topics):
+                return part.subtopology_id
+        return ""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raises KafkaError unless this member may fetch the offsets; every client may fetch them
@@ -289,6 +321,9 @@ class StreamsGroup:
                         value.warmup_pending_revocation,
                     ),
                 )
+            ),
+            assignment_epochs=read_assignment_epochs(
+                (*value.active, *value.active_pending_revocation), value.member_epoch
             ),
         )
         for task in member.active_tasks():

@@ -92,6 +92,15 @@ class TaskIds(NamedTuple):
     partitions: tuple[int, ...]
 
 
+class AssignedTaskIds(NamedTuple):
+    """`assignment_epochs`: the member epoch in which each of the partitions was assigned; None for
+    standby and warm-up tasks, and in records of Kafka 4.1."""
+
+    subtopology_id: str
+    partitions: tuple[int, ...]
+    assignment_epochs: tuple[int, ...] | None = None
+
+
 class StreamsTargetValue(NamedTuple):
     active: tuple[TaskIds, ...]
     standby: tuple[TaskIds, ...]
@@ -104,12 +113,12 @@ class StreamsCurrentValue(NamedTuple):
     member_epoch: int
     previous_member_epoch: int
     state: int
-    active: tuple[TaskIds, ...]
-    standby: tuple[TaskIds, ...]
-    warmup: tuple[TaskIds, ...]
-    active_pending_revocation: tuple[TaskIds, ...]
-    standby_pending_revocation: tuple[TaskIds, ...]
-    warmup_pending_revocation: tuple[TaskIds, ...]
+    active: tuple[AssignedTaskIds, ...]
+    standby: tuple[AssignedTaskIds, ...]
+    warmup: tuple[AssignedTaskIds, ...]
+    active_pending_revocation: tuple[AssignedTaskIds, ...]
+    standby_pending_revocation: tuple[AssignedTaskIds, ...]
+    warmup_pending_revocation: tuple[AssignedTaskIds, ...]
 
 
 class InternalTopic(NamedTuple):
@@ -168,6 +177,9 @@ _INT16S = Field("int16", array=True)
 _KEY_VALUE: Final = _format(KeyValue, _STRING, _STRING)
 _ENDPOINT: Final = _format(UserEndpoint, _STRING, Field("uint16"))
 _TASKS: Final = Field(_format(TaskIds, _STRING, Field("int32", array=True)))
+_ASSIGNED: Final = Field(
+    _format(AssignedTaskIds, _STRING, Field("int32", array=True), Field("int32", array=True, nullable=True, tag=0))
+)
 _INTERNAL_TOPIC: Final = _format(InternalTopic, _STRING, _INT32, Field("int16"), Field(_KEY_VALUE))
 _COPARTITION_GROUP: Final = _format(CopartitionGroup, _INT16S, _INT16S, _INT16S)
 _SUBTOPOLOGY: Final = _format(
@@ -221,7 +233,7 @@ _TYPES: Final = (
     _record_type(
         22,
         StreamsCurrentKey,
-        _format(StreamsCurrentValue, _INT32, _INT32, Field("int8"), _TASKS, _TASKS, _TASKS, _TASKS, _TASKS, _TASKS),
+        _format(StreamsCurrentValue, _INT32, _INT32, Field("int8"), *(_ASSIGNED,) * 6),
     ),
     _record_type(23, StreamsTopologyKey, _format(StreamsTopologyValue, _INT32, Field(_SUBTOPOLOGY))),
 )

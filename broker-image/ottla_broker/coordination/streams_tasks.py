@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla_broker.coordination.streams_group_records import TaskIds
+from ottla_broker.coordination.streams_group_records import AssignedTaskIds, TaskIds
 
 
 class Task(NamedTuple):
@@ -16,6 +16,8 @@ class Task(NamedTuple):
 
 Tasks = Mapping[str, frozenset[int]]
 """Partitions by subtopology; no empty sets."""
+AssignmentEpochs = Mapping[Task, int]
+"""The member epoch in which each active task was assigned to its member."""
 NO_TASKS: Final[Tasks] = {}
 
 
@@ -73,5 +75,24 @@ def to_task_ids(tasks: Tasks) -> tuple[TaskIds, ...]:
     return tuple(TaskIds(subtopology, tuple(sorted(partitions))) for subtopology, partitions in sorted(tasks.items()))
 
 
-def from_task_ids(found: tuple[TaskIds, ...]) -> Tasks:
+def to_assigned_task_ids(tasks: Tasks, epochs: AssignmentEpochs | None = None) -> tuple[AssignedTaskIds, ...]:
+    """`epochs`: of active tasks."""
+    return tuple(
+        AssignedTaskIds(part, at, None if epochs is None else tuple(epochs[Task(part, partition)] for partition in at))
+        for part, at in to_task_ids(tasks)
+    )
+
+
+def from_task_ids(found: tuple[TaskIds, ...] | tuple[AssignedTaskIds, ...]) -> Tasks:
     return {one.subtopology_id: frozenset(one.partitions) for one in found if one.partitions}
+
+
+def read_assignment_epochs(found: tuple[AssignedTaskIds, ...], default: int) -> AssignmentEpochs:
+    """`default`: the epoch of tasks whose records have none."""
+    return {
+        Task(one.subtopology_id, partition): epoch
+        for one in found
+        for partition, epoch in zip(
+            one.partitions, one.assignment_epochs or [default] * len(one.partitions), strict=False
+        )
+    }

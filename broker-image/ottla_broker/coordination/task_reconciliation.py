@@ -8,11 +8,18 @@ A member gets an active task only when no member has it. One process has at most
 it keeps the task's state in one folder.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ottla_broker.coordination.streams_group import StreamsMember, StreamsMemberState
-from ottla_broker.coordination.streams_tasks import NOTHING_ASSIGNED, Task, TaskAssignment, Tasks
+from ottla_broker.coordination.streams_tasks import (
+    NOTHING_ASSIGNED,
+    AssignmentEpochs,
+    Task,
+    TaskAssignment,
+    Tasks,
+    tasks_of,
+)
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -59,15 +66,18 @@ def reconcile_streams_member(
             state=StreamsMemberState.unrevoked_tasks,
             assigned=kept,
             pending_revocation=revoked,
+            assignment_epochs=_assignment_epochs(member, (kept, revoked), epoch),
         )
     is_waiting = any(step[3] for step in steps)
+    now_assigned = _union(kept, assigned)
     after = replace(
         member,
         epoch=target_epoch,
         previous_epoch=member.epoch,
         state=StreamsMemberState.unreleased_tasks if is_waiting else StreamsMemberState.stable,
-        assigned=_union(kept, assigned),
+        assigned=now_assigned,
         pending_revocation=NOTHING_ASSIGNED,
+        assignment_epochs=_assignment_epochs(member, (now_assigned,), target_epoch),
     )
     is_same = (after.epoch, after.state, after.assigned) == (member.epoch, member.state, member.assigned)
     return member if is_same and member.pending_revocation.is_empty else after
@@ -89,6 +99,11 @@ def _step(current: Tasks, wanted: Tasks, taken: Collection[Task]) -> tuple[Tasks
             if partitions:
                 found[subtopology] = partitions
     return kept, revoked, assigned, is_waiting
+
+
+def _assignment_epochs(member: StreamsMember, held: Iterable[TaskAssignment], epoch: int) -> AssignmentEpochs:
+    """Tasks that the member has had keep their epochs; new ones are assigned in `epoch`."""
+    return {task: member.assignment_epochs.get(task, epoch) for one in held for task in tasks_of(one.active)}
 
 
 def _union(one: TaskAssignment, other: TaskAssignment) -> TaskAssignment:

@@ -3,9 +3,16 @@
 import pytest
 
 from ottla_broker.coordination.group_config import StreamsGroupConfig
-from ottla_broker.coordination.streams_group import StreamsGroupState
-from ottla_broker.coordination.streams_group_records import UserEndpoint
-from ottla_broker.coordination.streams_tasks import tasks_of
+from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
+from ottla_broker.coordination.streams_group_records import (
+    AssignedTaskIds,
+    StreamsCurrentKey,
+    StreamsCurrentValue,
+    UserEndpoint,
+    decode_streams_group_value,
+    encode_streams_group_value,
+)
+from ottla_broker.coordination.streams_tasks import Task, tasks_of
 from ottla_broker.coordination.streams_topology import StreamsStatus
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.streams_group_world import CHANGELOG, Client, StreamsGroupWorld
@@ -105,3 +112,42 @@ def test_an_assignment_waits_for_the_interval_after_the_last_one() -> None:
     world.now_ms = 1000
     assert not world.send(two).statuses
     assert world.group.assignment_epoch == world.group.epoch
+
+
+def test_a_member_commits_with_an_older_epoch_for_the_tasks_that_it_had_then_and_still_has() -> None:
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    world.metadata.set(lines=2, counts=2)
+    one, two = Client("a", "p"), Client("b", "q")
+    world.send(one)
+    before = one.epoch
+    world.send(two)
+    world.send(one, at_once=False)
+    [given_up] = tasks_of(one.closing.active)
+    [kept] = tasks_of(one.assigned.active)
+    world.group.check_commit("a", before, 9, [("lines", given_up.partition), ("lines", kept.partition)])
+    one.close()
+    world.send(one)
+    world.send(two)
+    world.fail_over()
+    assert one.epoch == two.epoch == before + 1
+    world.group.check_commit("a", before, 9, [("lines", kept.partition)])
+    stale = (
+        ("a", before, [("lines", kept.partition), ("lines", given_up.partition)]),  # it has lost the second one
+        ("b", before, [("lines", given_up.partition)]),  # it has got it later
+        ("a", before - 1, [("lines", kept.partition)]),
+        ("a", before, [("others", kept.partition)]),  # no task reads the topic
+        ("a", before + 2, [("lines", kept.partition)]),
+    )
+    for member, epoch, partitions in stale:
+        with pytest.raises(KafkaError) as refused:
+            world.group.check_commit(member, epoch, 9, partitions)
+        assert refused.value.code is ErrorCode.stale_member_epoch, (member, epoch, partitions)
+
+
+def test_tasks_in_records_without_assignment_epochs_were_assigned_in_the_members_epoch() -> None:
+    group = StreamsGroup("g")
+    tasks = (AssignedTaskIds("0", (0, 1)),)
+    value = StreamsCurrentValue(7, 6, 1, tasks, (), (), (AssignedTaskIds("1", (4,)),), (), ())
+    key = StreamsCurrentKey("g", "m")
+    group.apply(key, decode_streams_group_value(key, encode_streams_group_value(key, value)))
+    assert group.members["m"].assignment_epochs == {Task("0", 0): 7, Task("0", 1): 7, Task("1", 4): 7}
