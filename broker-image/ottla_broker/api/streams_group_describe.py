@@ -105,12 +105,12 @@ def error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
 
 
 def describe_topology(group: StreamsGroup) -> Topology | None:
-    """The group's topology, with the partition counts of internal topics where they have been
-    computed.
+    """The group's topology, with the partition counts of internal topics once it is ready, as in
+    Kafka.
     """
     if group.topology is None:
         return None
-    counts = group.configured.task_counts if group.configured is not None else {}
+    counts = group.configured.task_counts if group.configured is not None and group.configured.is_ready else {}
     return Topology(
         epoch=cast(i32, group.topology.epoch),
         subtopologies=tuple(

@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -46,7 +47,7 @@ from ottla_broker.coordination.streams_tasks import TaskAssignment, Tasks
 from ottla_broker.coordination.streams_topology import StreamsStatus, check_topology, internal_topic_names
 from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.metadata.topic_names import validate_topic_name
-from ottla_broker.requests.api import CHECK_NEXT, Api, Right
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right, error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -73,6 +74,14 @@ LOWEST_EPOCH = -2
 async def streams_group_heartbeat(
     ctx: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse:
+    """With an error there are no statuses: Kafka 4.2 returns an empty list of them, not null."""
+    try:
+        return await respond(ctx, request)
+    except KafkaError as reason:
+        return replace(error_response(StreamsGroupHeartbeatResponse, reason), status=())
+
+
+async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
     """Raises KafkaError."""
     if ctx.broker.image.feature_level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.unsupported_version, "streams.version is 0: group.protocol=streams is not enabled")

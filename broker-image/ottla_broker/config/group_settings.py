@@ -30,6 +30,7 @@ from ottla_broker.config.cluster_settings import (
     GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_MAX_STANDBY_REPLICAS,
     GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
     GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
@@ -117,8 +118,8 @@ STREAMS_ASSIGNMENT_INTERVAL_MS = _groups.row("streams.assignment.interval.ms", i
     "the brokers' `group.streams.min.assignment.interval.ms` and `group.streams.max.assignment.interval.ms`.",
     broker_defaults=(BrokerDefault(GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),))
 STREAMS_NUM_STANDBY_REPLICAS = _groups.row("streams.num.standby.replicas", integer(at_least=0), 0,
-    "Number of standby copies of each task with state. At most the brokers' `group.streams.max.standby.replicas` are "
-    "made.", broker_defaults=(BrokerDefault(GROUP_STREAMS_NUM_STANDBY_REPLICAS),))
+    "Number of standby copies of each task with state. At most the brokers' `group.streams.max.standby.replicas`.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_NUM_STANDBY_REPLICAS),))
 STREAMS_INITIAL_REBALANCE_DELAY_MS = _groups.row("streams.initial.rebalance.delay.ms", integer(at_least=0), 3000,
     "Time in milliseconds that the first assignment of the empty streams group waits for more members.",
     broker_defaults=(BrokerDefault(GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),))
@@ -152,3 +153,5 @@ BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {
     ),
 }
 """Setting of a group → the brokers' minimum and maximum of it."""
+MAXIMA: dict[Setting[int], Setting[int]] = {STREAMS_NUM_STANDBY_REPLICAS: GROUP_STREAMS_MAX_STANDBY_REPLICAS}
+"""Setting of a group → the brokers' maximum of it, for settings without a minimum."""

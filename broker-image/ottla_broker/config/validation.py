@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ottla_broker.config.client_metrics_settings import CLIENT_METRICS_INTERVAL_MS
 from ottla_broker.config.config import Config
-from ottla_broker.config.group_settings import BOUNDS
+from ottla_broker.config.group_settings import BOUNDS, MAXIMA
 from ottla_broker.config.ignored_settings import REFUSED, is_ignored_static
 from ottla_broker.config.mirror_settings import MIRROR_BOOTSTRAP_SERVERS, source_security
 from ottla_broker.config.server_properties import (
@@ -75,6 +75,9 @@ def _find_group_problems(config: Config, name: str, text: str | None) -> Iterato
         for bounded, (low, high) in BOUNDS.items():
             if bounded.name == name and not config(low) <= bounded.parse(text) <= config(high):
                 yield (f"{name} cannot be {text}; allowed: {config(low)} ({low.name}) to {config(high)} ({high.name})")
+        for limited, highest in MAXIMA.items():
+            if limited.name == name and limited.parse(text) > config(highest):
+                yield f"{name} cannot be {text}; allowed: at most {config(highest)} ({highest.name})"
 
 
 def _find_topic_problems(changes: Mapping[str, str | None], current: Mapping[str, str]) -> list[str]:

@@ -101,6 +101,8 @@ def heartbeat(
     topology = _update_topology(change, request)
     statuses = _stale_topology(member, topology)
     configured, metadata_hash = _configure(group, topology, metadata)
+    if request.owned is not None and configured.is_ready:
+        configured.check_tasks(request.owned.all_tasks())
     validated = topology.epoch if configured.is_ready else -1
     configs = config.assignment_configs()
     has_changed |= metadata_hash != group.metadata_hash or validated != group.validated_topology_epoch

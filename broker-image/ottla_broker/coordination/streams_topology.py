@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla_broker.coordination.streams_group_records import InternalTopic, StreamsTopologyValue, Subtopology
+from ottla_broker.coordination.streams_tasks import Task
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 PartitionCount = Callable[[str], int | None]
@@ -47,6 +48,15 @@ class ConfiguredTopology:
     @property
     def is_ready(self) -> bool:
         return self.problem is None
+
+    def check_tasks(self, tasks: Iterable[Task]) -> None:
+        """Raises INVALID_REQUEST for a task that the application does not have."""
+        for task in tasks:
+            if not 0 <= task.partition < self.task_counts.get(task.subtopology_id, 0):
+                raise KafkaError(
+                    ErrorCode.invalid_request,
+                    f"Subtopology {task.subtopology_id} has no task of partition {task.partition}.",
+                )
 
 
 class _NotConfigurable(Exception):

@@ -137,6 +137,7 @@ def test_values_are_appended_to_and_subtracted_from_lists(tmp_path: Path) -> Non
         (LOGGER, "1", [("root", SET, "LOUD")], ErrorCode.invalid_config, "allowed: TRACE, DEBUG"),
         (LOGGER, "1", [("root", APPEND, "INFO")], ErrorCode.invalid_request, "can only be set or deleted"),
         (ConfigResource.GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.invalid_config, "45000"),
+        (ConfigResource.GROUP, "g", [("streams.num.standby.replicas", SET, "3")], ErrorCode.invalid_config, "most 2"),
         (ConfigResource.GROUP, "g", [("no.such", SET, "1")], ErrorCode.invalid_config, "setting of a group"),
         (ConfigResource.CLIENT_METRICS, "m", [("match", SET, "1")], ErrorCode.invalid_config, "PARAMETER=REGULAR"),
         (ConfigResource.CLIENT_METRICS, "m", [("match", SET, "client_id=(")], ErrorCode.invalid_config, "another form"),

@@ -1,5 +1,7 @@
 """Heartbeats of streams groups: statuses, epochs, delays, lost responses and endpoints."""
 
+from dataclasses import replace
+
 import pytest
 
 from ottla_broker.coordination.group_config import StreamsGroupConfig
@@ -12,7 +14,7 @@ from ottla_broker.coordination.streams_group_records import (
     decode_streams_group_value,
     encode_streams_group_value,
 )
-from ottla_broker.coordination.streams_tasks import Task, tasks_of
+from ottla_broker.coordination.streams_tasks import Task, group_tasks, tasks_of
 from ottla_broker.coordination.streams_topology import StreamsStatus
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.streams_group_world import CHANGELOG, Client, StreamsGroupWorld
@@ -151,3 +153,18 @@ def test_tasks_in_records_without_assignment_epochs_were_assigned_in_the_members
     key = StreamsCurrentKey("g", "m")
     group.apply(key, decode_streams_group_value(key, encode_streams_group_value(key, value)))
     assert group.members["m"].assignment_epochs == {Task("0", 0): 7, Task("0", 1): 7, Task("1", 4): 7}
+
+
+def test_a_task_that_the_application_does_not_have_is_refused() -> None:
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    world.metadata.set(lines=2, counts=2)
+    client = Client("a", "p")
+    world.send(client)
+    assigned = client.assigned
+    for odd in (Task("9", 0), Task("0", 2), Task("0", -1)):
+        client.assigned = replace(assigned, standby=group_tasks([odd]))
+        with pytest.raises(KafkaError) as refused:
+            world.send(client)
+        assert refused.value.code is ErrorCode.invalid_request
+    client.assigned = assigned
+    assert world.send(client).tasks is None
