@@ -79,8 +79,7 @@ def reconcile_streams_member(
         pending_revocation=NOTHING_ASSIGNED,
         assignment_epochs=_assignment_epochs(member, (now_assigned,), target_epoch),
     )
-    is_same = (after.epoch, after.state, after.assigned) == (member.epoch, member.state, member.assigned)
-    return member if is_same and member.pending_revocation.is_empty else after
+    return member if after == member else after
 
 
 def _step(current: Tasks, wanted: Tasks, taken: Collection[Task]) -> tuple[Tasks, Tasks, Tasks, bool]:

@@ -168,3 +168,18 @@ def test_a_task_that_the_application_does_not_have_is_refused() -> None:
         assert refused.value.code is ErrorCode.invalid_request
     client.assigned = assigned
     assert world.send(client).tasks is None
+
+
+def test_a_waiting_member_that_has_used_its_epoch_is_fenced_with_the_former_one() -> None:
+    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    world.metadata.set(lines=2, counts=2)
+    for client in (Client("a", "p"), waiting := Client("b", "q"), Client("c", "r")):
+        world.send(client)
+    former = waiting.epoch
+    world.send(waiting)
+    assert waiting.epoch > former, "it is in the new epoch, and waits for the task that the first member has"
+    world.send(waiting)
+    waiting.epoch = former
+    with pytest.raises(KafkaError) as refused:
+        world.send(waiting)
+    assert refused.value.code is ErrorCode.fenced_member_epoch
