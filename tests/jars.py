@@ -22,6 +22,7 @@ import pytest
 from tests.locks import file_lock
 
 KAFKA = "4.1.1"
+KAFKA_WITH_STREAMS_GROUPS = "4.2.0"  # early access before
 # slf4j-simple is configured by system properties alone and needs no configuration file.
 COORDINATES = (
     "org.apache.kafka:kafka_2.13:{version}",

@@ -35,7 +35,7 @@ START_MS = 1_700_000_000_000
 BROKER_SPECIFIC_FIELDS = frozenset(
     {"cluster_id", "log_dir", "port", "producer_id", "session_id", "total_bytes", "usable_bytes"}
 )
-TEXT_FIELDS = frozenset({"batch_index_error_message", "documentation"})
+TEXT_FIELDS = frozenset({"batch_index_error_message", "documentation", "status_detail"})
 IGNORED_FIELDS = frozenset(
     {"throttle_time", "error_message"}
 )  # Kafka often has no text where we do, and either "" or null

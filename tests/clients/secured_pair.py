@@ -13,6 +13,7 @@ from typing import Any, Final
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import ClientSecurity
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
+from tests.jars import KAFKA
 from tests.ports import free_port
 
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -38,15 +39,15 @@ class SecuredBroker:
 
 @contextmanager
 def run_secured_pair(
-    users: Iterable[str], kafka_settings: Mapping[str, Any] | None = None, **settings: Any
+    users: Iterable[str], kafka_settings: Mapping[str, Any] | None = None, kafka: str = KAFKA, **settings: Any
 ) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
-    """Kafka first, which gets `kafka_settings` too."""
+    """Apache Kafka of version `kafka` first, which gets `kafka_settings` too."""
     named = list(users)
     with (
-        run_apache_kafka(start=False, **settings, **(kafka_settings or {})) as kafka,
-        run_ottla_broker(start=False, **settings) as ottla,
+        run_apache_kafka(version=kafka, start=False, **settings, **(kafka_settings or {})) as theirs,
+        run_ottla_broker(start=False, **settings) as ours,
     ):
-        yield _start(kafka, named), _start(ottla, named)
+        yield _start(theirs, named), _start(ours, named)
 
 
 def _start(broker: BrokerProcess, users: list[str]) -> SecuredBroker:

@@ -1,9 +1,10 @@
 """Every API in every version gets Apache Kafka's responses, in valid and invalid cases.
 
-`tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1: by API and case,
-for each range of versions (`"0-3"`). `pytest tests/clients/test_same_answers.py --against kafka
---record-responses` writes it; without the option, `--against kafka` checks that it is still true.
-`KNOWN_DIFFERENCES` has the intended differences.
+`tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1, and
+`kafka-4.2-responses.json` those of 4.2 to the APIs that 4.1 does not serve: by API and case, for
+each range of versions (`"0-3"`). `pytest tests/clients/test_same_answers.py --against kafka
+--record-responses` writes them; without the option, `--against kafka` checks that they are still
+true. `KNOWN_DIFFERENCES` has the intended differences.
 """
 
 import asyncio
@@ -27,10 +28,11 @@ from tests.clients.producer_cases import PRODUCER_CASES
 from tests.clients.quota_cases import QUOTA_CASES
 from tests.clients.record_cases import RECORD_CASES
 from tests.clients.response_differences import MISSING, find_differences
+from tests.clients.streams_group_cases import STREAMS_GROUP_CASES
 from tests.clients.topic_cases import TOPIC_CASES
 from tests.clients.transaction_cases import TRANSACTION_CASES
+from tests.jars import KAFKA_WITH_STREAMS_GROUPS
 
-STORED = Path(__file__).with_name("kafka-4.1-responses.json")
 ALL_CASES = (
     *TOPIC_CASES,
     *CONFIG_CASES,
@@ -42,7 +44,9 @@ ALL_CASES = (
     *QUOTA_CASES,
     *TRANSACTION_CASES,
 )
-CASES = {each.__name__: each for each in ALL_CASES}
+CASES = {each.__name__: each for each in (*ALL_CASES, *STREAMS_GROUP_CASES)}
+SINCE_4_2 = {each.__name__ for each in STREAMS_GROUP_CASES}
+SETTINGS = {"num_partitions": 1, "group_initial_rebalance_delay_ms": 0}
 RUN = "run"
 
 
@@ -93,12 +97,21 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         "fetch", r"6000 bytes: .*\.records", "Kafka truncates the last batch at the limit; Ottla returns complete ones"
     ),
     KnownDifference("fetch", r"a replica that is none: .*\.current_leader", "only clients get the current leader"),
+    KnownDifference("streams_group_heartbeat", "a copartition group beyond its topics: ", NO_BUG),
 )
 
 
 @pytest.fixture(scope="module")
 def broker_under_test(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    with new_broker(num_partitions=1, group_initial_rebalance_delay_ms=0) as broker:
+    with new_broker(**SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def newer_broker_under_test(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProcess]:
+    """Apache Kafka is of a version that serves streams groups."""
+    version = {"version": KAFKA_WITH_STREAMS_GROUPS} if broker_kind == "kafka" else {}
+    with new_broker(**SETTINGS, **version, group_streams_initial_rebalance_delay_ms=0) as broker:
         yield broker
 
 
@@ -108,18 +121,19 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_responses_equal_kafkas(api: str, broker_under_test: BrokerProcess, broker_kind: str, recording: bool) -> None:
-    recorded = json.loads(STORED.read_text()) if STORED.exists() else {}
+def test_responses_equal_kafkas(api: str, request: pytest.FixtureRequest, broker_kind: str, recording: bool) -> None:
+    is_new = api in SINCE_4_2
+    broker: BrokerProcess = request.getfixturevalue("newer_broker_under_test" if is_new else "broker_under_test")
+    stored = Path(__file__).with_name(f"kafka-{'4.2' if is_new else '4.1'}-responses.json")
+    recorded = json.loads(stored.read_text()) if stored.exists() else {}
     if recording:
         assert broker_kind == "kafka", "only Apache Kafka's responses are recorded"
-        recorded[api] = group_by_version_range(
-            asyncio.run(collect_responses(broker_under_test.bootstrap, RUN, api, None))
-        )
-        STORED.write_text(to_json_text(recorded))
+        recorded[api] = group_by_version_range(asyncio.run(collect_responses(broker.bootstrap, RUN, api, None)))
+        stored.write_text(to_json_text(recorded))
         return
     wanted = recorded[api]
     versions = sorted({version for case in wanted.values() for runs in case for version in versions_in(runs)})
-    got = group_by_version_range(asyncio.run(collect_responses(broker_under_test.bootstrap, RUN, api, versions)))
+    got = group_by_version_range(asyncio.run(collect_responses(broker.bootstrap, RUN, api, versions)))
     found = [
         f"{api} {line}"
         for line in differences(wanted, got)

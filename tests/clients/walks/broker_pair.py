@@ -11,6 +11,7 @@ from tests.clients.secured_pair import SecuredBroker, run_secured_pair
 from tests.clients.transaction_cases import find_coordinator_of
 from tests.clients.walks.access_steps import USERS
 from tests.clients.walks.broker_side import HELPER_NAME, BrokerSide
+from tests.jars import KAFKA
 
 NEVER_MS: Final = 1_000_000_000
 SETTINGS: Final[dict[str, Any]] = {
@@ -23,6 +24,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "log_retention_check_interval_ms": NEVER_MS,
     "log_cleaner_backoff_ms": NEVER_MS,
     "log_index_size_max_bytes": 40_960,
+    "group_streams_initial_rebalance_delay_ms": 0,
     "max_incremental_fetch_session_cache_slots": 100_000,
 }
 KAFKA_SETTINGS: Final[dict[str, Any]] = {"log_initial_task_delay_ms": NEVER_MS}
@@ -31,9 +33,10 @@ KAFKA_PROPAGATION_S: Final = 0.025
 
 
 @contextmanager
-def run_both_brokers() -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
-    with run_secured_pair(USERS, KAFKA_SETTINGS, **SETTINGS) as (kafka, ottla):
-        yield kafka, ottla
+def run_both_brokers(kafka: str = KAFKA) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
+    """`kafka`: the version of Apache Kafka."""
+    with run_secured_pair(USERS, KAFKA_SETTINGS, kafka, **SETTINGS) as (theirs, ours):
+        yield theirs, ours
 
 
 async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[BrokerSide]:

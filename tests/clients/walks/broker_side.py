@@ -36,7 +36,7 @@ class BrokerSide:
 
     async def send_step(self, step: Step, sent: dict[str, Any]) -> Any:
         """The response, or CLOSED. A request that may wait for others has its own connection."""
-        if step.api in ("describe_groups", "list_groups"):
+        if step.api in ("describe_groups", "list_groups", "streams_group_describe"):
             await self._commit()
         channel = await (self._spare_channel(step.user) if step.may_wait else self._channel(step.user))
         if step.may_wait:
@@ -62,6 +62,8 @@ class BrokerSide:
             async with asyncio.timeout(SETTLES_WITHIN_S):
                 while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
                     await asyncio.sleep(0.003)
+        if state.internal_topics:
+            await self._settle_internal_topics(state)
         if step.api in ("init_producer_id", "end_txn"):
             await self._settle_transactions(state)
         if step.api in ("create_acls", "delete_acls"):
@@ -105,6 +107,19 @@ class BrokerSide:
             for topic in found.topics
             for each in topic.partitions
         )
+
+    async def _settle_internal_topics(self, state: WalkState) -> None:
+        """Return when the topics that a streams group waits for exist."""
+        async with asyncio.timeout(SETTLES_WITHIN_S):
+            while state.internal_topics:
+                wanted = [{"topic_id": None, "name": name} for name in state.internal_topics]
+                for topic in (await self._send("metadata", topics=wanted)).topics:
+                    if topic.error_code is ErrorCode.none:
+                        state.internal_topics.discard(topic.name)
+                        state.topics[topic.name] = len(topic.partitions)
+            while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
+                await asyncio.sleep(0.003)
+        await asyncio.sleep(self._pause_s * 2)
 
     async def _settle_transactions(self, state: WalkState) -> None:
         """Returns when every decided transaction of the walk is completed."""

@@ -67,6 +67,7 @@ class StepGenerator:
         self.created: dict[str, int] = {}
         self.joined: dict[str, list[str]] = {}
         self.deleted_from: set[str] = set()  # topics with deleted records
+        self.applications: dict[str, Any] = {}  # the topology of each streams group
 
     def step(self, api: str, *, low: int = 0, high: int = 99, learns: tuple[str, ...] = (), **fields: Any) -> Step:
         high = min(high, self._highest[api])

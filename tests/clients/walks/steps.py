@@ -20,6 +20,8 @@ ReferenceKind = Literal[
     "sequence",  # (topic, partition, producer): the next one
     "producer id",  # (transactional id,)
     "producer epoch",  # (transactional id,)
+    "member epoch",  # (group, slot): of a member of a streams group; 0 before it has joined
+    "tasks",  # (group, slot, kind): the member's tasks of this kind
     "end",  # (topic, partition): the end according to produce responses
 ]
 

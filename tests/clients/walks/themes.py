@@ -7,6 +7,7 @@ from tests.clients.walks import access_steps as access
 from tests.clients.walks import group_steps as groups
 from tests.clients.walks import limit_steps as limits
 from tests.clients.walks import record_steps as records
+from tests.clients.walks import streams_steps as streams
 from tests.clients.walks import topic_steps as topics
 from tests.clients.walks import transaction_steps as transactions
 from tests.clients.walks.step_generator import TOPICS, StepGenerator
@@ -81,7 +82,15 @@ ACCESS_KINDS: Final = mix(
 # Of transactional producers.
 TRANSACTIONS: Final = "transactions"
 
-ON_REQUEST: Final = {EXPIRY: EXPIRING, ACCESS: ACCESS_KINDS, TRANSACTIONS: transactions.KINDS}
+# Of Kafka Streams applications. They need Apache Kafka 4.2.
+STREAMS: Final = "streams"
+
+ON_REQUEST: Final = {
+    EXPIRY: EXPIRING,
+    ACCESS: ACCESS_KINDS,
+    TRANSACTIONS: transactions.KINDS,
+    STREAMS: streams.KINDS,
+}
 
 
 def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
@@ -90,8 +99,11 @@ def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | 
     chosen = theme or generator.choose(*THEMES)
     kinds = ON_REQUEST.get(chosen) or THEMES[chosen]
     create_topics = transactions.create_topics if theme == TRANSACTIONS else topics.create_topics
-    first = [create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
-    steps: list[Step] = [*first]
+    steps: list[Step] = (
+        streams.create_inputs(generator)
+        if theme == STREAMS
+        else [create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
+    )
     while len(steps) < count:
         [kind] = generator.random.choices(list(kinds), list(kinds.values()))
         generated = kind(generator)

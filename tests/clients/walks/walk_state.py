@@ -17,6 +17,7 @@ UNKNOWN = {topic: UUID(int=0x12345678_1234_5678_1234_567812345678 + at) for at, 
 NO_ID = UUID(int=0)
 UNKNOWN_PRODUCER = 2_000_001
 SEQUENCES = 1 << 31
+MISSING_INTERNAL_TOPICS = 3  # a status of StreamsGroupHeartbeat
 
 
 Rule = tuple[int, str, int, str, str, int, int]
@@ -34,9 +35,11 @@ class WalkState:
     topics: dict[str, int] = field(default_factory=dict)  # existing topics by full name → partitions
     deleted: set[str] = field(default_factory=set)
     rules: set[Rule] = field(default_factory=set)
+    internal_topics: set[str] = field(default_factory=set)  # that a streams group waits for, by full name
     _ids: dict[str, list[UUID]] = field(default_factory=dict)
     _members: dict[tuple[Any, ...], list[str]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _tasks: dict[tuple[Any, ...], list[dict[str, Any]]] = field(default_factory=dict)
 
     # --- resolving references
 
@@ -66,6 +69,8 @@ class WalkState:
                 return next(reversed(self._members.get(ref.key, ())), "")
             case "generation":
                 return self._numbers.get((ref.kind, *ref.key), 1) + ref.plus
+            case "tasks":
+                return self._tasks.get(ref.key, [])
             case "sequence":
                 return (self._numbers.get((ref.kind, *ref.key), 0) + ref.plus) % SEQUENCES
             case "producer id":
@@ -91,6 +96,8 @@ class WalkState:
         match step.api:
             case "join_group":
                 self._update_member(step, answer)
+            case "streams_group_heartbeat":
+                self._update_streams_member(step, sent, answer)
             case "fetch":
                 self._update_session(step, sent, answer)
             case "init_producer_id" | "end_txn":
@@ -119,6 +126,22 @@ class WalkState:
             ids.append(answer.member_id)
         if answer.error_code is ErrorCode.none:
             self._numbers["generation", *step.source] = answer.generation_id
+
+    def _update_streams_member(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
+        if answer.error_code is not ErrorCode.none:
+            return
+        self._numbers["member epoch", *step.source] = max(answer.member_epoch, 0)
+        for kind in ("active", "standby", "warmup"):
+            if (tasks := getattr(answer, f"{kind}_tasks")) is not None or answer.member_epoch <= 0:
+                self._tasks[*step.source, kind] = [
+                    {"subtopology_id": one.subtopology_id, "partitions": one.partitions} for one in tasks or ()
+                ]
+        if any(one.status_code == MISSING_INTERNAL_TOPICS for one in answer.status or ()) and sent["topology"]:
+            self.internal_topics |= {
+                topic["name"]
+                for part in sent["topology"]["subtopologies"]
+                for topic in (*part["state_changelog_topics"], *part["repartition_source_topics"])
+            }
 
     def _update_rules(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
         if step.api == "create_acls":

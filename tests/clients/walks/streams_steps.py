@@ -1,0 +1,374 @@
+"""Steps of streams groups (KIP-1071): the threads of Kafka Streams applications, and the offsets
+that they commit. A group has two members at most: of more, brokers may choose others to have one
+task more.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tests.clients.walks.step_generator import StepGenerator
+from tests.clients.walks.steps import Reference, Step
+
+INPUTS: Final = {"t0": 2, "t1": 4}  # topic → partitions
+GROUPS: Final = ("g0", "g1")
+SLOTS: Final = ("m0", "m1")
+GROUP_RESOURCE: Final = 32
+LONG_MS: Final = 600_000  # no member is removed during a walk
+
+
+# -- topologies ------------------------------------------------------------------------------------
+
+
+def topic_info(name: str, partitions: int = 0, **configs: str) -> dict[str, Any]:
+    settings = [{"key": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    return {
+        "name": Reference("name", (name,)),
+        "partitions": partitions,
+        "replication_factor": 1,
+        "topic_configs": settings,
+    }
+
+
+def subtopology(number: str, sources: list[str], **more: Any) -> dict[str, Any]:
+    return {
+        "subtopology_id": number,
+        "source_topics": [Reference("name", (name,)) for name in sources],
+        "source_topic_regex": [],
+        "state_changelog_topics": [],
+        "repartition_sink_topics": [],
+        "repartition_source_topics": [],
+        "copartition_groups": [],
+        **more,
+    }
+
+
+def stateless(group: str) -> list[dict[str, Any]]:
+    return [subtopology("0", ["t0"])]
+
+
+def stateful(group: str) -> list[dict[str, Any]]:
+    return [subtopology("0", ["t0"], state_changelog_topics=[topic_info(f"{group}-a", cleanup_policy="compact")])]
+
+
+def repartitioned(group: str) -> list[dict[str, Any]]:
+    name = f"{group}-r"
+    return [
+        subtopology("0", ["t0"], repartition_sink_topics=[Reference("name", (name,))]),
+        subtopology(
+            "1", [], repartition_source_topics=[topic_info(name)], state_changelog_topics=[topic_info(f"{group}-b")]
+        ),
+    ]
+
+
+def joined(group: str) -> list[dict[str, Any]]:
+    """A repartition topic is joined with a source topic of more partitions."""
+    name = f"{group}-j"
+    together = {"source_topics": [0], "source_topic_regex": [], "repartition_source_topics": [0]}
+    return [
+        subtopology("0", ["t0"], repartition_sink_topics=[Reference("name", (name,))]),
+        subtopology("1", ["t1"], repartition_source_topics=[topic_info(name)], copartition_groups=[together]),
+    ]
+
+
+def joined_badly(group: str) -> list[dict[str, Any]]:
+    """Source topics of 2 and of 4 partitions are joined."""
+    together = {"source_topics": [0, 1], "source_topic_regex": [], "repartition_source_topics": []}
+    return [subtopology("0", ["t0", "t1"], copartition_groups=[together])]
+
+
+def without_sources(group: str) -> list[dict[str, Any]]:
+    return [subtopology("0", ["t0", "t3"])]
+
+
+def with_counted_changelog(group: str) -> list[dict[str, Any]]:
+    return [subtopology("0", ["t0"], state_changelog_topics=[topic_info(f"{group}-c", partitions=2)])]
+
+
+def with_regex(group: str) -> list[dict[str, Any]]:
+    return [subtopology("0", ["t0"], source_topic_regex=["t.*"])]
+
+
+def with_bad_name(group: str) -> list[dict[str, Any]]:
+    return [subtopology("0", ["t0"], state_changelog_topics=[topic_info(f"{group}/a")])]
+
+
+def with_loop(group: str) -> list[dict[str, Any]]:
+    name = f"{group}-l"
+    return [
+        subtopology(
+            "0",
+            [],
+            repartition_sink_topics=[Reference("name", (name,))],
+            repartition_source_topics=[topic_info(name)],
+        )
+    ]
+
+
+def out_of_range(group: str) -> list[dict[str, Any]]:
+    together = {"source_topics": [3], "source_topic_regex": [], "repartition_source_topics": []}
+    return [subtopology("0", ["t0"], copartition_groups=[together])]
+
+
+def empty(group: str) -> list[dict[str, Any]]:
+    return []
+
+
+Topology = Callable[[str], list[dict[str, Any]]]
+GOOD: Final[Mapping[Topology, float]] = {stateless: 3, stateful: 5, repartitioned: 3, joined: 2}
+BAD: Final[tuple[Topology, ...]] = (
+    joined_badly,
+    without_sources,
+    with_counted_changelog,
+    with_regex,
+    with_bad_name,
+    with_loop,
+    out_of_range,
+    empty,
+)
+
+
+def topology_of(generator: StepGenerator, group: str) -> dict[str, Any]:
+    """The topology of the group's first join, usually."""
+    chosen: Topology = generator.applications.setdefault(
+        group, generator.random.choices(list(GOOD), list(GOOD.values()))[0]
+    )
+    if generator.rarely(0.08):
+        chosen = generator.choose(*BAD, *GOOD)
+    return {"epoch": 1 if generator.rarely(0.04) else 0, "subtopologies": chosen(group)}
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+UNCHANGED: Final[Mapping[str, Any]] = {
+    "endpoint_information_epoch": 0,
+    "instance_id": None,
+    "rack_id": None,
+    "rebalance_timeout": -1,
+    "topology": None,
+    "active_tasks": None,
+    "standby_tasks": None,
+    "warmup_tasks": None,
+    "process_id": None,
+    "user_endpoint": None,
+    "client_tags": None,
+    "task_offsets": None,
+    "task_end_offsets": None,
+    "shutdown_application": False,
+}
+
+
+def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
+    return generator.step(
+        "streams_group_heartbeat",
+        learns=(group, slot),
+        **{
+            **UNCHANGED,
+            "group_id": Reference("name", (group,)),
+            "member_id": slot,
+            "member_epoch": epoch,
+            **fields,
+        },
+    )
+
+
+def member(generator: StepGenerator) -> tuple[str, str]:
+    """(group, slot) of a member that has joined, usually."""
+    group = generator.random.choices(GROUPS, (5, 1))[0]
+    if (members := generator.joined.get(group)) and not generator.rarely(0.05):
+        return group, generator.random.choice(members)
+    return group, generator.choose(*SLOTS)
+
+
+def owned(group: str, slot: str) -> dict[str, Any]:
+    """All tasks that the member has been assigned."""
+    return {f"{kind}_tasks": Reference("tasks", (group, slot, kind)) for kind in ("active", "standby", "warmup")}
+
+
+def odd_tasks(generator: StepGenerator, group: str, slot: str) -> Any:
+    """Tasks that the member was not assigned, or a list that is missing."""
+    task = [{"subtopology_id": generator.choose("0", "1", "9"), "partitions": [generator.choose(0, 1, 9)]}]
+    return generator.choose(
+        {**owned(group, slot), "active_tasks": task},
+        {**owned(group, slot), "standby_tasks": task},
+        {**owned(group, slot), "warmup_tasks": task},
+        {**owned(group, slot), "standby_tasks": None},
+        {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []},
+    )
+
+
+def odd_fields(generator: StepGenerator) -> Any:
+    """What members seldom change, or what brokers refuse."""
+    return generator.choose(
+        {"rack_id": "r1"},
+        {"rack_id": ""},
+        {"instance_id": "s0"},
+        {"instance_id": ""},
+        {"process_id": "q"},
+        {"user_endpoint": {"host": "h", "port": 80}},
+        {"client_tags": [{"key": "zone", "value": "z"}]},
+        {"rebalance_timeout": 5000},
+        {"task_offsets": [{"subtopology_id": "0", "partition": 0, "offset": 5}]},
+        {"task_end_offsets": [{"subtopology_id": "0", "partition": 0, "offset": 5}]},
+        {"shutdown_application": True},
+        {"topology": topology_of(generator, "g0")},
+        {"member_id": ""},
+        {"member_id": "nobody"},
+        {"group_id": ""},
+        {"endpoint_information_epoch": generator.choose(-1, 1, 5)},
+    )
+
+
+def join(generator: StepGenerator) -> Step:
+    group, slot = generator.random.choices(GROUPS, (5, 1))[0], generator.choose(*SLOTS)
+    members = generator.joined.setdefault(group, [])
+    if slot not in members:
+        members.append(slot)
+    fields: dict[str, Any] = {
+        "rebalance_timeout": LONG_MS,
+        "topology": topology_of(generator, group),
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+        "process_id": generator.random.choices((f"p-{slot}", "p"), (3, 1))[0],
+        "client_tags": [],
+    }
+    if generator.rarely(0.1):
+        fields |= generator.choose({"rebalance_timeout": -1}, {"topology": None}, odd_tasks(generator, group, slot))
+    if generator.rarely(0.1):
+        fields |= odd_fields(generator)
+    fields["shutdown_application"] = False  # Kafka forgets it if the member is the group's first
+    return heartbeat_step(generator, group, slot, 0, **fields)
+
+
+def heartbeat(generator: StepGenerator) -> Step:
+    group, slot = member(generator)
+    epoch = Reference("member epoch", (group, slot), generator.random.choices((0, -1, 1), (20, 1, 1))[0])
+    how = generator.random.choices(("nothing", "owned", "odd"), (5, 8, 1))[0]
+    tasks = {"nothing": {}, "owned": owned(group, slot)}.get(how)
+    fields = dict(odd_tasks(generator, group, slot) if tasks is None else tasks)
+    if generator.rarely(0.12):
+        fields |= odd_fields(generator)
+    return heartbeat_step(generator, group, slot, epoch, **fields)
+
+
+def reconcile_all(generator: StepGenerator) -> list[Step]:
+    """Both members report what they have, several times."""
+    group, _ = member(generator)
+    members = generator.joined.get(group, [])
+    return [
+        heartbeat_step(generator, group, slot, Reference("member epoch", (group, slot)), **owned(group, slot))
+        for _ in range(3)
+        for slot in members
+    ]
+
+
+def leave(generator: StepGenerator) -> Step:
+    group, slot = member(generator)
+    if slot in (members := generator.joined.get(group, [])):
+        members.remove(slot)
+    epoch = generator.random.choices((-1, -2, -3), (12, 1, 1))[0]
+    fields = odd_fields(generator) if generator.rarely(0.1) else {}
+    return heartbeat_step(generator, group, slot, epoch, **fields)
+
+
+# -- groups and offsets ----------------------------------------------------------------------------
+
+
+def describe(generator: StepGenerator) -> Step:
+    groups = [generator.choose(*GROUPS)] if generator.rarely(0.8) else generator.choose([*GROUPS], ["g2"])
+    return generator.step(
+        "streams_group_describe",
+        group_ids=[Reference("name", (group,)) for group in groups],
+        include_authorized_operations=generator.rarely(0.1),
+    )
+
+
+def set_group_config(generator: StepGenerator) -> Step:
+    name, values = generator.choose(
+        ("streams.num.standby.replicas", ("0", "1", "2", "9")),
+        ("streams.heartbeat.interval.ms", ("6000", "7000", "1")),
+        ("streams.session.timeout.ms", ("50000", "1")),
+    )
+    config = {"name": name, "config_operation": generator.choose(0, 0, 1), "value": generator.choose(*values)}
+    # Without it Kafka 4.2 gives a group that has configs 3 s instead of the brokers' delay.
+    delay = {"name": "streams.initial.rebalance.delay.ms", "config_operation": 0, "value": "0"}
+    group = Reference("name", (generator.random.choices(GROUPS, (5, 1))[0],))
+    resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": [config, delay]}
+    return generator.step("incremental_alter_configs", low=1, resources=[resource], validate_only=False)
+
+
+def commit(generator: StepGenerator) -> Step:
+    group, slot = member(generator)
+    epoch = Reference("member epoch", (group, slot), generator.random.choices((0, -1, -2, 1), (8, 4, 2, 1))[0])
+    is_alone = generator.rarely(0.2)
+    topics = [
+        {
+            **generator.topic_fields(topic),
+            "partitions": [
+                {"partition_index": index, "committed_offset": generator.choose(0, 1, 5), "committed_metadata": ""}
+                for index in generator.partitions(topic)
+            ],
+        }
+        for topic in generator.topics()
+    ]
+    return generator.step(
+        "offset_commit",
+        low=8,
+        group_id=Reference("name", (group,)),
+        generation_id_or_member_epoch=-1 if is_alone else epoch,
+        member_id="" if is_alone else slot,
+        group_instance_id=None,
+        topics=topics,
+    )
+
+
+def fetch_offsets(generator: StepGenerator) -> Step:
+    group, slot = member(generator)
+    epoch = Reference("member epoch", (group, slot), generator.random.choices((0, -1, 1), (8, 1, 1))[0])
+    by_member = {"member_id": slot, "member_epoch": epoch}
+    asked = {
+        "group_id": Reference("name", (group,)),
+        "topics": [
+            {**generator.topic_fields(topic), "partition_indexes": generator.partitions(topic)}
+            for topic in generator.topics()
+        ],
+        **({"member_id": None, "member_epoch": -1} if generator.rarely(0.4) else by_member),
+    }
+    return generator.step("offset_fetch", low=9, groups=[asked], require_stable=False)
+
+
+def delete_offsets(generator: StepGenerator) -> Step:
+    topics = [
+        {
+            "name": Reference("name", (topic,)),
+            "partitions": [{"partition_index": index} for index in generator.partitions(topic)],
+        }
+        for topic in generator.topics()
+    ]
+    return generator.step("offset_delete", group_id=Reference("name", (generator.choose(*GROUPS),)), topics=topics)
+
+
+def create_inputs(generator: StepGenerator) -> list[Step]:
+    generator.created.update(INPUTS)
+    return [
+        generator.step(
+            "create_topics",
+            topics=[{"name": Reference("name", (name,)), "num_partitions": count, "replication_factor": 1}],
+            timeout=10_000,
+            validate_only=False,
+        )
+        for name, count in INPUTS.items()
+    ]
+
+
+KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+    join: 6,
+    heartbeat: 14,
+    reconcile_all: 2,
+    leave: 3,
+    describe: 5,
+    set_group_config: 1,
+    commit: 4,
+    fetch_offsets: 1,
+    delete_offsets: 0.5,
+}
