@@ -31,6 +31,7 @@ from ottla_broker.coordination.streams_topology import (
     ConfiguredTopology,
     Status,
     StreamsStatus,
+    check_copartition_groups,
     configure_topology,
     internal_topic_names,
 )
@@ -213,6 +214,7 @@ def _update_topology(change: StreamsChange, request: StreamsHeartbeat) -> Stream
     if group.topology is None:
         if sent is None:
             raise KafkaError(ErrorCode.invalid_request, "The group has no topology yet: a member must join with one.")
+        check_copartition_groups(sent)
         change.write(StreamsTopologyKey(group.id), sent)
         logger.info("streams group %s: member %s set the topology of epoch %d", group.id, request.member_id, sent.epoch)
         return sent

@@ -67,8 +67,7 @@ class _NotConfigurable(Exception):
 
 def check_topology(topology: StreamsTopologyValue) -> None:
     """Raises STREAMS_INVALID_TOPOLOGY for a changelog topic with a declared number of partitions,
-    because that number follows from the source topics, and for a copartition group with topics that
-    its subtopology does not have.
+    because that number follows from the source topics.
     """
     for part in topology.subtopologies:
         for topic in part.changelog_topics:
@@ -78,6 +77,13 @@ def check_topology(topology: StreamsTopologyValue) -> None:
                     f"Changelog topic {topic.name} must have an undefined partition count, "
                     f"but it is set to {topic.partitions}.",
                 )
+
+
+def check_copartition_groups(topology: StreamsTopologyValue) -> None:
+    """Raises STREAMS_INVALID_TOPOLOGY for a copartition group with topics that its subtopology does
+    not have.
+    """
+    for part in topology.subtopologies:
         for group in part.copartition_groups:
             places = [(at, len(part.source_topics)) for at in group.source_topics]
             places += [(at, len(part.repartition_source_topics)) for at in group.repartition_source_topics]

@@ -4,20 +4,31 @@ from dataclasses import replace
 
 import pytest
 
+from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
+from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
 from ottla_broker.coordination.streams_group_records import (
     AssignedTaskIds,
+    CopartitionGroup,
     StreamsCurrentKey,
     StreamsCurrentValue,
+    StreamsTopologyValue,
     UserEndpoint,
     decode_streams_group_value,
     encode_streams_group_value,
 )
-from ottla_broker.coordination.streams_tasks import Task, group_tasks, tasks_of
+from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, heartbeat
+from ottla_broker.coordination.streams_tasks import NOTHING_ASSIGNED, Task, group_tasks, tasks_of
 from ottla_broker.coordination.streams_topology import StreamsStatus
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.coordination.streams_group_world import CHANGELOG, Client, StreamsGroupWorld
+from tests.unit.coordination.streams_group_world import (
+    CHANGELOG,
+    TOPOLOGY,
+    Client,
+    FakeMetadata,
+    StreamsGroupWorld,
+)
 
 
 def test_statuses_say_what_is_missing() -> None:
@@ -183,3 +194,12 @@ def test_a_waiting_member_that_has_used_its_epoch_is_fenced_with_the_former_one(
     with pytest.raises(KafkaError) as refused:
         world.send(waiting)
     assert refused.value.code is ErrorCode.fenced_member_epoch
+
+
+def test_a_first_topology_with_an_impossible_copartition_group_is_refused() -> None:
+    group = StreamsGroup("g")
+    part = TOPOLOGY.subtopologies[0]._replace(copartition_groups=(CopartitionGroup((7,), (), ()),))
+    joins = StreamsHeartbeat("m", 0, topology=StreamsTopologyValue(1, (part,)), owned=NOTHING_ASSIGNED, process_id="p")
+    with pytest.raises(KafkaError) as refused:
+        heartbeat(StreamsChange(group), joins, FakeMetadata(), StreamsGroupConfig(), Timestamps(0, 0))
+    assert refused.value.code is ErrorCode.streams_invalid_topology

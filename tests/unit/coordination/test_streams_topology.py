@@ -1,6 +1,6 @@
 """The topics that a topology requires."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -13,6 +13,7 @@ from ottla_broker.coordination.streams_group_records import (
 from ottla_broker.coordination.streams_topology import (
     ConfiguredTopology,
     StreamsStatus,
+    check_copartition_groups,
     check_topology,
     configure_topology,
 )
@@ -89,14 +90,16 @@ def test_a_loop_of_repartition_topics_is_an_invalid_topology() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "check"),
     [
-        part("0", ("a",), together=(CopartitionGroup((0, 1), (), ()),)),
-        part("0", ("a",), together=(CopartitionGroup((0,), (), (-1,)),)),
-        part("0", ("a",))._replace(changelog_topics=(internal("counts", 4),)),
+        (part("0", ("a",), together=(CopartitionGroup((0, 1), (), ()),)), check_copartition_groups),
+        (part("0", ("a",), together=(CopartitionGroup((0,), (), (-1,)),)), check_copartition_groups),
+        (part("0", ("a",))._replace(changelog_topics=(internal("counts", 4),)), check_topology),
     ],
 )
-def test_a_topology_that_contradicts_itself_is_invalid(wrong: Subtopology) -> None:
+def test_a_topology_that_contradicts_itself_is_invalid(
+    wrong: Subtopology, check: Callable[[StreamsTopologyValue], None]
+) -> None:
     with pytest.raises(KafkaError) as refused:
-        check_topology(StreamsTopologyValue(1, (wrong,)))
+        check(StreamsTopologyValue(1, (wrong,)))
     assert refused.value.code is ErrorCode.streams_invalid_topology
