@@ -1,8 +1,9 @@
 """The jobs of `bench.pipelines`, written by hand in PySpark.
 
-    python -m bench.spark_by_hand JOB --bootstrap HOST:PORT --folder FOLDER
+    python -m bench.spark_by_hand JOB --bootstrap HOST:PORT --folder FOLDER [--defaults]
 
-Spark has the configuration of pipelines, so that only the code differs. Prints a JSON line for each
+Spark has the configuration of pipelines, so that only the code differs; with --defaults its own,
+except for the number of shuffle partitions. Prints a JSON line for each
 batch: its rows and its time in ms.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bench.pipeline_jobs import BATCH_ROWS, COUNTS, COUNTS_SQL, EVENTS, ROWS_SQL, SCHEMA, SHUFFLE_PARTITIONS
-from ottla_spark.jars import ensure_jars
+from ottla_spark.class_archive import class_archive
+from ottla_spark.jars import cache_folder, ensure_jars
 from ottla_spark.streaming.session import spark_conf, start_session
 
 
@@ -26,14 +29,9 @@ def main() -> None:
     parser.add_argument("job", choices=tuple(JOBS))
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--defaults", action="store_true")
     options = parser.parse_args()
-    conf = spark_conf(
-        {"spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS, "spark.sql.streaming.numRecentProgressUpdates": "1000"},
-        master=None,
-        jars=ensure_jars(),
-        scratch=options.folder,
-        log=options.folder / "spark.log",
-    )
+    conf = _default_conf(options.folder) if options.defaults else _pipeline_conf(options.folder)
     spark = start_session("by hand", conf)
     kafka = {"kafka.bootstrap.servers": options.bootstrap}
     stream = spark.readStream.format("kafka").options(**kafka, subscribe=EVENTS, startingOffsets="earliest")
@@ -48,6 +46,23 @@ def main() -> None:
         if batch["numInputRows"]:
             print(json.dumps({"rows": batch["numInputRows"], "batchMs": batch["durationMs"]["triggerExecution"]}))
     spark.stop()
+
+
+def _pipeline_conf(folder: Path) -> dict[str, str]:
+    jars = ensure_jars()
+    own = {"spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS, "spark.sql.streaming.numRecentProgressUpdates": "1000"}
+    archive = class_archive(cache_folder(), jars, folder)
+    return spark_conf(own, master=None, jars=jars, scratch=folder, log=folder / "spark.log", archive=archive)
+
+
+def _default_conf(folder: Path) -> dict[str, str]:
+    classpath = os.pathsep.join(map(str, ensure_jars()))
+    return {
+        "spark.master": "local[*]",
+        "spark.driver.extraClassPath": classpath,
+        "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
+        "spark.local.dir": str(folder),
+    }
 
 
 def _write_rows(sql: Any, kafka: dict[str, str], folder: Path) -> Any:

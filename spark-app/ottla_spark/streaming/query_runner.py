@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.replacement import Comparison
 from ottla_operator.resources.sinks import Sink
 from ottla_spark import jars
+from ottla_spark.class_archive import ClassArchive, class_archive, writing_beside
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
 from ottla_spark.librdkafka_properties import to_librdkafka
@@ -56,6 +57,7 @@ from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.sink_context import SinkContext
 from ottla_spark.streaming.traced_records import observe_traced
 from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter, count_writers
+from ottla_spark.streaming.warm_up import run_beside, warm_up_tasks
 from ottla_spark.tracing import PipelineTracer, open_tracer
 
 _BATCH_REFUSED: Final = "OttlaBatchRefused"
@@ -97,18 +99,20 @@ def _run_in_session(
         needed_jars(spec.sinks) | stores, notify=lambda message: progress.write_state("starting", doing=message)
     )
     own = {**s3_conf(spec, environment.checkpoint, secrets), **spec.spark.conf, **environment.conf}
+    archive = class_archive(jars.cache_folder(), needed, scratch) if environment.master is None else None
     conf = session.spark_conf(
         with_sink_conf(own, spec.sinks, pipeline.folder, secrets, iceberg_s3_properties(spec.s3, secrets)),
         master=environment.master,
         jars=needed,
         scratch=scratch,
         log=environment.log or scratch / "spark.log",
+        archive=archive,
     )
     spark = session.start_session(pipeline.name, conf)
     if (url := spark.sparkContext.uiWebUrl) is not None:
         progress.write_state("starting", sparkUi=url)
     try:
-        with KafkaAdmin(spark, environment.client_properties) as admin:
+        with _writing(archive, spark, environment), KafkaAdmin(spark, environment.client_properties) as admin:
             files = Checkpoint(spark, environment.checkpoint)
             topic_ids = admin.describe_topic_ids(source_topics(pipeline))
             cores = spark.sparkContext.defaultParallelism
@@ -120,6 +124,16 @@ def _run_in_session(
         spark.stop()
         if tracer is not None:
             tracer.close()
+
+
+def _writing(
+    archive: ClassArchive | None, spark: SparkSession, environment: RuntimeEnvironment
+) -> AbstractContextManager[None]:
+    if archive is None:
+        return nullcontext()
+    jvm: Any = spark._jvm
+    classpath = str(jvm.java.lang.System.getProperty("java.class.path"))
+    return writing_beside(archive, classpath, lambda: environment.snapshot.rows > 0)
 
 
 def source_topics(pipeline: PipelineDefinition) -> set[str]:
@@ -196,12 +210,23 @@ class QueryRunner:
         self._progress.write_state("stopped" if self._stop_requested.is_set() else "finished")
 
     def _start(self) -> None:
-        pipeline, spark, kafka = self._pipeline, self._spark, self._environment.client_properties
+        pipeline, kafka = self._pipeline, self._environment.client_properties
         spec = pipeline.spec
         tables = {
-            name: ReferenceTable(spark, pipeline, name, kafka, self._admin, self._checkpoint) for name in spec.tables
+            name: ReferenceTable(self._spark, pipeline, name, kafka, self._admin, self._checkpoint)
+            for name in spec.tables
         }
-        is_traced = self._tracer is not None
+        with run_beside(warm_up_tasks(self._spark, spec.sinks, tables.values())):
+            views = self._plan_views(tables)
+        written: set[str] = set()
+        for target in spec.sinks:
+            deferred = views.deferred.get(target.source) if target.source not in written else None
+            self._queries.append(self._start_sink(target, views.frames[target.source], deferred))
+            written.add(target.source)
+
+    def _plan_views(self, tables: Mapping[str, ReferenceTable]) -> transform.Views:
+        pipeline, spark, kafka = self._pipeline, self._spark, self._environment.client_properties
+        spec, is_traced = pipeline.spec, self._tracer is not None
         raw = {
             name: source.read_stream(spark, stream, kafka, is_traced=is_traced) for name, stream in spec.streams.items()
         }
@@ -212,11 +237,7 @@ class QueryRunner:
                 spark, pipeline, kafka, self._admin, self._checkpoint, tables, deferred=frozenset(views.deferred)
             )
         views.check_deferred(target.source for target in spec.sinks)
-        written: set[str] = set()
-        for target in spec.sinks:
-            deferred = views.deferred.get(target.source) if target.source not in written else None
-            self._queries.append(self._start_sink(target, views.frames[target.source], deferred))
-            written.add(target.source)
+        return views
 
     def _start_sink(
         self, target: Sink, rows: DataFrame, deferred: transform.DeferredExpectations | None

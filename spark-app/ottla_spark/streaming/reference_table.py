@@ -95,6 +95,11 @@ class ReferenceTable:
             self._files.delete_all_but(needed)
             self._kept_folders = needed
 
+    def read_ahead(self) -> None:
+        """Reads the topic before the first batch, which then finds few changes or none."""
+        with self._lock:
+            self._refresh()
+
     def refresh(self) -> None:
         """Reads the changes for scans outside of streaming queries."""
         with self._lock:

@@ -19,6 +19,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from ottla_operator.resources.common import parse_duration_ms
+from ottla_spark.class_archive import ClassArchive
 from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.jars import find_java
 
@@ -71,10 +72,16 @@ def check_java() -> None:
 
 
 def spark_conf(
-    conf: Mapping[str, str], *, master: str | None, jars: Sequence[Path], scratch: Path, log: Path
+    conf: Mapping[str, str],
+    *,
+    master: str | None,
+    jars: Sequence[Path],
+    scratch: Path,
+    log: Path,
+    archive: ClassArchive | None = None,
 ) -> dict[str, str]:
     """Spark's configuration: the runner's defaults, overridden by `conf`. Writes the log
-    configuration to `scratch`.
+    configuration to `scratch`. `archive`: that of Spark's classes; None loads them from the jars.
     """
     defaults = {
         # 4: a failed task is retried, as on a cluster. The default of a local master is no retry.
@@ -104,6 +111,8 @@ def spark_conf(
     options = [f"-Dlog4j2.configurationFile=file:{log4j}", conf.get(name)]
     if defaults["spark.master"].startswith("local"):
         options.insert(0, _C1_COMPILER_ONLY)
+    if archive is not None:
+        options = [*archive.java_options(conf.get(name, "")), *options]
     merged[name] = " ".join(filter(None, options))
     return merged
 

@@ -25,7 +25,7 @@ from itertools import chain
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from ottla_operator.resources.sinks import Sink
 from ottla_spark.errors import PipelineError
@@ -154,6 +154,17 @@ class TransactionalWriter:
 
     def _batch(self, number: int) -> Batch:
         return Batch(self._checkpoint.query_id(self._sink.query_name), number)
+
+
+def start_worker(spark: SparkSession) -> None:
+    """Starts a Python process of the executor and imports this module in it. Spark keeps it for the
+    first batch, which would wait for it.
+    """
+    spark.sparkContext.parallelize([None], 1).foreach(_ignore_row)
+
+
+def _ignore_row(row: None) -> None:
+    pass
 
 
 def open_producer(properties: dict[str, Any]) -> Producer:

@@ -114,6 +114,17 @@ def test_scans_of_a_batch_read_one_version_and_the_next_batch_the_newest(world: 
     assert world.number("q", 2) == 1, "nothing has changed"
 
 
+def test_first_batch_finds_what_was_read_ahead_and_reads_only_changes_since_then(world: World) -> None:
+    world.table.read_ahead()
+    assert world.number("q", 0) == 0
+    assert world.files.folders == {"0-base"}
+    world.start()
+    world.table.read_ahead()
+    world.brokers.end = 11
+    version = world.table.version_of(BatchId("q", "0"))
+    assert (version.base, version.delta) == ("0-base", "1-delta")
+
+
 def test_files_are_kept_while_a_batch_of_any_query_reads_them(world: World) -> None:
     world.number("slow", 0)
     assert world.files.folders == {"0-base"}, "files of a process that was killed are deleted"
