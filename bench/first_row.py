@@ -94,8 +94,8 @@ def measure_beside() -> Iterator[tuple[str, FirstRow]]:
     with tempfile.TemporaryDirectory(prefix="bench-first-row-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with broker(folder / "broker") as address:
-            topics = [NewTopic(EVENTS, PARTITIONS, 1)]
-            make_topics(address, topics)
+            admin = AdminClient({"bootstrap.servers": address})
+            make_topic(admin, EVENTS)
             producer = new_producer(address)
             for number in range(ROWS):
                 produce(producer, number, 0.0)
@@ -104,18 +104,17 @@ def measure_beside() -> Iterator[tuple[str, FirstRow]]:
             for side in ("pipeline", "by hand", "by hand, Spark's own configuration"):
                 own = folder / side.replace(" ", "-").replace(",", "").replace("'", "")
                 own.mkdir()
-                make_topics(address, [NewTopic(COUNTS, PARTITIONS, 1)])
+                make_topic(admin, COUNTS)
                 if side == "pipeline":
                     command = pipeline_command(address, counts_job("exactlyOnce"), own)
                 else:
                     command = [*by_hand, "--folder", str(own), *(["--defaults"] if "own" in side else [])]
                 yield side, measure_command(command, address, COUNTS, PARTITIONS, {})
-                AdminClient({"bootstrap.servers": address}).delete_topics([COUNTS])[COUNTS].result()
+                admin.delete_topics([COUNTS])[COUNTS].result()
 
 
-def make_topics(address: str, topics: list[NewTopic]) -> None:
-    for created in AdminClient({"bootstrap.servers": address}).create_topics(topics).values():
-        created.result()
+def make_topic(admin: AdminClient, name: str) -> None:
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result()
 
 
 def measure_command(

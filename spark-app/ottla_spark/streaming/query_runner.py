@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.replacement import Comparison
 from ottla_operator.resources.sinks import Sink
 from ottla_spark import jars
-from ottla_spark.class_archive import ClassArchive, class_archive, writing_beside
+from ottla_spark.class_archive import class_archive
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
 from ottla_spark.librdkafka_properties import to_librdkafka
@@ -112,7 +112,8 @@ def _run_in_session(
     if (url := spark.sparkContext.uiWebUrl) is not None:
         progress.write_state("starting", sparkUi=url)
     try:
-        with _writing(archive, spark, environment), KafkaAdmin(spark, environment.client_properties) as admin:
+        writing = session.writing_archive(spark, archive, lambda: environment.snapshot.rows > 0)
+        with writing, KafkaAdmin(spark, environment.client_properties) as admin:
             files = Checkpoint(spark, environment.checkpoint)
             topic_ids = admin.describe_topic_ids(source_topics(pipeline))
             cores = spark.sparkContext.defaultParallelism
@@ -124,16 +125,6 @@ def _run_in_session(
         spark.stop()
         if tracer is not None:
             tracer.close()
-
-
-def _writing(
-    archive: ClassArchive | None, spark: SparkSession, environment: RuntimeEnvironment
-) -> AbstractContextManager[None]:
-    if archive is None:
-        return nullcontext()
-    jvm: Any = spark._jvm
-    classpath = str(jvm.java.lang.System.getProperty("java.class.path"))
-    return writing_beside(archive, classpath, lambda: environment.snapshot.rows > 0)
 
 
 def source_topics(pipeline: PipelineDefinition) -> set[str]:
@@ -216,7 +207,8 @@ class QueryRunner:
             name: ReferenceTable(self._spark, pipeline, name, kafka, self._admin, self._checkpoint)
             for name in spec.tables
         }
-        with run_beside(warm_up_tasks(self._spark, spec.sinks, tables.values())):
+        tasks = warm_up_tasks(self._spark, spec.sinks, tables.values())
+        with run_beside(tasks, self._spark.sparkContext.cancelAllJobs, self._stop_requested):
             views = self._plan_views(tables)
         written: set[str] = set()
         for target in spec.sinks:

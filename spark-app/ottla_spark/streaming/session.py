@@ -12,14 +12,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from ottla_operator.resources.common import parse_duration_ms
-from ottla_spark.class_archive import ClassArchive
+from ottla_spark.class_archive import ClassArchive, writing_beside
 from ottla_spark.errors import MissingDependency, PipelineError
 from ottla_spark.jars import find_java
 
@@ -131,3 +132,13 @@ def start_session(name: str, conf: Mapping[str, str]) -> SparkSession:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
     return spark
+
+
+def writing_archive(
+    spark: SparkSession, archive: ClassArchive | None, has_rows: Callable[[], bool]
+) -> AbstractContextManager[None]:
+    """See `class_archive.writing_beside`."""
+    if archive is None:
+        return nullcontext()
+    jvm: Any = spark._jvm
+    return writing_beside(archive, str(jvm.java.lang.System.getProperty("java.class.path")), has_rows)

@@ -7,10 +7,12 @@ later than the driver, nothing is done in advance.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -18,13 +20,14 @@ from ottla_operator.resources.sinks import Sink
 from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.transactional_writer import start_worker
 
-_THREADS = 2
+_THREADS: Final = 2
+_POLL_S: Final = 0.1
 
 
 def warm_up_tasks(
     spark: SparkSession, sinks: Iterable[Sink], tables: Iterable[ReferenceTable]
 ) -> Iterator[Callable[[], None]]:
-    if not spark.sparkContext.master.startswith("local"):
+    if not str(spark.sparkContext.master).startswith("local"):
         return
     if any(it.is_transactional for it in sinks):
         yield partial(start_worker, spark)
@@ -32,16 +35,31 @@ def warm_up_tasks(
 
 
 @contextmanager
-def run_beside(tasks: Iterable[Callable[[], None]]) -> Iterator[None]:
+def run_beside(
+    tasks: Iterable[Callable[[], None]], cancel_jobs: Callable[[], None], stop_requested: threading.Event
+) -> Iterator[None]:
     """Runs the tasks in other threads while the block runs, and waits for them at its end. Raises
-    the first error. After an error of the block, tasks that have not begun do not run.
+    the first error.
+
+    A table can be large: after an error of the block, or when a stop is requested, jobs in flight
+    are cancelled and other tasks do not begin.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
         running = [pool.submit(it) for it in tasks]
+
+        def wait_for_tasks(is_aborted: Callable[[], bool]) -> None:
+            while wait(running, _POLL_S).not_done:
+                if is_aborted():
+                    for it in running:
+                        it.cancel()
+                    cancel_jobs()
+
         try:
             yield
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            wait_for_tasks(lambda: True)
             raise
-        for it in running:
-            it.result()
+        wait_for_tasks(stop_requested.is_set)
+        if not stop_requested.is_set():
+            for it in running:
+                it.result()

@@ -19,46 +19,65 @@ def fail() -> None:
     raise PipelineError("the topic t does not exist")
 
 
-def test_tasks_run_while_the_block_runs_and_end_before_it() -> None:
+class Jobs:
+    """A task that waits for a job, which ends when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        self.begun.set()
+        assert self.cancelled.wait(WAIT_S)
+        raise PipelineError("the job was cancelled")
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+def test_tasks_run_while_the_block_runs_and_end_before_it(jobs: Jobs) -> None:
     ran, planned, ended = threading.Event(), threading.Event(), threading.Event()
 
     def wait_for_plan() -> None:
         assert planned.wait(WAIT_S)
         ended.set()
 
-    with run_beside([ran.set, wait_for_plan]):
+    with run_beside([ran.set, wait_for_plan], jobs.cancelled.set, threading.Event()):
         assert ran.wait(WAIT_S)
         assert not ended.is_set()
         planned.set()
     assert ended.is_set()
+    assert not jobs.cancelled.is_set()
 
 
-def test_error_of_a_task_is_raised_at_the_end_of_the_block() -> None:
+def test_error_of_a_task_is_raised_at_the_end_of_the_block(jobs: Jobs) -> None:
     planned = False
-    with pytest.raises(PipelineError, match="the topic t does not exist"), run_beside([fail]):
+    with (
+        pytest.raises(PipelineError, match="the topic t does not exist"),
+        run_beside([fail], jobs.cancelled.set, threading.Event()),
+    ):
         planned = True
     assert planned
 
 
-def test_after_an_error_of_the_block_tasks_that_have_not_begun_do_not_run() -> None:
-    begun, block_failed, last_ran = threading.Barrier(3), threading.Event(), threading.Event()
-
-    def wait_for_failure() -> None:
-        begun.wait(WAIT_S)
-        assert block_failed.wait(WAIT_S)
-
-    def plan() -> None:
-        begun.wait(WAIT_S)
-        threading.Timer(0.2, block_failed.set).start()
-        raise PipelineError("there is no column `x`")
-
+def test_error_of_the_block_cancels_jobs_and_what_has_not_begun(jobs: Jobs) -> None:
+    last_ran = threading.Event()
     with (
         pytest.raises(PipelineError, match="there is no column"),
-        run_beside([wait_for_failure, wait_for_failure, last_ran.set]),
+        run_beside([jobs.run, jobs.run, last_ran.set], jobs.cancelled.set, threading.Event()),
     ):
-        plan()
-    assert block_failed.is_set(), "tasks that had begun have ended"
+        assert jobs.begun.wait(WAIT_S)
+        raise PipelineError("there is no column `x`")
     assert not last_ran.is_set()
+
+
+def test_stop_cancels_jobs_and_is_no_error(jobs: Jobs) -> None:
+    stop_requested = threading.Event()
+    with run_beside([jobs.run], jobs.cancelled.set, stop_requested):
+        assert jobs.begun.wait(WAIT_S)
+        stop_requested.set()
+    assert jobs.cancelled.is_set()
 
 
 def spark(master: str) -> Any:
