@@ -17,13 +17,14 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -96,10 +97,7 @@ def measure_beside() -> Iterator[tuple[str, FirstRow]]:
         with broker(folder / "broker") as address:
             admin = AdminClient({"bootstrap.servers": address})
             make_topic(admin, EVENTS)
-            producer = new_producer(address)
-            for number in range(ROWS):
-                produce(producer, number, 0.0)
-            producer.flush()
+            write_rows(address)
             by_hand = [sys.executable, "-m", "bench.spark_by_hand", "counts", "--bootstrap", address]
             for side in ("pipeline", "by hand", "by hand, Spark's own configuration"):
                 own = folder / side.replace(" ", "-").replace(",", "").replace("'", "")
@@ -111,6 +109,13 @@ def measure_beside() -> Iterator[tuple[str, FirstRow]]:
                     command = [*by_hand, "--folder", str(own), *(["--defaults"] if "own" in side else [])]
                 yield side, measure_command(command, address, COUNTS, PARTITIONS, {})
                 admin.delete_topics([COUNTS])[COUNTS].result()
+
+
+def write_rows(address: str) -> None:
+    producer = new_producer(address)
+    for number in range(ROWS):
+        produce(producer, number, 0.0)
+    producer.flush()
 
 
 def make_topic(admin: AdminClient, name: str) -> None:
@@ -139,6 +144,8 @@ def measure_command(
     finally:
         process.terminate()
         process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the JVM, which may write to the topic of the next run
 
 
 @contextmanager
