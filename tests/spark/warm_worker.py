@@ -1,0 +1,32 @@
+"""Starts the Python process that writes to topics. Prints whether a task before that, and one after
+it, ran in a process with the writer's module.
+
+    python -m tests.spark.warm_worker FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ottla_spark.streaming.session import spark_conf, start_session
+from ottla_spark.streaming.transactional_writer import start_worker
+
+
+def has_imported_the_writer(_: None) -> bool:
+    """Pickled by value, because it is of the main module: it imports nothing."""
+    return "ottla_spark.streaming.transactional_writer" in sys.modules
+
+
+def main(folder: Path) -> None:
+    conf = spark_conf({}, master="local[1]", jars=[], scratch=folder, log=folder / "spark.log")
+    spark = start_session("warm worker", conf)
+    one_row = spark.sparkContext.parallelize([None], 1)
+    before = one_row.map(has_imported_the_writer).collect()
+    start_worker(spark)
+    print(*before, *one_row.map(has_imported_the_writer).collect())
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
