@@ -69,8 +69,15 @@ pipelines, operator), alerts and recording rules for the Prometheus operator
 (`prometheusRule.enabled`), and what is scraped (`podMonitor.enabled`). Without Kubernetes, import
 `charts/ottla/files/dashboards/*.json`, load `charts/ottla/files/alerts.yaml` as a rule file, and
 give each broker's target the labels `namespace`, `cluster` and `pod`. A test evaluates every
-expression in Prometheus 2.42. The dashboards have not been loaded into Grafana by a test: neither
-Debian nor a package registry has it.
+expression in Prometheus 2.42. Another reads every dashboard by Grafana's own types
+(`grafana-foundation-sdk` 0.0.22, generated from the schemas of its dashboards, panels and
+Prometheus queries): unknown fields, missing ones and wrong values are errors.
+
+No test has loaded the dashboards into a running Grafana. Looked for on 2026-11-27: Debian has no
+package of the server, only `ceph-grafana-dashboards` and libraries; the npm packages of the name
+are libraries of the frontend, and the Python packages are clients and generators. The Go module
+`github.com/grafana/grafana` has the server's source under the AGPL, which this project does not
+build or install, and not the built frontend.
 
 The lag of groups is recorded by rules: the leader of a partition knows its high watermark, the
 coordinator of a group its committed offset. `kafka_consumergroup_lag` has records.
