@@ -15,7 +15,7 @@ BrokerState = Literal["in session", "shutting down", "stopped", "starting", "not
 class BrokerPhase:
     """`state`: "stopped" after a controlled shutdown; "starting" while the broker has registered
     and is still fenced. `epoch`: of its registration. `since_s`: when the state was seen to begin;
-    None if it has been so from the first. `has_restarted`: the broker was seen to register.
+    None if it has been so from the first. `has_restarted`: the broker was seen to register again.
     """
 
     state: BrokerState
@@ -45,7 +45,7 @@ class BrokerHistory:
         before = self._phases.get(broker.id)
         if before is None:
             is_new = self._has_begun
-            return BrokerPhase(find_state(broker, is_starting=is_new), broker.epoch, now_s if is_new else None, is_new)
+            return BrokerPhase(find_state(broker, is_starting=is_new), broker.epoch, now_s if is_new else None)
         has_registered = broker.epoch != before.epoch
         state = find_state(broker, is_starting=has_registered or before.state == "starting")
         if state == before.state and not has_registered:

@@ -59,6 +59,15 @@ def test_a_restart_is_described_from_its_shutdown_until_all_replicas_are_in_sync
     assert describe(history, ALL_IN_SYNC, 9 + RECENT_S) == []
 
 
+def test_a_broker_that_joins_the_cluster_has_not_restarted() -> None:
+    history, other = BrokerHistory(), registration(1, id_=1)
+    history.observe([other], 0)
+    history.observe([other, registration(5, fenced=True)], 1)
+    assert [it.state for it in describe(history, ALL_IN_SYNC, 2)] == ["starting"]
+    history.observe([other, registration(5)], 3)
+    assert describe(history, ALL_IN_SYNC, 4) == []
+
+
 def test_a_broker_that_is_lost_is_no_restart_in_progress_but_is_named() -> None:
     history = BrokerHistory()
     history.observe([registration(5)], 0)
