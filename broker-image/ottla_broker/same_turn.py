@@ -13,8 +13,9 @@ T = TypeVar("T")
 
 
 class SameTurnFuture(asyncio.Future[T]):
-    """A future whose `complete` calls `on_complete`, which whoever waits for it sets, in the same
-    turn of the loop."""
+    """A future that calls `on_complete` in the turn of the loop in which it is completed. The code
+    that waits for the future sets `on_complete`.
+    """
 
     on_complete: Callable[[asyncio.Future[T]], None] | None = None
 
@@ -54,7 +55,7 @@ class SameTurnTask(SameTurnFuture[T]):
             self.complete(end.value)
         except asyncio.CancelledError:
             self.cancel()
-        except Exception as reason:  # noqa: BLE001 - whoever waits for the result raises it
+        except Exception as reason:  # noqa: BLE001 - raised again where the result is read
             self.fail(reason)
         else:
             self._resume_after(waiting)

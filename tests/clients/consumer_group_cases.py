@@ -9,7 +9,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.clients.api_session import ApiSession
-from tests.clients.group_cases import create_empty_group, create_stable_group, wait_for_coordinators
+from tests.clients.group_cases import (
+    create_empty_group,
+    create_stable_group,
+    describe_other_groups,
+    wait_for_coordinators,
+)
 
 FIRST, SECOND = "member-1", "member-2"
 
@@ -106,12 +111,7 @@ async def consumer_group_describe(session: ApiSession) -> None:
     await session.send_case("stable", group_ids=[group])
     await join(session, group, topic, SECOND, instance_id="static")
     await session.send_case("reconciling", group_ids=[group])
-    await session.send_case("empty", group_ids=[left])
-    await session.send_case("classic", group_ids=[classic])
-    await session.send_case("unknown", group_ids=[session.unique_name("none")])
-    await session.send_case("without a name", group_ids=[""])
-    await session.send_case("with operations", group_ids=[left], include_authorized_operations=True)
-    await session.send_case("none", group_ids=[])
+    await describe_other_groups(session, left, classic)
 
 
 CONSUMER_GROUP_CASES = (consumer_group_heartbeat, consumer_group_describe)

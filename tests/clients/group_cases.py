@@ -313,6 +313,18 @@ async def delete_groups(session: ApiSession) -> None:
     await session.send_case("none", groups_names=())
 
 
+async def describe_other_groups(session: ApiSession, empty: str, classic: str) -> None:
+    """The cases that the describing APIs of the newer protocols share. `empty`: a group of the
+    protocol without members.
+    """
+    await session.send_case("empty", group_ids=[empty])
+    await session.send_case("classic", group_ids=[classic])
+    await session.send_case("unknown", group_ids=[session.unique_name("none")])
+    await session.send_case("without a name", group_ids=[""])
+    await session.send_case("with operations", group_ids=[empty], include_authorized_operations=True)
+    await session.send_case("none", group_ids=[])
+
+
 GROUP_CASES = (
     join_group,
     sync_group,

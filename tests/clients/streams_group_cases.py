@@ -11,7 +11,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.clients.api_session import RESPONSE_WITHIN_S, ApiSession
-from tests.clients.group_cases import create_empty_group, create_stable_group, wait_for_coordinators
+from tests.clients.group_cases import (
+    create_empty_group,
+    create_stable_group,
+    describe_other_groups,
+    wait_for_coordinators,
+)
 
 FIRST, SECOND = "member-1", "member-2"
 UNCHANGED: dict[str, Any] = {
@@ -165,7 +170,7 @@ async def send_internal_topic_cases(session: ApiSession, topic: str, wider: str)
     part = subtopology("0", [topic], state_changelog_topics=[internal_topic(changelog)])
     await session.send_case("an internal topic is missing", **joining_fields(stateful, [part]))
     await wait_for_topics(session, changelog)
-    await session.send_case("it is there", **member_fields(stateful, 2, **owned_fields([])))
+    await session.send_case("the internal topic exists", **member_fields(stateful, 2, **owned_fields([])))
     together = {"source_topics": [0], "source_topic_regex": [], "repartition_source_topics": [0]}
     parts = [
         subtopology("0", [topic], repartition_sink_topics=[repartition]),
@@ -205,12 +210,7 @@ async def streams_group_describe(session: ApiSession) -> None:
         await create_empty_group(session, session.unique_name(f"any {number}"))
     await session.send_case("stable", group_ids=[group])
     await session.send_case("not ready", group_ids=[waits])
-    await session.send_case("empty", group_ids=[left])
-    await session.send_case("classic", group_ids=[classic])
-    await session.send_case("unknown", group_ids=[session.unique_name("none")])
-    await session.send_case("without a name", group_ids=[""])
-    await session.send_case("with operations", group_ids=[left], include_authorized_operations=True)
-    await session.send_case("none", group_ids=[])
+    await describe_other_groups(session, left, classic)
 
 
 STREAMS_GROUP_CASES = (streams_group_heartbeat, streams_group_describe)

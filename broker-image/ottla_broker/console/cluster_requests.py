@@ -7,7 +7,7 @@ group is called only after the user's rights are checked.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -140,40 +140,23 @@ class ClusterRequests:
         self, topic: str, states: Mapping[int, PartitionRecord]
     ) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
         """Bytes of each replica by partition and broker."""
-        held: dict[int, list[int]] = defaultdict(list)
-        for index, state in states.items():
-            for broker in state.replicas:
-                held[broker].append(index)
         in_session = {one.id for one in self._broker.image.unfenced_brokers()}
-        answers = await self.send_to_brokers(
-            {broker: describe_replicas(topic, indexes) for broker, indexes in held.items() if broker in in_session}
-        )
-        sizes = {
-            (index, broker): size
-            for broker, response in answers.by_broker.items()
-            for index, size in read_sizes(response).items()
-        }
-        return sizes, answers.failures
+        held: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        for index, state in states.items():
+            for broker in in_session.intersection(state.replicas):
+                held[broker].append((topic, index))
+        sizes, failures = await self.replica_bytes(held)
+        return {(index, broker): size for (broker, _, index), size in sizes.items()}, failures
 
     async def replica_bytes(
         self, replicas: Mapping[int, Collection[tuple[str, int]]]
     ) -> tuple[dict[tuple[int, str, int], int], tuple[str, ...]]:
         """Bytes of replicas, by broker, topic and partition, of the brokers that respond."""
-        requests = {}
-        for broker, partitions in replicas.items():
-            by_topic: dict[str, list[int]] = defaultdict(list)
-            for topic, index in partitions:
-                by_topic[topic].append(index)
-            topics = tuple(describable_topic(topic, indexes) for topic, indexes in by_topic.items())
-            requests[broker] = DescribeLogDirsRequest(topics=topics)
-        answers = await self.send_to_brokers(requests)
+        answers = await self.send_to_brokers({broker: describe_replicas(held) for broker, held in replicas.items()})
         sizes = {
-            (broker, str(topic.name), int(one.partition_index)): int(one.partition_size)
+            (broker, topic, index): size
             for broker, response in answers.by_broker.items()
-            for log_dir in response.results
-            for topic in log_dir.topics
-            for one in topic.partitions
-            if not one.is_future_key
+            for (topic, index), size in read_sizes(response).items()
         }
         return sizes, answers.failures
 
@@ -234,19 +217,25 @@ class ClusterRequests:
         return found, answers.failures
 
 
-def describe_replicas(topic: str, indexes: Sequence[int]) -> DescribeLogDirsRequest:
-    return DescribeLogDirsRequest(topics=(describable_topic(topic, indexes),))
+def describe_replicas(partitions: Iterable[tuple[str, int]]) -> DescribeLogDirsRequest:
+    by_topic: dict[str, list[i32]] = defaultdict(list)
+    for topic, index in partitions:
+        by_topic[topic].append(i32(index))
+    return DescribeLogDirsRequest(
+        topics=tuple(
+            DescribableLogDirTopic(topic=TopicName(topic), partitions=tuple(indexes))
+            for topic, indexes in by_topic.items()
+        )
+    )
 
 
-def describable_topic(topic: str, indexes: Sequence[int]) -> DescribableLogDirTopic:
-    return DescribableLogDirTopic(topic=TopicName(topic), partitions=tuple(i32(one) for one in indexes))
-
-
-def read_sizes(response: DescribeLogDirsResponse) -> dict[int, int]:
-    """Bytes by partition, without replicas that move to another directory. Raises KafkaError."""
+def read_sizes(response: DescribeLogDirsResponse) -> dict[tuple[str, int], int]:
+    """Bytes by topic and partition, without replicas that move to another directory. Raises
+    KafkaError.
+    """
     raise_for_error(response.error_code, "DescribeLogDirs is refused")
     return {
-        int(one.partition_index): int(one.partition_size)
+        (str(topic.name), int(one.partition_index)): int(one.partition_size)
         for log_dir in response.results
         for topic in log_dir.topics
         for one in topic.partitions

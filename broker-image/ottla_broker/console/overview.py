@@ -113,7 +113,7 @@ class Overview:
                 for topic, state in census.reassigned
                 if page.user.may(Operation.describe, Resource.topic(topic))
             ],
-            may_describe=lambda topic: page.user.may(Operation.describe, Resource.topic(topic)),
+            may_describe=partial(may_describe, page),
         )
 
     async def show_restarts(self, page: PageRequest) -> web.Response:

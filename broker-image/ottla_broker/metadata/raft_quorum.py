@@ -227,7 +227,6 @@ class RaftQuorum:
         leader = self._led()
         await voter_changes.remove_voter(leader, key, timeout_s)
         if key == self._me.key:
-            await self._succession.end_epoch(leader)
             leader.end_term()
 
     async def update_voter(self, voter: Voter, timeout_s: float) -> None:

@@ -50,7 +50,7 @@ def _topics(operation: str, results: str) -> Callable[[Any, Any], Iterator[Chang
 def _configs(request: Any, response: Any) -> Iterator[Change]:
     for result in response.responses:
         if result.resource_type in REPORTS:
-            continue  # a report of what runs, which changes nothing
+            continue
         kind = CONFIG_RESOURCES.get(result.resource_type, str(result.resource_type))
         yield Change("ALTER_CONFIGS", kind, result.resource_name, result.error_code)
 

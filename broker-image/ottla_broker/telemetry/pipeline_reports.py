@@ -1,6 +1,6 @@
 """The last report of each pipeline, in the memory of the active controller."""
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -11,6 +11,8 @@ MAX_PIPELINES: Final = 1000
 KEPT_MS: Final = 3600 * 1000
 """A pipeline that nobody has reported for so long is forgotten."""
 MAX_NAME: Final = 253
+
+R = TypeVar("R")
 
 
 class PipelineReports:
@@ -34,8 +36,7 @@ class PipelineReports:
     def current(self, now_ms: int) -> dict[str, StoredReport]:
         self._remove_old(now_ms)
         return {
-            name: StoredReport(round(max(0, now_ms - at_ms) / 1000, 3), report)
-            for name, (at_ms, report) in sorted(self._by_name.items())
+            name: StoredReport(age_s(at_ms, now_ms), report) for name, (at_ms, report) in sorted(self._by_name.items())
         }
 
     def _remove_old(self, now_ms: int) -> None:
@@ -47,9 +48,18 @@ def parse_report(name: str, text: str) -> PipelineReport:
     """Raises INVALID_REQUEST."""
     if not 0 < len(name) <= MAX_NAME:
         raise KafkaError(ErrorCode.invalid_request, f"a pipeline's name has 1 to {MAX_NAME} characters")
+    return decode_report(text, PipelineReport, "a pipeline")
+
+
+def decode_report(text: str, kind: type[R], what: str) -> R:
+    """`what` is reported. Raises INVALID_REQUEST."""
     if len(text) > MAX_REPORT_BYTES:
         raise KafkaError(ErrorCode.invalid_request, f"a report has at most {MAX_REPORT_BYTES} bytes")
     try:
-        return msgspec.json.decode(text, type=PipelineReport)
+        return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as reason:
-        raise KafkaError(ErrorCode.invalid_request, f"not a report of a pipeline: {reason}") from None
+        raise KafkaError(ErrorCode.invalid_request, f"not a report of {what}: {reason}") from None
+
+
+def age_s(at_ms: int, now_ms: int) -> float:
+    return round(max(0, now_ms - at_ms) / 1000, 3)

@@ -1,10 +1,7 @@
 """The last report of a rolling restart, in the memory of the active controller."""
 
-import msgspec
-
-from ottla_broker.telemetry.pipeline_reports import KEPT_MS
+from ottla_broker.telemetry.pipeline_reports import KEPT_MS, age_s, decode_report
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.pipeline_report import MAX_REPORT_BYTES
 from ottla_broker.wire.roll_report import RollReport, StoredRoll
 
 
@@ -23,16 +20,11 @@ class RollReports:
         if self._last is None or now_ms - self._last[0] > KEPT_MS:
             return None
         at_ms, report = self._last
-        return StoredRoll(round(max(0, now_ms - at_ms) / 1000, 3), report)
+        return StoredRoll(age_s(at_ms, now_ms), report)
 
 
 def parse_roll(name: str, text: str) -> RollReport:
     """Raises INVALID_REQUEST."""
     if name:
         raise KafkaError(ErrorCode.invalid_request, f"a cluster has one roll, which has no name such as {name!r}")
-    if len(text) > MAX_REPORT_BYTES:
-        raise KafkaError(ErrorCode.invalid_request, f"a report has at most {MAX_REPORT_BYTES} bytes")
-    try:
-        return msgspec.json.decode(text, type=RollReport)
-    except msgspec.MsgspecError as reason:
-        raise KafkaError(ErrorCode.invalid_request, f"not a report of a roll: {reason}") from None
+    return decode_report(text, RollReport, "a roll")

@@ -6,6 +6,7 @@ task more.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tests.clients.streams_group_cases import UNCHANGED
 from tests.clients.walks.step_generator import StepGenerator
 from tests.clients.walks.steps import Reference, Step
 
@@ -138,23 +139,6 @@ def topology_of(generator: StepGenerator, group: str) -> dict[str, Any]:
 
 
 # -- members ---------------------------------------------------------------------------------------
-
-UNCHANGED: Final[Mapping[str, Any]] = {
-    "endpoint_information_epoch": 0,
-    "instance_id": None,
-    "rack_id": None,
-    "rebalance_timeout": -1,
-    "topology": None,
-    "active_tasks": None,
-    "standby_tasks": None,
-    "warmup_tasks": None,
-    "process_id": None,
-    "user_endpoint": None,
-    "client_tags": None,
-    "task_offsets": None,
-    "task_end_offsets": None,
-    "shutdown_application": False,
-}
 
 
 def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
