@@ -19,7 +19,7 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from ottla_broker.coordination.consumer_protocol import read_assignment, write_assignment
+from ottla_broker.coordination.consumer_protocol import encode_assignment, read_assignment
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.codec import read_response, write_request
 from ottla_broker.wire.errors import ErrorCode
@@ -220,7 +220,7 @@ class ClassicMember:
 
     def _assign(self, at: int, members: int) -> bytes:
         """Every `members`-th partition, from `at` on."""
-        return write_assignment({self.topic: frozenset(range(at, self.partitions, members))}, 1)
+        return encode_assignment({self.topic: frozenset(range(at, self.partitions, members))}, 1)
 
     async def heartbeat(self) -> None:
         assert self._requests is not None, "a member that has joined has an id"

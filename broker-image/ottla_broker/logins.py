@@ -32,7 +32,7 @@ from ottla_broker.config.listener_security import (
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.broker_login import BrokerLogins
 from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
-from ottla_broker.security.jwks import JsonWebKeySet, Key
+from ottla_broker.security.jwks import JsonWebKey, JsonWebKeySet
 from ottla_broker.security.oauthbearer import TokenValidator
 from ottla_broker.security.principal_mapping import PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession, ScramLogin
@@ -155,7 +155,7 @@ class ListenerLogins:
         return self._broker.image.scram_credentials.get((user, mechanism))
 
 
-def make_key_set(name: str, fetch: Callable[[], Awaitable[list[Key]]], settings: OauthSettings) -> JsonWebKeySet:
+def make_key_set(name: str, fetch: Callable[[], Awaitable[list[JsonWebKey]]], settings: OauthSettings) -> JsonWebKeySet:
     """Keys that are fetched as often as a listener's `settings` say."""
     return JsonWebKeySet(
         name,

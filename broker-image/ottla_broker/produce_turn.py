@@ -58,7 +58,7 @@ class ProducerConnection(Protocol):
     def serve_unjoined(self, frame: bytearray) -> None: ...
 
 
-Request = tuple[ProducerConnection, bytearray, ProduceTemplate, int, int, int]
+TurnRequest = tuple[ProducerConnection, bytearray, ProduceTemplate, int, int, int]
 """`frame` is the request without its size; then its template, the partition, and where the records
 in the frame start and end.
 """
@@ -78,7 +78,7 @@ class ProduceTurn:
         self._request_counts = request_counts
         self._request_times = request_times
         self._loop = asyncio.get_running_loop()
-        self._requests: list[Request] = []
+        self._requests: list[TurnRequest] = []
         self._bytes = 0
         self.max_bytes = MAX_TURN_BYTES
         self.is_completing = False
@@ -120,7 +120,7 @@ class ProduceTurn:
         finally:
             self.is_completing = False
 
-    def _append(self, requests: Sequence[Request]) -> "Sequence[tuple[Partition, int] | None]":
+    def _append(self, requests: Sequence[TurnRequest]) -> "Sequence[tuple[Partition, int] | None]":
         """The partition and the first offset of each request; None where it must be served
         alone.
         """
@@ -157,7 +157,7 @@ class ProduceTurn:
     def _may_write(self, client: ConnectionState, topic: str) -> bool:
         return self._authorizer.allows(client.principal, client.host, Operation.write, Resource.topic(topic))
 
-    def _answer(self, requests: Sequence[Request], results: "Sequence[tuple[Partition, int] | None]") -> None:
+    def _answer(self, requests: Sequence[TurnRequest], results: "Sequence[tuple[Partition, int] | None]") -> None:
         may_poll = len(requests) <= MAX_POLLED
         answered = 0
         for (client, frame, template, index, start, _), result in zip(requests, results, strict=True):

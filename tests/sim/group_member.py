@@ -25,7 +25,7 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i64
 
-from ottla_broker.coordination.consumer_protocol import read_assignment, write_assignment
+from ottla_broker.coordination.consumer_protocol import encode_assignment, read_assignment
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.partition_requests import to_timedelta_field
@@ -152,7 +152,7 @@ class Member(SimulatedClient):
             assignments = tuple(
                 SyncGroupRequestAssignment(
                     member_id=member,
-                    assignment=write_assignment({self._topic: frozenset(range(at, count, len(members)))}, 1),
+                    assignment=encode_assignment({self._topic: frozenset(range(at, count, len(members)))}, 1),
                 )
                 for at, member in enumerate(members)
             )

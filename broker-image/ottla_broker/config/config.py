@@ -26,7 +26,7 @@ from ottla_broker.config.server_properties import (
     read_file,
     read_mapping,
     read_overrides,
-    resolve_references,
+    resolve_variables,
 )
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
@@ -166,7 +166,7 @@ class Config:
         returns their present values. Raises SettingError.
         """
         return {
-            key: key[2].parse(resolve_references(item._replace(text=item.reference)).text)
+            key: key[2].parse(resolve_variables(item._replace(text=item.reference)).text)
             for key, item in self.static.references.items()
             if key[2].name.startswith(prefix)
         }

@@ -61,7 +61,7 @@ def read_file(path: str | PathLike[str]) -> list[GivenSetting]:
         ]
     except properties.InvalidEscape as problem:
         raise SettingError([f"{path}: {problem}"]) from None
-    return [resolve_references(item) for item in given if not _is_empty_variable(item.text)]
+    return [resolve_variables(item) for item in given if not _is_empty_variable(item.text)]
 
 
 def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
@@ -71,7 +71,7 @@ def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
         name, separator, text = pair.partition("=")
         if not separator:
             raise SettingError([f"--set {pair}: expected key=value"])
-        given.append(resolve_references(GivenSetting(name.strip(), text.strip(), "--set")))
+        given.append(resolve_variables(GivenSetting(name.strip(), text.strip(), "--set")))
     return given
 
 
@@ -193,7 +193,7 @@ def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
     static.notes.append(f"{item.place}: {item.name} has no effect: {reason_ignored}")
 
 
-def resolve_references(item: GivenSetting) -> GivenSetting:
+def resolve_variables(item: GivenSetting) -> GivenSetting:
     """Replaces `${env:NAME}` and `${directory:PATH:FILE}` by their values. Raises SettingError."""
     if "${env:" in item.text:
         item = _resolve_environment(item)

@@ -46,7 +46,7 @@ def plain_text(value: object) -> str:
     return str(value)
 
 
-class Range(NamedTuple):
+class IntegerRange(NamedTuple):
     """Integers from `low` to `high`, and those in `also`."""
 
     low: int
@@ -63,7 +63,7 @@ class ValueType(NamedTuple, Generic[T_co]):
     allowed: str
     parse: Callable[[str], T_co]
     text: Callable[[object], str] = plain_text
-    range: Range | None = None
+    range: IntegerRange | None = None
     words: tuple[str, ...] | None = None
 
 
@@ -210,7 +210,7 @@ def _integer_type(
             raise ValueError
         return value
 
-    return ValueType(code, allowed, parse, range=Range(low, high, also))
+    return ValueType(code, allowed, parse, range=IntegerRange(low, high, also))
 
 
 def _bounds(at_least: float | None, at_most: float | None) -> str:

@@ -12,7 +12,7 @@ CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type of classic groups whose members consume topics."""
 
-Assignment = tuple[tuple[str, tuple[int, ...]], ...]
+AssignedPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 """Partitions by topic; of streams groups tasks by subtopology."""
 
 
@@ -37,7 +37,7 @@ class MemberDescription:
     host: str
     instance: str
     epoch: int
-    assignment: Assignment
+    assignment: AssignedPartitions
 
     @property
     def partitions(self) -> int:
@@ -77,7 +77,7 @@ class PartitionLag:
         return estimate_lag_s(self.lag, self.written)
 
 
-def make_member(member: Any, instance: str | None, epoch: int, assignment: Assignment) -> MemberDescription:
+def make_member(member: Any, instance: str | None, epoch: int, assignment: AssignedPartitions) -> MemberDescription:
     """A member as the responses of all protocols describe it."""
     host = member.client_host.removeprefix("/")
     return MemberDescription(member.member_id, member.client_id, host, instance or "", epoch, assignment)
@@ -92,7 +92,7 @@ def describe_classic(group: Any) -> GroupDescription:
     return GroupDescription(group.group_state, group.protocol_data, -1, members)
 
 
-def read_classic_assignment(data: bytes) -> Assignment:
+def read_classic_assignment(data: bytes) -> AssignedPartitions:
     """Empty for what is no assignment: clients write it."""
     try:
         return tuple((one.topic, tuple(one.partitions)) for one in read_assignment(data).assigned)

@@ -7,7 +7,7 @@ from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.group_description import ListedGroup, PartitionLag, lag_by_topic
-from ottla_broker.console.group_requests import CommittedOffsets, GroupRequests
+from ottla_broker.console.group_requests import GroupRequests, OffsetsByPartition
 from ottla_broker.console.lag_history import SAMPLE_INTERVAL_S, LagHistory, LagSample
 from ottla_broker.console.write_rate import RATE_WINDOW_S, count_written
 from ottla_broker.wire.errors import KafkaError
@@ -25,7 +25,10 @@ class GroupLags:
         self._sampled: set[str] = set()
 
     async def find_lags(
-        self, committed: CommittedOffsets, owners: Mapping[tuple[str, int], str], partitions: Iterable[tuple[str, int]]
+        self,
+        committed: OffsetsByPartition,
+        owners: Mapping[tuple[str, int], str],
+        partitions: Iterable[tuple[str, int]],
     ) -> list[PartitionLag]:
         """In the order of the partitions, without those of which nothing is known."""
         wanted = list(partitions)

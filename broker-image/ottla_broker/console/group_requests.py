@@ -57,7 +57,7 @@ DESCRIBERS: Final[Mapping[str, Any]] = {
 }
 """The request that describes a group, and the reader of its response, by the type of the group."""
 
-CommittedOffsets = dict[tuple[str, int], int]
+OffsetsByPartition = dict[tuple[str, int], int]
 
 
 class GroupRequests:
@@ -96,7 +96,7 @@ class GroupRequests:
         found: GroupDescription = read(described)
         return found
 
-    async def committed_offsets(self, group: ListedGroup) -> CommittedOffsets:
+    async def committed_offsets(self, group: ListedGroup) -> OffsetsByPartition:
         """Of a share group: the offsets from which its partitions are shared. Raises KafkaError,
         OSError.
         """
@@ -107,20 +107,20 @@ class GroupRequests:
 
     async def groups_of_topic(
         self, topic: str, partitions: Sequence[int], groups: Sequence[ListedGroup]
-    ) -> dict[str, CommittedOffsets]:
+    ) -> dict[str, OffsetsByPartition]:
         """The groups that have committed offsets of the topic. Raises KafkaError, OSError."""
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         for group in groups:
             if group.type != SHARE:
                 by_coordinator[group.coordinator].append(group.name)
-        found: dict[str, CommittedOffsets] = {}
+        found: dict[str, OffsetsByPartition] = {}
         for coordinator, names in by_coordinator.items():
             found |= await self._fetch_offsets(coordinator, names, (topic, partitions))
         return {name: offsets for name, offsets in found.items() if offsets}
 
     async def _fetch_offsets(
         self, coordinator: int, names: Sequence[str], of: tuple[str, Sequence[int]] | None
-    ) -> dict[str, CommittedOffsets]:
+    ) -> dict[str, OffsetsByPartition]:
         topics = None
         if of is not None:
             indexes = tuple(i32(one) for one in of[1])
@@ -138,7 +138,7 @@ class GroupRequests:
             if group.error_code is ErrorCode.none
         }
 
-    async def _share_offsets(self, group: ListedGroup) -> CommittedOffsets:
+    async def _share_offsets(self, group: ListedGroup) -> OffsetsByPartition:
         requested = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group.name), topics=None)
         request = DescribeShareGroupOffsetsRequest(groups=(requested,))
         response = await self._requests.client.send(request, broker=group.coordinator)

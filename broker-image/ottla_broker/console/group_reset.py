@@ -14,7 +14,7 @@ from aiohttp import web
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.group_description import SHARE, ListedGroup
-from ottla_broker.console.group_requests import CommittedOffsets, GroupRequests
+from ottla_broker.console.group_requests import GroupRequests, OffsetsByPartition
 from ottla_broker.console.groups import find_group
 from ottla_broker.console.message_query import parse_time_ms
 from ottla_broker.console.offset_reset import (
@@ -136,14 +136,14 @@ class GroupResetPages:
         offsets = ((one.topic, one.partition, one.committed if file == "undo" else one.target) for one in resets)
         return attach(offsets, file)
 
-    async def _find(self, page: PageRequest, name: str) -> tuple[ListedGroup, CommittedOffsets]:
+    async def _find(self, page: PageRequest, name: str) -> tuple[ListedGroup, OffsetsByPartition]:
         group = await find_group(self._groups, page, name)
         if group.type == SHARE:
             raise PageError(400, f"{group.name} is a share group, which has no committed offsets.")
         committed = await self._groups.committed_offsets(group)
         return group, {one: offset for one, offset in committed.items() if may_describe(page, one[0])}
 
-    async def _plan(self, committed: CommittedOffsets, target: ResetTarget) -> list[PartitionReset]:
+    async def _plan(self, committed: OffsetsByPartition, target: ResetTarget) -> list[PartitionReset]:
         partitions = sorted(committed)
         at = target.at if target.kind == "time" else LATEST_TIMESTAMP
         starts, ends, times = await asyncio.gather(
@@ -177,7 +177,7 @@ def read_changes(form: Mapping[str, str]) -> list[OffsetChange]:
     return changes
 
 
-def select(committed: CommittedOffsets, topic: str) -> CommittedOffsets:
+def select(committed: OffsetsByPartition, topic: str) -> OffsetsByPartition:
     """`topic` empty: all."""
     return {one: offset for one, offset in committed.items() if topic in ("", one[0])}
 

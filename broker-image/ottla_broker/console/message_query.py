@@ -16,7 +16,7 @@ MAX_LIMIT: Final = 500
 MODES: Final = ("browse", "search", "follow")
 DEFAULT_START: Final[Mapping[str, StartKind]] = {"browse": "newest", "search": "oldest", "follow": "newest"}
 
-Mode = Literal["browse", "search", "follow"]
+QueryMode = Literal["browse", "search", "follow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class MessageQuery:
     or found. `positions`: next offsets by partition, where a search is resumed.
     """
 
-    mode: Mode
+    mode: QueryMode
     partition: int | None
     start: Start
     start_text: str
@@ -48,7 +48,7 @@ def parse_query(page: PageRequest) -> MessageQuery:
     at = page.text("at")
     partition = None if page.text("partition") == "" else page.integer("partition", 0)
     return MessageQuery(
-        cast(Mode, mode),
+        cast(QueryMode, mode),
         partition,
         parse_start(kind, at),
         page.text("start"),

@@ -12,7 +12,7 @@ from aiohttp import web
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.message_query import MessageQuery, available_formats, check_format, parse_query
-from ottla_broker.console.partition_reader import Chunk, Range, find_ranges, read_chunk
+from ottla_broker.console.partition_reader import Chunk, OffsetRange, find_ranges, read_chunk
 from ottla_broker.console.record_display import (
     MAX_SHOWN,
     MAX_SHOWN_ALONE,
@@ -62,7 +62,7 @@ class MessagePages:
 
     async def show(self, page: PageRequest) -> web.Response:
         topic, query = self._check(page), parse_query(page)
-        partitions = partitions_of(topic, query)
+        partitions = select_partitions(topic, query)
         records = await self._browse(page, topic, partitions, query) if query.mode == "browse" else []
         return page.render(
             "messages.html",
@@ -79,7 +79,7 @@ class MessagePages:
         partition, offset = (int(page.http.match_info[name]) for name in ("partition", "offset"))
         if partition not in topic.partitions or offset > MAX_INT64:
             raise PageError(404, f"There is no partition {partition} of {topic.name}, or no such offset.")
-        range_ = Range(partition, offset, offset + 1)
+        range_ = OffsetRange(partition, offset, offset + 1)
         async with self._requests.new_client() as client:
             try:
                 chunk = await read_chunk(client, topic.name, range_)
@@ -167,7 +167,7 @@ class MessagePages:
         try:
             async with self._requests.new_client() as client, self._process(page, start) as process:
                 newest = FOLLOW_FIRST if query.mode == "follow" else limit
-                ranges = await find_ranges(client, topic, partitions_of(topic, query), query.start, newest)
+                ranges = await find_ranges(client, topic, select_partitions(topic, query), query.start, newest)
                 for one in ranges:
                     one.next = min(query.positions.get(one.partition, one.next), one.end)
                 yield Search(client, topic.name, ranges, limit, lambda: self._running), process
@@ -216,7 +216,7 @@ def check_access(page: PageRequest, topic: TopicImage) -> None:
         raise PageError(403, "the session has ended, or access rules have changed")
 
 
-def partitions_of(topic: TopicImage, query: MessageQuery) -> list[int]:
+def select_partitions(topic: TopicImage, query: MessageQuery) -> list[int]:
     """Raises PageError for a partition that the topic does not have."""
     if query.partition is None:
         return sorted(topic.partitions)

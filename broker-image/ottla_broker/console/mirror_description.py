@@ -67,7 +67,7 @@ class MirroredTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorProblems:
+class ReportedMirrorProblems:
     """As the controller reports them. `source_error`: why the source cannot be read. `refused`:
     topics that nothing is copied into, and why. `failure`: why the controller does not report.
     """
@@ -90,7 +90,9 @@ def add_known(values: Iterable[int]) -> int:
     return UNKNOWN if UNKNOWN in found else sum(found)
 
 
-def check_failover(config: MirrorConfig, topics: Sequence[MirroredTopic], problems: MirrorProblems) -> Iterator[Check]:
+def check_failover(
+    config: MirrorConfig, topics: Sequence[MirroredTopic], problems: ReportedMirrorProblems
+) -> Iterator[Check]:
     """What a failover would find, and lose, now."""
     partitions = [one for topic in topics for one in topic.partitions]
     if config.role == FAILED_OVER:
@@ -122,7 +124,7 @@ def check_failover(config: MirrorConfig, topics: Sequence[MirroredTopic], proble
     yield Check(None, "Clients know the bootstrap servers of this cluster, and may log in and write here.")
 
 
-def _check_source(partitions: Sequence[CopiedPartition], problems: MirrorProblems) -> Check:
+def _check_source(partitions: Sequence[CopiedPartition], problems: ReportedMirrorProblems) -> Check:
     if problems.source_error:
         return Check(False, f"The source cannot be read: {problems.source_error}.")
     if problems.failure:

@@ -17,7 +17,7 @@ from ottla_broker.console.cluster_requests import ClusterRequests, first_failure
 from ottla_broker.console.mirror_description import (
     CopiedPartition,
     MirroredTopic,
-    MirrorProblems,
+    ReportedMirrorProblems,
     add_known,
     check_failover,
 )
@@ -110,15 +110,17 @@ class MirrorPages:
         ]
         return found, answers.failures
 
-    async def _problems(self, mirror: str) -> MirrorProblems:
+    async def _problems(self, mirror: str) -> ReportedMirrorProblems:
         request = DescribeConfigsRequest(resources=(describe(MIRROR_RESOURCE, mirror),))
         try:
             (result,) = (await self._requests.client.send_to_controller(request)).results
         except (KafkaError, OSError) as reason:
-            return MirrorProblems(failure=describe_os_error(reason) if isinstance(reason, OSError) else str(reason))
+            return ReportedMirrorProblems(
+                failure=describe_os_error(reason) if isinstance(reason, OSError) else str(reason)
+            )
         entries = {str(one.name): one.value or "" for one in result.configs}
         refused = entries.get(REJECTED_TOPICS, "")
-        return MirrorProblems(
+        return ReportedMirrorProblems(
             entries.get(SOURCE_ERROR, ""), msgspec.json.decode(refused, type=dict[str, str]) if refused else {}
         )
 

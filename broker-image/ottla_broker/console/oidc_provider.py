@@ -14,7 +14,7 @@ import msgspec
 
 from ottla_broker.console.login_methods import OidcSettings
 from ottla_broker.runtime import Runtime
-from ottla_broker.security.jwks import Key, parse_key_set
+from ottla_broker.security.jwks import JsonWebKey, parse_key_set
 from ottla_broker.wire.errors import describe_os_error
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -79,7 +79,7 @@ class OidcProvider:
         """As fetched last. Raises ProviderError."""
         return self._metadata or await self._fetch_metadata()
 
-    async def fetch_keys(self) -> list[Key]:
+    async def fetch_keys(self) -> list[JsonWebKey]:
         """The keys that sign id tokens, by new metadata. Raises ProviderError."""
         url = (await self._fetch_metadata()).jwks_uri
         try:

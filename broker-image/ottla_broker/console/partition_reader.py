@@ -31,7 +31,7 @@ class Start:
 
 
 @dataclass(slots=True)
-class Range:
+class OffsetRange:
     """Offsets of a partition that are still to be read; `end` is not read any more."""
 
     partition: int
@@ -57,12 +57,12 @@ class Chunk:
 
 async def find_ranges(
     client: Client, topic: TopicImage, partitions: list[int], start: Start, newest: int
-) -> list[Range]:
+) -> list[OffsetRange]:
     """The offset ranges to read now. `newest`: offsets before the end that start `newest` reads.
     Raises KafkaError.
     """
 
-    async def find(partition: int) -> Range:
+    async def find(partition: int) -> OffsetRange:
         end = await client.list_offset(topic.name, partition, LATEST_TIMESTAMP)
         low = await client.list_offset(topic.name, partition, EARLIEST_TIMESTAMP)
         match start.kind:
@@ -75,12 +75,12 @@ async def find_ranges(
                 first = end if found < 0 else found
             case "oldest":
                 first = low
-        return Range(partition, min(max(first, low), end), end)
+        return OffsetRange(partition, min(max(first, low), end), end)
 
     return list(await asyncio.gather(*map(find, partitions)))
 
 
-async def read_chunk(client: Client, topic: str, range_: Range, *, max_wait_s: float = 0.0) -> Chunk:
+async def read_chunk(client: Client, topic: str, range_: OffsetRange, *, max_wait_s: float = 0.0) -> Chunk:
     """The records at the range's next offset; empty only at the end. An empty response below it is
     that of a throttled fetch, and repeated. Raises KafkaError, OSError.
     """
@@ -111,7 +111,7 @@ async def read_chunk(client: Client, topic: str, range_: Range, *, max_wait_s: f
     raise KafkaError(ErrorCode.unknown_server_error, message)
 
 
-async def _skip_deleted(client: Client, topic: str, range_: Range) -> Chunk:
+async def _skip_deleted(client: Client, topic: str, range_: OffsetRange) -> Chunk:
     """Continues at the log start, which retention has moved. Raises OFFSET_OUT_OF_RANGE where the
     log is shorter than it was.
     """
@@ -121,7 +121,9 @@ async def _skip_deleted(client: Client, topic: str, range_: Range) -> Chunk:
     return Chunk(b"", low, low, deleted=low - range_.next)
 
 
-async def read_ranges(client: Client, topic: str, ranges: list[Range]) -> AsyncIterator[tuple[Range, Chunk]]:
+async def read_ranges(
+    client: Client, topic: str, ranges: list[OffsetRange]
+) -> AsyncIterator[tuple[OffsetRange, Chunk]]:
     """Every chunk of every range, partition by partition. The next chunk is fetched while the
     caller works on one, and each range has its new position when its chunk is yielded.
     """

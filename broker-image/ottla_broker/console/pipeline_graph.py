@@ -67,7 +67,7 @@ def lay_out(views: Sequence[PipelineView]) -> Graph:
                     lanes[name, column] = bottoms[column]
                     bottoms[column] += GAP_Y
             passed = [(left_of(column), lanes[name, column]) for column in range(start + 1, end)]
-            lines.append(connect(boxes[False, name], passed, boxes[key_of(view)]))
+            lines.append(draw_line(boxes[False, name], passed, boxes[key_of(view)]))
     width = 2 * MARGIN + columns * (WIDTH + GAP_X) - GAP_X if columns else 0
     return Graph(list(boxes.values()), lines, width, max(bottoms, default=0))
 
@@ -98,7 +98,7 @@ def shorten(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def connect(left: Box, lanes: Sequence[tuple[int, int]], right: Box) -> str:
+def draw_line(left: Box, lanes: Sequence[tuple[int, int]], right: Box) -> str:
     """`lanes`: left ends of the lanes on the way."""
     x, y = left.x + WIDTH, left.y + HEIGHT // 2
     path = [f"M{x} {y}"]

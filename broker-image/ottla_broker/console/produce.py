@@ -11,7 +11,7 @@ from aiohttp import web
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.login import redirect
-from ottla_broker.console.partition_reader import Range, read_chunk
+from ottla_broker.console.partition_reader import OffsetRange, read_chunk
 from ottla_broker.console.record_encoding import encode_fields
 from ottla_broker.console.record_form import BYTE_FORMS, SCHEMA_FORM, RecordFormError, parse_record
 from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
@@ -77,7 +77,7 @@ class ProducePages:
         """Raises PageError, KafkaError, OSError."""
         if partition in topic.partitions and offset <= MAX_INT64:
             async with self._requests.new_client() as client:
-                chunk = await read_chunk(client, topic.name, Range(partition, offset, offset + 1))
+                chunk = await read_chunk(client, topic.name, OffsetRange(partition, offset, offset + 1))
             found = await self._broker.runtime.run_in_thread(find_record, chunk.records, offset)
             if found is not None:
                 return found

@@ -19,7 +19,7 @@ MAX_JSON_LINE: Final = 100
 MAX_HEX_BYTES: Final = 4096
 BYTES_PER_LINE: Final = 16
 
-Kind = Literal["null", "json", "text", "binary"]
+DisplayKind = Literal["null", "json", "text", "binary"]
 Form = Literal["auto", "text", "hex"]
 FORMS: Final = ("auto", "text", "hex")
 
@@ -30,7 +30,7 @@ class DisplayedBytes:
     schema that it is decoded by.
     """
 
-    kind: Kind
+    kind: DisplayKind
     text: str
     size: int
     is_cut: bool = False
@@ -138,5 +138,5 @@ def _hex(data: bytes, limit: int) -> DisplayedBytes:
     return DisplayedBytes("binary", hex_lines(data[:shown]), len(data), len(data) > shown)
 
 
-def _cut(kind: Kind, text: str, data: bytes, limit: int) -> DisplayedBytes:
+def _cut(kind: DisplayKind, text: str, data: bytes, limit: int) -> DisplayedBytes:
     return DisplayedBytes(kind, text[:limit], len(data), len(text) > limit)

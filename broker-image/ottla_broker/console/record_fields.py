@@ -13,7 +13,7 @@ COLUMNS: Final = ("partition", "offset", "timestamp", "key", "keyBase64", "value
 """Of CSV and Parquet; lines of JSON use the same names."""
 
 
-class Field(NamedTuple):
+class ExportField(NamedTuple):
     """A key or value as text, or in base64 if it is neither UTF-8 nor decoded by a schema; null has
     neither. `schema_id`: of the schema whose JSON the text is.
     """
@@ -23,15 +23,15 @@ class Field(NamedTuple):
     schema_id: int | None = None
 
 
-def read_field(data: bytes | None, decoded: DecodedBytes | None = None) -> Field:
+def read_field(data: bytes | None, decoded: DecodedBytes | None = None) -> ExportField:
     if data is None:
-        return Field()
+        return ExportField()
     if decoded is not None and (encoded := encode_decoded(decoded)) is not None:
-        return Field(encoded.decode(), schema_id=decoded.schema_id)
+        return ExportField(encoded.decode(), schema_id=decoded.schema_id)
     try:
-        return Field(data.decode())
+        return ExportField(data.decode())
     except UnicodeDecodeError:
-        return Field(base64=base64.b64encode(data).decode())
+        return ExportField(base64=base64.b64encode(data).decode())
 
 
 def list_texts(record: Record, decoded: DecodedRecord) -> tuple[str | None, ...]:

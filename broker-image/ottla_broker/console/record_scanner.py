@@ -13,9 +13,9 @@ from ottla_broker.console.search_messages import (
     LENGTH,
     AddSchemas,
     FinishExport,
-    Request,
-    Response,
     ScanRecords,
+    SearchRequest,
+    SearchResponse,
     StartSearch,
 )
 from ottla_broker.wire.errors import KafkaError
@@ -42,9 +42,9 @@ class Scanner:
         if self._decoder is not None:
             self._decoder.add_schemas(request.sources)
 
-    def scan(self, request: ScanRecords) -> Response:
+    def scan(self, request: ScanRecords) -> SearchResponse:
         """Stops after `limit` records found: `next_offset` is after the last of them then."""
-        response, exported, unknown_ids = Response(next_offset=request.first), [], set()
+        response, exported, unknown_ids = SearchResponse(next_offset=request.first), [], set()
         for header, record in iter_records(request.records):
             if self._pacer is not None:
                 self._pacer.pause_if_due(request.searches)
@@ -76,38 +76,38 @@ class Scanner:
                 if response.found_count >= request.limit:
                     break
         if unknown_ids:
-            return Response(unknown_ids=sorted(unknown_ids))
+            return SearchResponse(unknown_ids=sorted(unknown_ids))
         if self._export is not None:
             for record, decoded in exported:
                 self._export.add(request.partition, record, decoded)
             response.exported = self._export.take()
         return response
 
-    def finish_export(self) -> Response:
-        return Response(exported=b"" if self._export is None else self._export.finish())
+    def finish_export(self) -> SearchResponse:
+        return SearchResponse(exported=b"" if self._export is None else self._export.finish())
 
 
 def serve(requests: BinaryIO, responses: BinaryIO) -> None:
     """Until the broker closes its end."""
-    decode = msgspec.msgpack.Decoder(Request).decode
+    decode = msgspec.msgpack.Decoder(SearchRequest).decode
     scanner: Scanner | None = None
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         request = decode(requests.read(*LENGTH.unpack(head)))
         try:
             if isinstance(request, StartSearch):
-                scanner, response = Scanner(request, find_cpu_limit()), Response()
+                scanner, response = Scanner(request, find_cpu_limit()), SearchResponse()
             elif scanner is not None and isinstance(request, AddSchemas):
                 scanner.add_schemas(request)
-                response = Response()
+                response = SearchResponse()
             elif scanner is not None and isinstance(request, FinishExport):
                 response = scanner.finish_export()
             else:
                 assert scanner is not None and isinstance(request, ScanRecords)
                 response = scanner.scan(request)
         except (FilterError, KafkaError) as reason:
-            response = Response(error=str(reason))
+            response = SearchResponse(error=str(reason))
         except MemoryError:
-            response = Response(error="a batch of records needs too much memory")
+            response = SearchResponse(error="a batch of records needs too much memory")
         data = msgspec.msgpack.encode(response)
         responses.write(LENGTH.pack(len(data)) + data)
         responses.flush()

@@ -108,7 +108,7 @@ class SchemaPages:
             subject=subject,
             versions=versions,
             shown=shown,
-            text="\n".join(lay_out(shown.schema)),
+            text="\n".join(format_schema(shown.schema)),
             before=before,
             against=against,
             diff=diff,
@@ -166,7 +166,7 @@ def describe_level(state: RegistryState, subject: str, user: ConsoleUser) -> Sub
     return SubjectLevel(str(level_of(state, subject)), "compatibilityLevel" in state.configs.get(subject, {}))
 
 
-def lay_out(schema: Schema) -> list[str]:
+def format_schema(schema: Schema) -> list[str]:
     """The lines of a schema's text. Those in JSON are indented, with their keys in the same
     order.
     """
@@ -180,7 +180,7 @@ def lay_out(schema: Schema) -> list[str]:
 
 def compare_schemas(old: Schema, new: Schema) -> list[DiffLine]:
     """Raises ValueError for schemas that are too long."""
-    return compare_lines(lay_out(old), lay_out(new))
+    return compare_lines(format_schema(old), format_schema(new))
 
 
 async def check_schema(registry: SchemaRegistry, subject: str, schema: Schema) -> SchemaCheck:

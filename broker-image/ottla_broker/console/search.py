@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_broker.console.partition_reader import Chunk, Range, positions_text, read_chunk, read_ranges
-from ottla_broker.console.search_messages import Response, ScanRecords
+from ottla_broker.console.partition_reader import Chunk, OffsetRange, positions_text, read_chunk, read_ranges
+from ottla_broker.console.search_messages import ScanRecords, SearchResponse
 from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.wire.client import Client
 
@@ -38,7 +38,7 @@ class SearchProgress:
     failure: str = ""
     positions: dict[int, int] = field(default_factory=dict)
 
-    def add(self, chunk: Chunk, range_: Range, response: Response | None) -> None:
+    def add(self, chunk: Chunk, range_: OffsetRange, response: SearchResponse | None) -> None:
         self.deleted += chunk.deleted
         self.positions[range_.partition] = chunk.next
         if response is not None:
@@ -66,7 +66,7 @@ class SearchProgress:
 class Found:
     """Matches and counts of one chunk."""
 
-    response: Response
+    response: SearchResponse
     progress: SearchProgress
     is_done: bool
 
@@ -75,7 +75,7 @@ class Search:
     """`limit`: stops when so many records are found. `count_searches`: that run on this broker."""
 
     def __init__(
-        self, client: Client, topic: str, ranges: list[Range], limit: int, count_searches: Callable[[], int]
+        self, client: Client, topic: str, ranges: list[OffsetRange], limit: int, count_searches: Callable[[], int]
     ) -> None:
         self._count_searches = count_searches
         self._client = client
@@ -94,7 +94,7 @@ class Search:
             yield Found(response, self.progress, is_done)
             if is_done:
                 return
-        yield Found(Response(), self.progress, True)
+        yield Found(SearchResponse(), self.progress, True)
 
     async def follow(self, process: SearchProcess) -> AsyncIterator[Found]:
         """Records as they are committed, from each range's next offset on, without end."""
@@ -108,15 +108,15 @@ class Search:
                     range_.next = range_.end = chunk.next
                     yield Found(await self._scan(process, range_, chunk, NO_END), self.progress, False)
             if has_found_none:
-                yield Found(Response(), self.progress, False)
+                yield Found(SearchResponse(), self.progress, False)
                 await asyncio.sleep(FOLLOW_PAUSE_S)
 
-    def _left(self, range_: Range) -> int:
+    def _left(self, range_: OffsetRange) -> int:
         return max(0, range_.end - self.progress.positions[range_.partition])
 
-    async def _scan(self, process: SearchProcess, range_: Range, chunk: Chunk, end: int) -> Response:
+    async def _scan(self, process: SearchProcess, range_: OffsetRange, chunk: Chunk, end: int) -> SearchResponse:
         limit = max(1, self._limit - self.progress.found) if end != NO_END else self._limit
-        response = Response()
+        response = SearchResponse()
         if chunk.records:
             request = ScanRecords(range_.partition, chunk.records, chunk.first, end, limit, self._count_searches())
             response = await process.scan(request)

@@ -53,10 +53,10 @@ class FinishExport(msgspec.Struct, tag="finish"):
     """Asks for the end of the file."""
 
 
-Request = StartSearch | ScanRecords | AddSchemas | FinishExport
+SearchRequest = StartSearch | ScanRecords | AddSchemas | FinishExport
 
 
-class Response(msgspec.Struct):
+class SearchResponse(msgspec.Struct):
     """`exported`: the next part of the file. `scanned`: records that were read. `next_offset`:
     after the last of them. `failed`: records for which the expression has no result; `failure`:
     why, for the first of them. `error`: the search cannot go on. `unknown_ids`: nothing was

@@ -14,9 +14,9 @@ from ottla_broker.console.search_messages import (
     LENGTH,
     AddSchemas,
     FinishExport,
-    Request,
-    Response,
     ScanRecords,
+    SearchRequest,
+    SearchResponse,
     StartSearch,
 )
 from ottla_broker.registry.schema import SchemaSource
@@ -65,7 +65,7 @@ class SearchProcess:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def scan(self, request: ScanRecords) -> Response:
+    async def scan(self, request: ScanRecords) -> SearchResponse:
         """Raises PageError: the filter takes too long or too much memory, or a batch is corrupt."""
         response = await self._send(request)
         if response.unknown_ids:
@@ -77,7 +77,7 @@ class SearchProcess:
         """The end of the file. Raises PageError."""
         return (await self._send(FinishExport())).exported
 
-    async def _send(self, request: Request) -> Response:
+    async def _send(self, request: SearchRequest) -> SearchResponse:
         data = msgspec.msgpack.encode(request)
         assert self._process is not None
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -88,7 +88,7 @@ class SearchProcess:
                 stdin.write(data)
                 await stdin.drain()
                 (size,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
-                response = msgspec.msgpack.decode(await stdout.readexactly(size), type=Response)
+                response = msgspec.msgpack.decode(await stdout.readexactly(size), type=SearchResponse)
         except TimeoutError:
             raise PageError(400, f"the filter took longer than {REQUEST_TIMEOUT_S:.0f} s for one fetch") from None
         except (OSError, asyncio.IncompleteReadError):

@@ -22,7 +22,7 @@ Assignment = Mapping[UUID, frozenset[int]]
 
 NO_PARTITIONS: Final[Assignment] = {}
 
-TopicPartition = tuple[UUID, int]
+TopicIdPartition = tuple[UUID, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ PartitionCounts = Mapping[UUID, int]
 Assignor = Callable[[Members, PartitionCounts], dict[str, Assignment]]
 
 
-def partitions_of(assignment: Assignment) -> list[TopicPartition]:
+def partitions_of(assignment: Assignment) -> list[TopicIdPartition]:
     return [(topic, partition) for topic, partitions in assignment.items() for partition in partitions]
 
 
-def to_assignment(partitions: "list[TopicPartition] | set[TopicPartition]") -> Assignment:
+def to_assignment(partitions: "list[TopicIdPartition] | set[TopicIdPartition]") -> Assignment:
     by_topic: defaultdict[UUID, set[int]] = defaultdict(set)
     for topic, partition in partitions:
         by_topic[topic].add(partition)
@@ -80,7 +80,7 @@ def assign_uniformly(members: Members, counts: PartitionCounts) -> dict[str, Ass
 
 def _keep_valid_partitions(
     members: Members, counts: PartitionCounts
-) -> tuple[dict[str, Assignment], list[TopicPartition]]:
+) -> tuple[dict[str, Assignment], list[TopicIdPartition]]:
     """The partitions of its target that each member may keep, and those without a member. Called
     for each member that joins, with all members: most keep their target as it is."""
     subscribed = sorted(frozenset().union(*(member.topics for member in members.values())))
@@ -110,7 +110,7 @@ def _take_valid_partitions(
 
 
 def _balance_equal_subscriptions(
-    kept: dict[str, Assignment], unassigned: list[TopicPartition]
+    kept: dict[str, Assignment], unassigned: list[TopicIdPartition]
 ) -> dict[str, Assignment]:
     """The members that have most are those with one partition more, so that fewest move."""
     sizes = {member_id: sum(map(len, assignment.values())) for member_id, assignment in kept.items()}
@@ -129,7 +129,7 @@ def _balance_equal_subscriptions(
 
 
 def _balance_different_subscriptions(
-    members: Members, kept: dict[str, set[TopicPartition]], unassigned: list[TopicPartition]
+    members: Members, kept: dict[str, set[TopicIdPartition]], unassigned: list[TopicIdPartition]
 ) -> None:
     subscribers: dict[UUID, list[str]] = defaultdict(list)
     for member_id in sorted(members):

@@ -23,9 +23,9 @@ from ottla_broker.coordination.consumer_heartbeat import (
 )
 from ottla_broker.coordination.consumer_protocol import (
     NamedPartitions,
+    encode_assignment,
     read_subscription,
     read_version,
-    write_assignment,
 )
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import (
@@ -151,7 +151,7 @@ def sync_group(
     return SyncResult(
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=protocol.name,
-        assignment=write_assignment(assigned, read_version(protocol.metadata)),
+        assignment=encode_assignment(assigned, read_version(protocol.metadata)),
     )
 
 

@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import ClassVar, Final
 from uuid import UUID
 
-from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicPartition, partitions_of
+from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition, partitions_of
 from ottla_broker.coordination.consumer_group_records import (
     ClassicMemberMetadata,
     ConsumerGroupKey,
@@ -43,7 +43,7 @@ from ottla_broker.coordination.consumer_group_records import (
     TopicPartitions,
 )
 from ottla_broker.coordination.consumer_group_undo import ConsumerGroupUndo
-from ottla_broker.coordination.subscription_counts import Subscription, SubscriptionCounts
+from ottla_broker.coordination.subscription_counts import SubscriptionCounts, TopicSubscription
 from ottla_broker.coordination.uniform_balance import UniformBalance
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -97,13 +97,13 @@ class ConsumerMember:
     pending_revocation: Assignment = field(default_factory=dict)
 
     @property
-    def subscription(self) -> Subscription:
+    def subscription(self) -> TopicSubscription:
         return self.subscribed_topic_names, self.subscribed_topic_regex
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.stable and self.epoch == assignment_epoch
 
-    def owned_partitions(self) -> Iterator[TopicPartition]:
+    def owned_partitions(self) -> Iterator[TopicIdPartition]:
         yield from partitions_of(self.assigned)
         yield from partitions_of(self.pending_revocation)
 
@@ -171,7 +171,7 @@ class ConsumerGroup:
     static_members: dict[str, str] = field(default_factory=dict)  # group instance id → member id
     targets: dict[str, Assignment] = field(default_factory=dict)
     regular_expressions: dict[str, RegularExpressionValue] = field(default_factory=dict)
-    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    owners: dict[TopicIdPartition, str] = field(default_factory=dict)
     has_partition_metadata: bool = False  # a record of Kafka before 4.1, to be removed
     is_dead: bool = False
     subscriptions: SubscriptionCounts = field(default_factory=SubscriptionCounts)
@@ -219,7 +219,7 @@ class ConsumerGroup:
             )
         return self.members[holder]
 
-    def topics_of_subscription(self, subscription: Subscription) -> set[str]:
+    def topics_of_subscription(self, subscription: TopicSubscription) -> set[str]:
         """Names, of topics that need not exist."""
         names, expression = subscription
         found = self.regular_expressions.get(expression) if expression else None

@@ -71,7 +71,7 @@ def read_assignment(data: bytes) -> ConsumerAssignment:
     return _ASSIGNMENT.read(data, 2, read_version(data)) if data else ConsumerAssignment(())
 
 
-def write_assignment(assigned: TopicPartitionsByName, version: int) -> bytes:
+def encode_assignment(assigned: TopicPartitionsByName, version: int) -> bytes:
     """Encodes an assignment. `version`: that of the member's subscription."""
     named = tuple(NamedPartitions(topic, tuple(sorted(assigned[topic]))) for topic in sorted(assigned))
     return _ASSIGNMENT.write(ConsumerAssignment(named), version)

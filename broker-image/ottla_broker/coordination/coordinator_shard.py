@@ -33,7 +33,7 @@ from ottla_broker.coordination.records import (
     encode_offset_commit_value,
 )
 from ottla_broker.coordination.share_group import ShareGroup
-from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStates
+from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStatePersister
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_group_requests import StreamsGroupRequests
 from ottla_broker.log.transaction_verification import VerificationGuards
@@ -45,8 +45,8 @@ from ottla_broker.wire.records import Record, encode_batch
 logger = logging.getLogger(__name__)
 
 
-class GroupRequests(Protocol):
-    """The requests of the groups of one protocol."""
+class MemberSessions(Protocol):
+    """The sessions of the members, for the groups of one type."""
 
     def restart_sessions(self, group: Any) -> None:
         """Called when the group has been loaded."""
@@ -68,7 +68,7 @@ class GroupCoordinatorShard:
         runtime: Runtime,
         config: GroupCoordinatorConfig,
         metadata: CoordinatorMetadata,
-        share_states: Callable[[], ShareStates],
+        share_states: Callable[[], ShareStatePersister],
     ) -> None:
         self.partition = journal.partition
         self.state = ShardState.loading
@@ -121,7 +121,7 @@ class GroupCoordinatorShard:
 
     def _start_sessions(self) -> Iterator[None]:
         for group in list(self.groups.values()):
-            self._requests_of(group).restart_sessions(group)
+            self._sessions_of(group).restart_sessions(group)
             yield
 
     def close(self) -> None:
@@ -183,9 +183,9 @@ class GroupCoordinatorShard:
         """The group may have taken the place of the one for which the timer was set."""
         del self._timers[group_id]
         if (group := self.groups.get(group_id)) is not None:
-            self._requests_of(group).expire_members(group)
+            self._sessions_of(group).expire_members(group)
 
-    def _requests_of(self, group: Group) -> "GroupRequests":
+    def _sessions_of(self, group: Group) -> MemberSessions:
         """The requests of the group's protocol."""
         match group:
             case ConsumerGroup():

@@ -31,9 +31,9 @@ from ottla_broker.coordination.heartbeat_turn import OnHeartbeat
 from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.coordination.offsets import TopicOffsets
-from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_of
+from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_for_key
 from ottla_broker.coordination.share_group import ShareGroup
-from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStates
+from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStatePersister
 from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
@@ -47,7 +47,7 @@ otherwise.
 """
 
 
-def without_share_states() -> ShareStates:
+def without_share_states() -> ShareStatePersister:
     """Always raises COORDINATOR_NOT_AVAILABLE."""
     raise KafkaError(ErrorCode.coordinator_not_available, "there is no share coordinator")
 
@@ -63,7 +63,7 @@ class GroupCoordinator:
     metadata: CoordinatorMetadata
     _partitions: Callable[[], int]
     is_in_session: Callable[[], bool] = lambda: True
-    _share_states: Callable[[], ShareStates] = without_share_states
+    _share_states: Callable[[], ShareStatePersister] = without_share_states
     _shards: dict[int, GroupCoordinatorShard] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _expiring: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class GroupCoordinator:
     def partition_of(self, group_id: str) -> int:
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, "__consumer_offsets does not exist yet")
-        return partition_of(group_id, count)
+        return partition_for_key(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupCoordinatorShard:
         partition = self.partition_of(group_id)

@@ -23,10 +23,10 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentValue,
 )
 from ottla_broker.coordination.consumer_protocol import (
+    encode_assignment,
     read_assignment,
     read_subscription,
     read_version,
-    write_assignment,
 )
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
@@ -172,5 +172,5 @@ def _to_classic_member(
         classic.session_timeout_ms,
         "consumer",
         protocols,
-        write_assignment(target, read_version(protocols[0][1])),
+        encode_assignment(target, read_version(protocols[0][1])),
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicPartition
+from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
 from ottla_broker.coordination.consumer_group import ConsumerMember, MemberState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -22,7 +22,7 @@ def reconcile_member(
     *,
     target: Assignment,
     target_epoch: int,
-    owners: Mapping[TopicPartition, str],
+    owners: Mapping[TopicIdPartition, str],
     subscribed: frozenset[UUID],
     owned: Assignment | None,
     has_subscription_changed: bool,
@@ -54,7 +54,7 @@ def _next_state(
     epoch: int,
     target: Assignment,
     target_epoch: int,
-    owners: Mapping[TopicPartition, str],
+    owners: Mapping[TopicIdPartition, str],
     subscribed: frozenset[UUID],
     owned: Assignment | None,
 ) -> ConsumerMember:

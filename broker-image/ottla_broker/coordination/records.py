@@ -136,7 +136,7 @@ _NO_TAGS: Final = b"\x00"
 
 
 @lru_cache(maxsize=4096)  # hashed for each request of a group
-def partition_of(group: str, partitions: int) -> int:
+def partition_for_key(group: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` that stores a group: `Utils.abs(groupId.hashCode())`
     modulo the number of partitions, where the absolute value of −2³¹ is 0. Kafka's partitioner of
     records clears the sign bit instead (`Utils.toPositive`)."""

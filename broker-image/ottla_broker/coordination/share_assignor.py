@@ -12,7 +12,7 @@ from uuid import UUID
 from ottla_broker.coordination.assignors import (
     AssignableMember,
     Assignment,
-    TopicPartition,
+    TopicIdPartition,
     partitions_of,
     to_assignment,
 )
@@ -24,7 +24,7 @@ def assign_shares(
     """Target assignments by member id. `partitions`: the partitions of each topic that may be
     assigned."""
     shares = _shares(members, partitions)
-    kept: dict[str, set[TopicPartition]] = {
+    kept: dict[str, set[TopicIdPartition]] = {
         member_id: {one for one in partitions_of(member.target) if one in shares and one[0] in member.topics}
         for member_id, member in members.items()
     }
@@ -50,7 +50,7 @@ def assign_shares(
 
 def _shares(
     members: Mapping[str, AssignableMember], partitions: Mapping[UUID, frozenset[int]]
-) -> dict[TopicPartition, int]:
+) -> dict[TopicIdPartition, int]:
     """The number of members that each partition gets."""
     subscriptions = {member.topics for member in members.values()}
     shares = {}
@@ -64,14 +64,16 @@ def _shares(
     return shares
 
 
-def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartition, int], *, are_equal: bool) -> None:
+def _drop_surplus(
+    kept: dict[str, set[TopicIdPartition]], shares: dict[TopicIdPartition, int], *, are_equal: bool
+) -> None:
     """Removes partitions from members: a partition from the members with most partitions while it
     has more than its number of members, then any above a member's fair number.
 
     `are_equal`: all members subscribe to the same topics. Then only as many members keep one
     partition more than the others as the division leaves over.
     """
-    holders: dict[TopicPartition, list[str]] = {}
+    holders: dict[TopicIdPartition, list[str]] = {}
     for member_id, mine in kept.items():
         for one in mine:
             holders.setdefault(one, []).append(member_id)
@@ -91,9 +93,9 @@ def _drop_surplus(kept: dict[str, set[TopicPartition]], shares: dict[TopicPartit
 
 
 def _assign_to_idle_members(
-    kept: dict[str, set[TopicPartition]],
+    kept: dict[str, set[TopicIdPartition]],
     members: Mapping[str, AssignableMember],
-    shares: dict[TopicPartition, int],
+    shares: dict[TopicIdPartition, int],
 ) -> None:
     """Gives each member without a partition one of the member that has most of its topics'
     partitions. That member loses it if it has another; otherwise both have it."""

@@ -41,7 +41,7 @@ class StatePartition(NamedTuple):
     partition: int
 
 
-class ShareStates(Protocol):
+class ShareStatePersister(Protocol):
     """The part of the share coordinators that group coordinators use. Methods raise KafkaError."""
 
     async def initialize_state(
@@ -56,7 +56,7 @@ class ShareGroupRequests:
     _store: GroupStore
     _metadata: CoordinatorMetadata
     _config: GroupCoordinatorConfig
-    _states: Callable[[], ShareStates]
+    _states: Callable[[], ShareStatePersister]
 
     def __post_init__(self) -> None:
         self._writes = GroupWrites(self._store, encode_share_group_key, encode_share_group_value)

@@ -4,7 +4,7 @@ imported at their first use."""
 from typing import Protocol
 
 from ottla_broker.coordination.journal import PartitionJournal
-from ottla_broker.coordination.share_group_requests import ShareStates
+from ottla_broker.coordination.share_group_requests import ShareStatePersister
 
 
 class StateTopicLeader(Protocol):
@@ -21,6 +21,6 @@ class ShareGroupServices(Protocol):
     def coordinator(self) -> StateTopicLeader: ...
 
     @property
-    def states(self) -> ShareStates: ...
+    def states(self) -> ShareStatePersister: ...
 
     def close(self) -> None: ...

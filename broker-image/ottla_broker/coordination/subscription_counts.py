@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 KeyT = TypeVar("KeyT")
-Subscription = tuple[tuple[str, ...], str]
+TopicSubscription = tuple[tuple[str, ...], str]
 """Names of topics, sorted, and a regular expression or an empty string."""
 
 
@@ -16,15 +16,15 @@ Subscription = tuple[tuple[str, ...], str]
 class SubscriptionCounts:
     """Counts are never 0."""
 
-    by_subscription: Counter[Subscription] = field(default_factory=Counter)
+    by_subscription: Counter[TopicSubscription] = field(default_factory=Counter)
     by_assignor: Counter[str] = field(default_factory=Counter)
 
-    def add(self, subscription: Subscription, assignor: str | None) -> None:
+    def add(self, subscription: TopicSubscription, assignor: str | None) -> None:
         self.by_subscription[subscription] += 1
         if assignor is not None:
             self.by_assignor[assignor] += 1
 
-    def remove(self, subscription: Subscription, assignor: str | None) -> None:
+    def remove(self, subscription: TopicSubscription, assignor: str | None) -> None:
         _decrement(self.by_subscription, subscription)
         if assignor is not None:
             _decrement(self.by_assignor, assignor)
@@ -41,7 +41,7 @@ class SubscriptionCounts:
         """The assignor that most members ask for; `default` if none asks for any."""
         return max(self.by_assignor, key=lambda name: self.by_assignor[name], default=default)
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[TopicSubscription]:
         return iter(self.by_subscription)
 
 

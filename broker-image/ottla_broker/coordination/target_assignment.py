@@ -13,7 +13,7 @@ from ottla_broker.coordination.consumer_group_records import TargetAssignmentVal
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
-from ottla_broker.coordination.subscription_counts import Subscription
+from ottla_broker.coordination.subscription_counts import TopicSubscription
 from ottla_broker.coordination.uniform_balance import UniformBalance
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,10 @@ def _compute_target_assignment(
 
 
 def _assign_all(
-    group: ConsumerGroup, assignor: str, topics_of: Mapping[Subscription, frozenset[UUID]], counts: Mapping[UUID, int]
+    group: ConsumerGroup,
+    assignor: str,
+    topics_of: Mapping[TopicSubscription, frozenset[UUID]],
+    counts: Mapping[UUID, int],
 ) -> dict[str, Assignment]:
     """The targets of all members."""
     members = {

@@ -18,7 +18,7 @@ from ottla_broker.coordination.assignors import (
     NO_PARTITIONS,
     Assignment,
     PartitionCounts,
-    TopicPartition,
+    TopicIdPartition,
     partitions_of,
     to_assignment,
 )
@@ -76,8 +76,8 @@ class UniformBalance:
         if not self._of_size:
             return {}
         sizes = _Sizes(self._of_size)
-        losing: dict[str, list[TopicPartition]] = {}
-        gaining: dict[str, list[TopicPartition]] = {}
+        losing: dict[str, list[TopicIdPartition]] = {}
+        gaining: dict[str, list[TopicIdPartition]] = {}
         for partition in sorted(self._unassigned):
             gaining.setdefault(sizes.grow_smallest(), []).append(partition)
         while sizes.are_unequal:

@@ -17,7 +17,7 @@ from ottla_broker.log import cleaning_job, segment_swap
 from ottla_broker.log.checkpoints import encode_offsets, read_offsets
 from ottla_broker.log.cleaning_job import CleaningJob, SourceSegment
 from ottla_broker.log.cleaning_plan import DirtyRange, choose_filthiest, choose_range
-from ottla_broker.log.compaction import CleanerStats, OffsetMap, RecordFilter
+from ottla_broker.log.compaction import CleanerStats, CompactionFilter, OffsetMap
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.storage import Storage, is_out_of_resources
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
-Partition = tuple[str, int]
+TopicPartition = tuple[str, int]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -55,19 +55,19 @@ class Cleaner:
     until the next start.
     """
 
-    def __init__(self, storage: Storage, directory: str, logs: Mapping[Partition, PartitionLog]) -> None:
+    def __init__(self, storage: Storage, directory: str, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         self.storage = storage
         self.logs = logs
         self.config = CleanerConfig()
         self.path = f"{directory}/{CHECKPOINT}"
         self.checkpoints = self._read_checkpoints()
-        self.uncleanable: dict[Partition, str] = {}
+        self.uncleanable: dict[TopicPartition, str] = {}
         # The log and its number of truncations that each checkpoint is for.
-        self._checkpointed: dict[Partition, tuple[PartitionLog, int]] = {}
+        self._checkpointed: dict[TopicPartition, tuple[PartitionLog, int]] = {}
         # True while the file has an entry that was written for another log.
         self._is_file_stale = False
 
-    def _read_checkpoints(self) -> dict[Partition, int]:
+    def _read_checkpoints(self) -> dict[TopicPartition, int]:
         try:
             return read_offsets(self.storage.disk, self.path)
         except ValueError as error:
@@ -138,7 +138,7 @@ class Cleaner:
             if partition not in self.uncleanable and (dirty := self._choose_range(partition, log, now_ms)) is not None
         )
 
-    def _choose_range(self, partition: Partition, log: PartitionLog, now_ms: int) -> DirtyRange | None:
+    def _choose_range(self, partition: TopicPartition, log: PartitionLog, now_ms: int) -> DirtyRange | None:
         current = (log, log.flush.truncation_count)
         if self._checkpointed.setdefault(partition, current) != current:
             # What was clean may have been replaced by something else.
@@ -185,7 +185,7 @@ class Cleaner:
         return offsets.latest + 1
 
     async def _clean_group(
-        self, files: OpenFiles, job: CleaningJob, group: Sequence[SourceSegment], record_filter: RecordFilter
+        self, files: OpenFiles, job: CleaningJob, group: Sequence[SourceSegment], record_filter: CompactionFilter
     ) -> None:
         log, disk = job.log, self.storage.disk
         new = segment_swap.create_cleaned_segment(files, log.directory, group[0].summary.base, job.now_ms)

@@ -12,7 +12,14 @@ from time import sleep
 from typing import Final
 
 from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, group_segments, needs_timestamps
-from ottla_broker.log.compaction import CleanedTransactions, CleanerStats, LastRecord, OffsetMap, RecordFilter, map_keys
+from ottla_broker.log.compaction import (
+    CleanedTransactions,
+    CleanerStats,
+    CompactionFilter,
+    LastRecord,
+    OffsetMap,
+    map_keys,
+)
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, AbortedTransaction, CorruptSegment
 from ottla_broker.log.log_state import LogState
@@ -212,16 +219,16 @@ def make_filter(
     offsets: OffsetMap,
     groups: Sequence[Sequence[SourceSegment]],
     stats: CleanerStats,
-) -> RecordFilter:
+) -> CompactionFilter:
     """The second pass's filter. Reads all transaction indexes: off the event loop's thread. Raises
     OSError, CorruptSegment."""
     ends = frozenset((job.dirty.end, *(group[-1].next_base for group in groups)))
     transactions = CleanedTransactions(job.aborted_transactions(files))
-    return RecordFilter(offsets, transactions, job.last_records, job.config, ends, job.now_ms, stats)
+    return CompactionFilter(offsets, transactions, job.last_records, job.config, ends, job.now_ms, stats)
 
 
 def clean_group(
-    files: OpenFiles, group: Sequence[SourceSegment], record_filter: RecordFilter, new: Segment
+    files: OpenFiles, group: Sequence[SourceSegment], record_filter: CompactionFilter, new: Segment
 ) -> Iterator[int]:
     """Writes the records of a group that are retained into `new` and syncs it. Yields bytes read
     and written since the last step. Raises OSError, CorruptSegment.

@@ -2,8 +2,8 @@
 batches become.
 
 It takes two passes over the log, as Kafka's cleaner does. The first maps every key in the dirty
-part to its newest offset (`OffsetMap`). The second (`RecordFilter`) goes through all batches from
-the log's start to the last mapped offset and removes:
+part to its newest offset (`OffsetMap`). The second (`CompactionFilter`) goes through all batches
+from the log's start to the last mapped offset and removes:
 
 - records whose key has a newer offset, and records without a key;
 - all records of an aborted transaction; its marker, and that of a transaction of which nothing is
@@ -180,7 +180,7 @@ class CleanerStats:
 
 
 @dataclass(slots=True)
-class RecordFilter:
+class CompactionFilter:
     """The second pass, batch by batch in the log's order.
 
     `last_records`: by producer id. `ends`: offsets at which the cleaning or one of the segments

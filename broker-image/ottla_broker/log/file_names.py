@@ -57,13 +57,13 @@ def future_folder(topic: str, partition: int, unique_id: str) -> str:
     return f"{partition_folder(topic, partition)}.{unique_id}{FUTURE_FOLDER}"
 
 
-def partition_of_future(folder: str) -> tuple[str, int] | None:
+def parse_future_folder_name(folder: str) -> tuple[str, int] | None:
     """(topic, partition) of a future replica's folder; None for any other name."""
     name, dot, _ = folder.rpartition(".")
-    return partition_of(name) if dot and folder.endswith(FUTURE_FOLDER) else None
+    return parse_folder_name(name) if dot and folder.endswith(FUTURE_FOLDER) else None
 
 
-def partition_of(folder: str) -> tuple[str, int] | None:
+def parse_folder_name(folder: str) -> tuple[str, int] | None:
     """(topic, partition) of a partition's folder; None for any other name, also for one with a
     folder's suffix."""
     topic, dash, number = folder.rpartition("-")

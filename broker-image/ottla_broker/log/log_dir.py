@@ -144,7 +144,7 @@ class LogDir:
             disk.remove(clean_shutdown)
         self._unloaded = {name: read_offsets(disk, f"{self.path}/{name}") for name in _CHECKPOINTS}
         folders = disk.list(self.path)
-        found = {f"{self.path}/{one}": file_names.partition_of_future(one) for one in folders}
+        found = {f"{self.path}/{one}": file_names.parse_future_folder_name(one) for one in folders}
         self.interrupted_moves = {path: key for path, key in found.items() if key is not None}
         self.folders_to_delete += [f"{self.path}/{one}" for one in folders if one.endswith(file_names.DELETE_FOLDER)]
 
@@ -158,7 +158,7 @@ class LogDir:
         points = self._unloaded[file_names.RECOVERY_POINTS]
         with log_dir_errors(self.path):
             for folder in self.storage.disk.list(self.path):
-                key = file_names.partition_of(folder)
+                key = file_names.parse_folder_name(folder)
                 if key is not None and key not in self.logs and only in (None, key[0]):
                     self.logs[key] = self._open_log(key, folder, config_of(key[0]), gapless)
             # Most partitions may not be used for long.

@@ -53,7 +53,7 @@ def validate_registration(image: MetadataImage, registration: RegisterBrokerReco
         )
 
 
-def plan_registration(
+def plan_broker_registration(
     image: MetadataImage, registration: RegisterBrokerRecord, previous_epoch: int, rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
     """Registers the broker as fenced: other brokers lead its partitions until its first heartbeat.

@@ -78,7 +78,9 @@ class ClusterControl:
             known = self._image.brokers.get(broker)
             in_session = known is not None and self.heartbeats.is_alive(known.id, known.epoch, self._now())
             broker_plans.validate_registration(self._image, registration, in_session=in_session)
-            return broker_plans.plan_registration(self._image, registration, previous_epoch, self._writer.topic_rules())
+            return broker_plans.plan_broker_registration(
+                self._image, registration, previous_epoch, self._writer.topic_rules()
+            )
 
         is_new = await self._writer.apply_plan(plan)
         epoch = self._image.brokers[broker].epoch

@@ -38,7 +38,7 @@ PROBE_REQUEST: Final = struct.pack(
     ">ihhih", 10, 18, 0, 0, -1
 )  # ApiVersions in version 0, which is answered by every broker at any time
 
-Key = tuple[int, int]  # a broker and its epoch
+BrokerIncarnation = tuple[int, int]  # a broker and its epoch
 FailureCallback = Callable[[int, int, str], None]
 
 
@@ -53,10 +53,10 @@ class FailureDetector:
         self._image = image
         self._listener = listener
         self._channels = channels
-        self._watched: dict[Key, asyncio.Task[None]] = {}
-        self._probes: dict[Key, PeerProbe] = {}
-        self._suspects: dict[Key, float] = {}  # whose probe broke, and has not been answered since → when
-        self._failed: dict[Key, str] = {}
+        self._watched: dict[BrokerIncarnation, asyncio.Task[None]] = {}
+        self._probes: dict[BrokerIncarnation, PeerProbe] = {}
+        self._suspects: dict[BrokerIncarnation, float] = {}  # whose probe broke, and has not been answered since → when
+        self._failed: dict[BrokerIncarnation, str] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
         self.on_broker_failed: FailureCallback | None = None
 
@@ -119,7 +119,7 @@ class FailureDetector:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _watch(self, key: Key, broker: BrokerRegistration) -> None:
+    async def _watch(self, key: BrokerIncarnation, broker: BrokerRegistration) -> None:
         loop = asyncio.get_running_loop()
         at = broker.endpoints.get(self._listener) or next(iter(broker.endpoints.values()))
         answered = False
@@ -146,12 +146,12 @@ class FailureDetector:
             if answered:
                 self._suspects[key] = loop.time()
 
-    def _on_failed(self, key: Key, why: str) -> None:
+    def _on_failed(self, key: BrokerIncarnation, why: str) -> None:
         self._failed[key] = why
         if self.on_broker_failed is not None:
             self.on_broker_failed(*key, why)
 
-    def _clear_suspect(self, key: Key) -> None:
+    def _clear_suspect(self, key: BrokerIncarnation) -> None:
         if self._suspects.pop(key, None) is not None and not self._suspects:
             for waiter in self._waiting:
                 if not waiter.done():

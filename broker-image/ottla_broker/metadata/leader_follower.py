@@ -14,7 +14,7 @@ from ottla_broker.metadata.failure_detector import is_connection_refused
 from ottla_broker.metadata.fetch_sources import FetchSources
 from ottla_broker.metadata.log_fetcher import FetchRefused, MetadataLogFetcher, connect, is_fatal, open_channel
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchResponse
-from ottla_broker.metadata.voter_set import Endpoint, Voter
+from ottla_broker.metadata.voter_set import QuorumEndpoint, Voter
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -39,7 +39,7 @@ class LeaderFollower:
         fetcher: MetadataLogFetcher,
         sources: FetchSources,
         leader_id: int,
-        endpoint: Endpoint,
+        endpoint: QuorumEndpoint,
         epoch: int,
         max_wait_s: float,
         voter_timeout_s: float,

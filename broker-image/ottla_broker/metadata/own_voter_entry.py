@@ -11,7 +11,7 @@ from typing import Final
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.voter_history import VoterHistory
-from ottla_broker.metadata.voter_set import Endpoint
+from ottla_broker.metadata.voter_set import QuorumEndpoint
 from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 CHECK_INTERVAL_S: Final = 0.5
 
 
-async def maintain_own_entry(voters: VoterHistory, peers: QuorumPeers, leader: Endpoint, epoch: int) -> None:
+async def maintain_own_entry(voters: VoterHistory, peers: QuorumPeers, leader: QuorumEndpoint, epoch: int) -> None:
     """Sends UpdateRaftVoter to the leader of `epoch` whenever the voter set has another entry for
     this broker. Runs until cancelled.
     """

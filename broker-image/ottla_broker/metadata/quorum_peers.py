@@ -14,7 +14,7 @@ from ottla_broker.metadata.failure_detector import is_connection_refused
 from ottla_broker.metadata.log_fetcher import connect
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch, MetadataFetchRequest
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
-from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter
+from ottla_broker.metadata.voter_set import QuorumEndpoint, ReplicaKey, Voter
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
@@ -35,7 +35,7 @@ class QuorumPeers:
     def __init__(
         self,
         me: Voter,
-        bootstrap_servers: Iterable[Endpoint],
+        bootstrap_servers: Iterable[QuorumEndpoint],
         client_id: str,
         timeout_s: float,
         cluster_id: str | None,
@@ -48,9 +48,9 @@ class QuorumPeers:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._channels = channels
-        self._found_at: dict[ReplicaKey, Endpoint] = {}  # where a replica has answered
+        self._found_at: dict[ReplicaKey, QuorumEndpoint] = {}  # where a replica has answered
 
-    def endpoints(self, known: Iterable[Voter]) -> list[Endpoint]:
+    def endpoints(self, known: Iterable[Voter]) -> list[QuorumEndpoint]:
         """Addresses at which other brokers may be: the `known` ones and the bootstrap servers."""
         voters = [self._found_at.get(voter.key, voter.endpoint) for voter in known if voter.key != self.me.key]
         return list(dict.fromkeys(at for at in (*voters, *self._bootstrap_servers) if at and at != self.me.endpoint))
@@ -104,7 +104,7 @@ class QuorumPeers:
 
     # --- a voter's request
 
-    async def update_own_entry(self, leader: Endpoint, epoch: int) -> None:
+    async def update_own_entry(self, leader: QuorumEndpoint, epoch: int) -> None:
         """Sends UpdateRaftVoter for this broker. Raises OSError, KafkaError."""
         from ottla_broker.metadata import quorum_messages
 
@@ -121,7 +121,7 @@ class QuorumPeers:
         except (OSError, KafkaError) as reason:
             logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
 
-    async def check_not_recovered(self, endpoint: Endpoint) -> None:
+    async def check_not_recovered(self, endpoint: QuorumEndpoint) -> None:
         """Called after INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was
         recovered as that of the broker at `endpoint`: its old majority must not continue beside it
         (`quorum_recovery`).
@@ -143,7 +143,7 @@ class QuorumPeers:
 
     # --- joining
 
-    async def find_leader(self, endpoint: Endpoint) -> LeaderAndEpoch | None:
+    async def find_leader(self, endpoint: QuorumEndpoint) -> LeaderAndEpoch | None:
         """The leader that the broker at `endpoint` knows. Sets this broker's cluster id if it has
         none. Raises OSError, TimeoutError; KafkaError: INCONSISTENT_CLUSTER_ID when the broker
         belongs to another cluster."""
@@ -172,7 +172,7 @@ class QuorumPeers:
         Returns the first id. Returns None when each server has refused the connection, has no
         cluster, or has not responded within FOUNDING_TIMEOUT_S; logs the last ones."""
         deadline_s = asyncio.get_running_loop().time() + FOUNDING_TIMEOUT_S
-        pending: dict[Endpoint, str] = dict.fromkeys(self._bootstrap_servers, "")
+        pending: dict[QuorumEndpoint, str] = dict.fromkeys(self._bootstrap_servers, "")
         while pending and asyncio.get_running_loop().time() < deadline_s:
             answers = await asyncio.gather(*(self._ask_cluster_id(endpoint) for endpoint in pending))
             for endpoint, (cluster_id, failure) in zip(tuple(pending), answers, strict=True):
@@ -190,7 +190,7 @@ class QuorumPeers:
             )
         return None
 
-    async def _ask_cluster_id(self, endpoint: Endpoint) -> tuple[str, str | None]:
+    async def _ask_cluster_id(self, endpoint: QuorumEndpoint) -> tuple[str, str | None]:
         """Returns (cluster id, failure). The id is empty if the broker has no cluster or cannot be
         asked; the failure is None unless it is unknown whether the broker has a cluster."""
         from ottla_broker.metadata import quorum_messages

@@ -11,14 +11,14 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.metadata.raft_rules import ElectionTimeouts
-from ottla_broker.metadata.voter_set import Endpoint, parse_endpoint
+from ottla_broker.metadata.voter_set import QuorumEndpoint, parse_endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumSettings:
     """`may_found`: cluster.found. `listener`: the name of the inter-broker listener."""
 
-    bootstrap_servers: tuple[Endpoint, ...]
+    bootstrap_servers: tuple[QuorumEndpoint, ...]
     may_found: bool
     max_voters: int
     timeouts: ElectionTimeouts

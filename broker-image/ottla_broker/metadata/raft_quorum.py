@@ -41,7 +41,7 @@ from ottla_broker.metadata.raft_replica import RaftReplica
 from ottla_broker.metadata.raft_rules import NO_LEADER, RaftState, Replica, Role, VoteRequest
 from ottla_broker.metadata.records import MetadataRecord
 from ottla_broker.metadata.snapshots import SnapshotStore
-from ottla_broker.metadata.voter_set import Endpoint, ReplicaKey, Voter
+from ottla_broker.metadata.voter_set import QuorumEndpoint, ReplicaKey, Voter
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -126,10 +126,10 @@ class RaftQuorum:
     def epoch(self) -> int:
         return self._state.epoch
 
-    def leader_endpoint(self) -> Endpoint | None:
+    def leader_endpoint(self) -> QuorumEndpoint | None:
         return self._endpoint_of(self.leader_id)
 
-    def _endpoint_of(self, leader: int) -> Endpoint | None:
+    def _endpoint_of(self, leader: int) -> QuorumEndpoint | None:
         if (self._announced.epoch, self._announced.leader) == (self.epoch, leader):
             return self._announced.endpoint
         voter = next((voter for voter in self.metadata_log.voters.latest if voter.broker == leader), None)
@@ -339,7 +339,7 @@ class RaftQuorum:
         finally:  # voters whose packets are lost take longer than one election
             self._finder.log_missing_majority(others)
 
-    async def _follow(self, state: RaftState, endpoint: Endpoint) -> None:
+    async def _follow(self, state: RaftState, endpoint: QuorumEndpoint) -> None:
         # Voters fetch more often than their leader's timeout for them. An observer can wait for a
         # voter in vain, and then for the leader, within its own timeout.
         fetch_s = self._timeouts.fetch_s

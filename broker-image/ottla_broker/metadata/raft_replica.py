@@ -14,7 +14,7 @@ from ottla_broker.runtime import Runtime
 
 MAX_ELECTION_DELAY_S = 0.05  # after the leader's port has refused a connection
 
-Rule = Callable[[RaftState, Replica], RaftState]
+RaftRule = Callable[[RaftState, Replica], RaftState]
 
 
 class RaftReplica:
@@ -65,7 +65,7 @@ class RaftReplica:
     def is_current_epoch(self, epoch: int) -> bool:
         return epoch == self._promised_epoch == self.state.epoch
 
-    async def transition(self, rule: Rule) -> None:
+    async def transition(self, rule: RaftRule) -> None:
         """Applies a rule. Returns when the new state is stored. On KAFKA_STORAGE_ERROR the state is
         unchanged.
         """
@@ -73,7 +73,7 @@ class RaftReplica:
         # Not cancelled with the caller: the file would be written, and the state would not show it.
         await asyncio.shield(self._loop.create_task(self._apply_rule(rule)))
 
-    async def _apply_rule(self, rule: Rule) -> None:
+    async def _apply_rule(self, rule: RaftRule) -> None:
         async with self._lock:
             new = rule(self.state, self.view())
             if new == self.state:

@@ -19,7 +19,7 @@ from ottla_broker.metadata.features import KRAFT_VERSION
 ReplicaKey = tuple[int, UUID]
 """A broker with the id of its log directory (KIP-853): with a wiped disk it is another replica."""
 
-Endpoint = tuple[str, int]
+QuorumEndpoint = tuple[str, int]
 """Host and port."""
 
 VOTER_COUNTS = (1, 3, 5)
@@ -43,7 +43,7 @@ class Voter(msgspec.Struct, frozen=True):
         return self.broker, self.directory
 
     @property
-    def endpoint(self) -> Endpoint | None:
+    def endpoint(self) -> QuorumEndpoint | None:
         return parse_endpoint(self.address)
 
 
@@ -51,7 +51,7 @@ VoterSet = tuple[Voter, ...]
 """The voters, in the order in which they were added."""
 
 
-def parse_endpoint(address: str) -> Endpoint | None:
+def parse_endpoint(address: str) -> QuorumEndpoint | None:
     """The host and port of `host:port` or `[IPv6]:port`; None for an empty address."""
     host, _, port = address.rpartition(":")
     return (host.strip("[]"), int(port)) if port else None

@@ -51,7 +51,7 @@ class NewVersion:
     check: CompatibilityCheck
 
 
-def plan_registration(state: RegistryState, registration: Registration) -> SchemaVersion | NewVersion:
+def plan_schema_registration(state: RegistryState, registration: Registration) -> SchemaVersion | NewVersion:
     """A version of the subject that has the schema already, or a new one. Raises RegistryError."""
     subject = registration.subject
     if not is_valid_subject(subject):

@@ -19,7 +19,7 @@ from ottla_broker.registry.registrations import (
     NewVersion,
     Registration,
     pin_references,
-    plan_registration,
+    plan_schema_registration,
     resolve_references,
 )
 from ottla_broker.registry.schema import SCHEMA_TYPES, Schema, SchemaSource
@@ -136,7 +136,7 @@ class SchemaRegistry:
         Compatibility is checked before the write, and again if the subject has changed meanwhile.
         Raises RegistryError, NotLeader.
         """
-        planned = plan_registration(self.state, registration)
+        planned = plan_schema_registration(self.state, registration)
         for _ in range(MAX_ATTEMPTS):
             if isinstance(planned, SchemaVersion):
                 return planned.version, planned.id
@@ -146,7 +146,7 @@ class SchemaRegistry:
             def decide(
                 state: RegistryState, checked: CompatibilityCheck = checked
             ) -> tuple[SchemaVersion | NewVersion, list[SchemasRecord]]:
-                again = plan_registration(state, registration)
+                again = plan_schema_registration(state, registration)
                 if isinstance(again, NewVersion) and again.check == checked:
                     return again, list(again.records)
                 return again, []

@@ -22,8 +22,8 @@ from ottla_broker.registry.worker_messages import (
     EncodeRequest,
     FormatRequest,
     PrintRequest,
-    Request,
-    Response,
+    WorkerRequest,
+    WorkerResponse,
 )
 
 MAX_MEMORY_BYTES: Final = 256 << 20
@@ -43,34 +43,34 @@ def main() -> None:
 
 def serve(requests: BinaryIO, responses: BinaryIO) -> None:
     """Responds to requests until the broker closes its end of the pipe."""
-    decode = msgspec.msgpack.Decoder(Request).decode
+    decode = msgspec.msgpack.Decoder(WorkerRequest).decode
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         response = msgspec.msgpack.encode(respond(decode(requests.read(*LENGTH.unpack(head)))))
         responses.write(LENGTH.pack(len(response)) + response)
         responses.flush()
 
 
-def respond(request: Request) -> Response:
+def respond(request: WorkerRequest) -> WorkerResponse:
     try:
         match request:
             case PrintRequest():
-                return Response(print_schema(request.source, normalize=request.normalize))
+                return WorkerResponse(print_schema(request.source, normalize=request.normalize))
             case CompareRequest():
-                return Response(incompatibilities=find_incompatibilities(request.reader, request.writer))
+                return WorkerResponse(incompatibilities=find_incompatibilities(request.reader, request.writer))
             case FormatRequest():
-                return Response(format_schema(request.source, request.form))
+                return WorkerResponse(format_schema(request.source, request.form))
             case EncodeRequest():
                 from ottla_broker.registry.languages.value_encoding import encode_value  # few need its libraries
 
-                return Response(data=encode_value(request.source, request.text, request.message))
+                return WorkerResponse(data=encode_value(request.source, request.text, request.message))
     except ValueMismatch as reason:
-        return Response(mismatch=str(reason))
+        return WorkerResponse(mismatch=str(reason))
     except SchemaError as reason:
-        return Response(error=str(reason))
+        return WorkerResponse(error=str(reason))
     except RecursionError:
-        return Response(error="it is nested too deeply")
+        return WorkerResponse(error="it is nested too deeply")
     except MemoryError:
-        return Response(error="it needs too much memory")
+        return WorkerResponse(error="it needs too much memory")
 
 
 if __name__ == "__main__":

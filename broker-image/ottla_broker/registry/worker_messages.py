@@ -37,10 +37,10 @@ class EncodeRequest(msgspec.Struct, tag="encode"):
     message: str
 
 
-Request = PrintRequest | CompareRequest | FormatRequest | EncodeRequest
+WorkerRequest = PrintRequest | CompareRequest | FormatRequest | EncodeRequest
 
 
-class Response(msgspec.Struct):
+class WorkerResponse(msgspec.Struct):
     """`error`: why a schema is invalid. `mismatch`: why a value cannot be written by a schema."""
 
     text: str = ""

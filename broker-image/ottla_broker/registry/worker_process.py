@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from ottla_broker.registry.errors import invalid_schema, operation_timed_out
-from ottla_broker.registry.worker_messages import LENGTH, Request, Response
+from ottla_broker.registry.worker_messages import LENGTH, WorkerRequest, WorkerResponse
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class SchemaWorker:
         self._lock = asyncio.Lock()
         self._waiting = 0
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: WorkerRequest) -> WorkerResponse:
         """Raises RegistryError for an invalid schema, or when too many requests wait."""
         if self._waiting >= MAX_WAITING:
             raise operation_timed_out(f"{MAX_WAITING} requests wait for schemas to be parsed")
@@ -43,7 +43,7 @@ class SchemaWorker:
             raise invalid_schema(response.error)
         return response
 
-    async def _send(self, request: bytes) -> Response:
+    async def _send(self, request: bytes) -> WorkerResponse:
         try:
             process = await self._running()
             assert process.stdin is not None and process.stdout is not None
@@ -51,7 +51,9 @@ class SchemaWorker:
                 process.stdin.write(LENGTH.pack(len(request)) + request)
                 await process.stdin.drain()
                 head = await process.stdout.readexactly(LENGTH.size)
-                return msgspec.msgpack.decode(await process.stdout.readexactly(*LENGTH.unpack(head)), type=Response)
+                return msgspec.msgpack.decode(
+                    await process.stdout.readexactly(*LENGTH.unpack(head)), type=WorkerResponse
+                )
         except TimeoutError:
             await self._kill()
             logger.warning(

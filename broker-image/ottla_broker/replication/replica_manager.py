@@ -38,7 +38,7 @@ LAG_CHECKS: Final = 4  # per replica.lag.time.max.ms
 LAG_CHECKS_PER_TURN: Final = 500
 NO_RETENTION: Final = {TOPIC_RETENTION_MS.name: "-1", TOPIC_RETENTION_BYTES.name: "-1"}
 
-PartitionName = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 @dataclass(eq=False, repr=False)
@@ -61,9 +61,9 @@ class ReplicaManager:
 
     def __post_init__(self) -> None:
         self._led_epochs: dict[Partition, int] = {}  # in which `_on_leadership_gained` was called
-        self._to_create: dict[PartitionName, None] = {}
+        self._to_create: dict[TopicPartition, None] = {}
         self._creating: asyncio.Task[None] | None = None
-        self._retries: dict[PartitionName, asyncio.TimerHandle] = {}  # of logs that could not be opened
+        self._retries: dict[TopicPartition, asyncio.TimerHandle] = {}  # of logs that could not be opened
         self._created = 0  # logs in this turn of the loop
 
     def apply_changes(self, changes: MetadataDelta) -> None:
@@ -177,7 +177,7 @@ class ReplicaManager:
         self._partitions.add(hosted)
         self._apply_role(hosted)
 
-    def _retry_later(self, name: PartitionName, reason: Exception) -> None:
+    def _retry_later(self, name: TopicPartition, reason: Exception) -> None:
         """Tries again later, because the reason may pass, as a full disk does. It is logged
         once."""
         if name not in self._retries:
@@ -186,7 +186,7 @@ class ReplicaManager:
             self._retries[name].cancel()
         self._retries[name] = asyncio.get_running_loop().call_later(RETRY_PAUSE_S, self._create_later, name)
 
-    def _create_later(self, name: PartitionName) -> None:
+    def _create_later(self, name: TopicPartition) -> None:
         self._to_create[name] = None
         if self._creating is None:
             self._creating = asyncio.get_running_loop().create_task(self._create_in_slices())

@@ -38,7 +38,7 @@ ASSIGN_PAUSE_S: Final = 1.0
 REPORT_FAILED: Final = "cannot report the directory of a moving replica to the controller, retrying: %s"
 UNIQUE_ID: Final = "0" * 32
 
-PartitionName = tuple[str, int]
+TopicPartition = tuple[str, int]
 Move = tuple[FutureLog, "asyncio.Task[None]"]
 
 
@@ -62,8 +62,8 @@ class ReplicaMover:
         rate = lambda: config(REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND)  # noqa: E731
         self._throttle = Throttle(rate, asyncio.get_running_loop().time)
         self._tasks = BackgroundTasks()
-        self._moves: dict[PartitionName, Move] = {}
-        self._preferred: dict[PartitionName, LogDir] = {}  # of replicas that do not exist yet
+        self._moves: dict[TopicPartition, Move] = {}
+        self._preferred: dict[TopicPartition, LogDir] = {}  # of replicas that do not exist yet
 
     def move_replica(self, topic: str, partition: int, path: str) -> None:
         """Begins to move a replica to the log directory `path`. Raises INVALID_TOPIC_EXCEPTION,

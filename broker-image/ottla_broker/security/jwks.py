@@ -29,7 +29,7 @@ MIN_FETCH_INTERVAL_S: Final = 1.0
 LOGIN_WAIT_S: Final = 5.0
 """How long a login waits for a set that is fetched because of its token."""
 
-Key = Mapping[str, Any]
+JsonWebKey = Mapping[str, Any]
 """A JSON Web Key: its members by name."""
 
 
@@ -44,7 +44,7 @@ class JwksEndpoint:
     trusted_certificates: str = ""
     token_file: str = ""
 
-    def fetch(self) -> list[Key]:
+    def fetch(self) -> list[JsonWebKey]:
         """Blocking. Raises OSError; ValueError if the response is not a key set."""
         import urllib.request  # 20 ms, for listeners with OAUTHBEARER alone
 
@@ -57,7 +57,7 @@ class JwksEndpoint:
             return parse_key_set(response.read(MAX_SET_BYTES))
 
 
-def parse_key_set(text: bytes) -> list[Key]:
+def parse_key_set(text: bytes) -> list[JsonWebKey]:
     """Raises ValueError."""
     found = json.loads(text)
     keys = found.get("keys") if isinstance(found, dict) else None
@@ -74,13 +74,13 @@ class JsonWebKeySet:
     def __init__(
         self,
         name: str,
-        fetch: Callable[[], Awaitable[list[Key]]],
+        fetch: Callable[[], Awaitable[list[JsonWebKey]]],
         *,
         refresh_s: float,
         retry_backoff_s: float,
         retry_backoff_max_s: float,
     ) -> None:
-        self.keys: list[Key] = []
+        self.keys: list[JsonWebKey] = []
         self._name = name
         self._fetch = fetch
         self._refresh_s = refresh_s

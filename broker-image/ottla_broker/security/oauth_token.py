@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla_broker.security.jwks import Key
+from ottla_broker.security.jwks import JsonWebKey
 
 ALGORITHMS: Final = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -52,7 +52,7 @@ def read_key_id(token: str) -> str:
     return str(_read_header(token).get("kid") or "")
 
 
-def validate_token(token: str, keys: Sequence[Key], rules: TokenRules) -> AccessToken:
+def validate_token(token: str, keys: Sequence[JsonWebKey], rules: TokenRules) -> AccessToken:
     """Raises InvalidToken."""
     claims = _validate_claims(token, keys, rules)
     return AccessToken(
@@ -68,7 +68,7 @@ class IdToken:
     expires_ms: int
 
 
-def validate_id_token(token: str, keys: Sequence[Key], rules: TokenRules, nonce: str) -> IdToken:
+def validate_id_token(token: str, keys: Sequence[JsonWebKey], rules: TokenRules, nonce: str) -> IdToken:
     """Checks it as section 3.1.3.7 of OpenID Connect Core asks. `rules` have an issuer and one
     audience, the id of the client. `nonce`: that of the request for the token. Raises InvalidToken.
     """
@@ -83,7 +83,7 @@ def validate_id_token(token: str, keys: Sequence[Key], rules: TokenRules, nonce:
     return IdToken(_read_subject(claims, rules.subject_claim), _read_expiry_ms(claims))
 
 
-def _validate_claims(token: str, keys: Sequence[Key], rules: TokenRules) -> dict[str, Any]:
+def _validate_claims(token: str, keys: Sequence[JsonWebKey], rules: TokenRules) -> dict[str, Any]:
     import jwt  # 30 ms and some megabytes, for listeners with OAUTHBEARER alone
 
     header = _read_header(token)
@@ -119,7 +119,7 @@ def _read_header(token: str) -> dict[str, Any]:
     return header
 
 
-def _find_key(header: dict[str, Any], keys: Sequence[Key]) -> Key:
+def _find_key(header: dict[str, Any], keys: Sequence[JsonWebKey]) -> JsonWebKey:
     """The key that the header names; without a name, the only one that suits its algorithm."""
     algorithm, key_id = header.get("alg"), header.get("kid")
     suitable = [

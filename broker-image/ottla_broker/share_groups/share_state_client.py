@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from ottla_broker.coordination.records import SHARE_STATE_TOPIC, partition_of
+from ottla_broker.coordination.records import SHARE_STATE_TOPIC, partition_for_key
 from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
@@ -35,7 +35,7 @@ RETRIABLE: Final = frozenset(
 T = TypeVar("T")
 
 
-class ShareStates(Protocol):
+class ShareStateStore(Protocol):
     """A share coordinator, here or on another broker."""
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None: ...
@@ -57,7 +57,7 @@ class ShareStateClient:
 
     _node_id: int
     _image: MetadataImage
-    _coordinator: ShareStates
+    _coordinator: ShareStateStore
     _send_request: Callable[[int, Any], Awaitable[Any]]
     _create_topic: Callable[[str], Awaitable[None]]
 
@@ -87,7 +87,9 @@ class ShareStateClient:
         key = SharePartitionKey(group_id, *at)
         await self._send_to_coordinator(key, lambda states: states.delete(key))
 
-    async def _send_to_coordinator(self, key: SharePartitionKey, request: Callable[[ShareStates], Awaitable[T]]) -> T:
+    async def _send_to_coordinator(
+        self, key: SharePartitionKey, request: Callable[[ShareStateStore], Awaitable[T]]
+    ) -> T:
         """Repeats the request while it fails with an error of RETRIABLE, for RETRY_S at most."""
         loop = asyncio.get_running_loop()
         until_s, pause_s = loop.time() + RETRY_S, FIRST_PAUSE_S
@@ -103,7 +105,7 @@ class ShareStateClient:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
-    async def _find_coordinator(self, key: SharePartitionKey) -> ShareStates:
+    async def _find_coordinator(self, key: SharePartitionKey) -> ShareStateStore:
         """The coordinator, here or remote. Creates its topic if it does not exist. Raises
         COORDINATOR_NOT_AVAILABLE."""
         if SHARE_STATE_TOPIC not in self._image.topics:
@@ -112,7 +114,7 @@ class ShareStateClient:
             except KafkaError as reason:
                 raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
         topic = self._image.topics[SHARE_STATE_TOPIC]
-        leader = topic.partitions[partition_of(key.coordinator_key, len(topic.partitions))].leader
+        leader = topic.partitions[partition_for_key(key.coordinator_key, len(topic.partitions))].leader
         if leader == self._node_id:
             return self._coordinator
         if leader == NO_LEADER:

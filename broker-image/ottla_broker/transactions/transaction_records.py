@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ottla_broker.coordination.record_format import Field, RecordFormat
 from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC as TRANSACTION_STATE_TOPIC
-from ottla_broker.coordination.records import decode_value, partition_of
+from ottla_broker.coordination.records import decode_value, partition_for_key
 from ottla_broker.transactions.transaction_metadata import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -23,7 +23,7 @@ from ottla_broker.transactions.transaction_metadata import (
 )
 from ottla_broker.wire.message_reader import MalformedMessage
 
-partition_of_transactional_id = partition_of
+partition_of_transactional_id = partition_for_key
 """The absolute value of the id's hash modulo the number of partitions, as for groups."""
 
 TRANSACTION_KEY_TYPE: Final = 0

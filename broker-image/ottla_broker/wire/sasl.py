@@ -50,7 +50,7 @@ async def authenticate(send: Send, security: ClientSecurity) -> None:
     try:
         final = scram.final_message(await _exchange(send, scram.first_message))
         scram.verify(await _exchange(send, final))
-    except (ScramError, KeyError, ValueError) as reason:
+    except (ScramClientError, KeyError, ValueError) as reason:
         raise KafkaError(ErrorCode.sasl_authentication_failed, f"{security.mechanism}: {reason}") from reason
 
 
@@ -61,7 +61,7 @@ async def _exchange(send: Send, message: bytes) -> bytes:
     return bytes(response.auth_bytes)
 
 
-class ScramError(Exception):
+class ScramClientError(Exception):
     """The server rejects the client, or does not prove that it knows the password."""
 
 
@@ -69,7 +69,7 @@ class ScramClient:
     """One SCRAM exchange, in which each side proves that it knows the password. Pure.
 
     Send `first_message`, pass the response to `final_message`, send its result, and pass the
-    response to `verify`. `nonce` is printable, without commas, and unique. Raises ScramError.
+    response to `verify`. `nonce` is printable, without commas, and unique. Raises ScramClientError.
     """
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
@@ -86,10 +86,10 @@ class ScramClient:
     def final_message(self, server_first: bytes) -> bytes:
         fields = _parse_message(server_first)
         if not fields["r"].startswith(self._nonce) or fields["r"] == self._nonce:
-            raise ScramError("the server's nonce does not extend the client's nonce")
+            raise ScramClientError("the server's nonce does not extend the client's nonce")
         iterations = int(fields["i"])
         if iterations < MIN_ITERATIONS:
-            raise ScramError(f"the server asks for {iterations} iterations; the minimum is {MIN_ITERATIONS}")
+            raise ScramClientError(f"the server asks for {iterations} iterations; the minimum is {MIN_ITERATIONS}")
         salted = hashlib.pbkdf2_hmac(self._digest, self._password, base64.b64decode(fields["s"]), iterations)
         client_key = self._hmac(salted, b"Client Key")
         without_proof = f"c={base64.b64encode(NO_CHANNEL_BINDING.encode()).decode()},r={fields['r']}"
@@ -102,18 +102,19 @@ class ScramClient:
     def verify(self, server_final: bytes) -> None:
         signature = base64.b64decode(_parse_message(server_final).get("v", ""))
         if not hmac.compare_digest(signature, self._server_signature):
-            raise ScramError("the server does not know the password")
+            raise ScramClientError("the server does not know the password")
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
         return hmac.new(key, message, self._digest).digest()
 
 
 def _parse_message(message: bytes) -> dict[str, str]:
-    """Raises ScramError for a server's error (`e=`) and for bytes that are not a SCRAM message."""
+    """Raises ScramClientError for a server's error (`e=`) and for bytes that are not a SCRAM
+    message."""
     try:
         fields = dict(part.split("=", 1) for part in message.decode().split(","))
     except ValueError:
-        raise ScramError("the server's response is not a SCRAM message") from None
+        raise ScramClientError("the server's response is not a SCRAM message") from None
     if "e" in fields:
-        raise ScramError(fields["e"])
+        raise ScramClientError(fields["e"])
     return fields

@@ -19,7 +19,7 @@ from ottla_broker.console.group_description import (
     read_classic_assignment,
     total_lag,
 )
-from ottla_broker.coordination.consumer_protocol import write_assignment
+from ottla_broker.coordination.consumer_protocol import encode_assignment
 
 
 def classic_group(protocol_type: str, assignment: bytes) -> classic.DescribedGroup:
@@ -42,7 +42,7 @@ def classic_group(protocol_type: str, assignment: bytes) -> classic.DescribedGro
 
 
 def test_classic_group_has_the_assignment_that_its_leader_wrote() -> None:
-    data = write_assignment({"b": frozenset({2, 0}), "a": frozenset({1})}, 3)
+    data = encode_assignment({"b": frozenset({2, 0}), "a": frozenset({1})}, 3)
     found = describe_classic(classic_group("consumer", data))
     (member,) = found.members
     assert (found.state, found.assignor, found.epoch) == ("Stable", "range", -1)
@@ -52,7 +52,7 @@ def test_classic_group_has_the_assignment_that_its_leader_wrote() -> None:
 
 
 def test_groups_of_other_programs_have_no_partitions() -> None:
-    data = write_assignment({"a": frozenset({1})}, 3)
+    data = encode_assignment({"a": frozenset({1})}, 3)
     assert describe_classic(classic_group("connect", data)).members[0].assignment == ()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ottla_broker.console.mirror_description import (
     CopiedPartition,
     MirroredTopic,
-    MirrorProblems,
+    ReportedMirrorProblems,
     check_failover,
 )
 from ottla_broker.mirroring.mirror_config import FetchLimits, MirrorConfig
@@ -19,8 +19,8 @@ def topic(*statuses: PartitionStatus | None) -> MirroredTopic:
     return MirroredTopic("t", "t", [CopiedPartition("t", index, status) for index, status in enumerate(statuses)])
 
 
-def open_checks(*statuses: PartitionStatus | None, problems: MirrorProblems | None = None) -> list[str]:
-    checks = check_failover(CONFIG, [topic(*statuses)], problems or MirrorProblems())
+def open_checks(*statuses: PartitionStatus | None, problems: ReportedMirrorProblems | None = None) -> list[str]:
+    checks = check_failover(CONFIG, [topic(*statuses)], problems or ReportedMirrorProblems())
     return [one.text for one in checks if one.is_met is False]
 
 
@@ -46,14 +46,14 @@ def test_silent_source_may_have_more_records_than_are_known() -> None:
     silent = replace_status(COPIED, state="Unreachable", silent_seconds=41.6)
     (text,) = open_checks(silent, COPIED)
     assert text.startswith("The source of 1 partition has not responded for up to 42 seconds")
-    assert open_checks(COPIED, problems=MirrorProblems("no broker responds")) == [
+    assert open_checks(COPIED, problems=ReportedMirrorProblems("no broker responds")) == [
         "The source cannot be read: no broker responds."
     ]
 
 
 def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None:
     stopped = replace_status(COPIED, state="Stopped", why="the source has lost records")
-    texts = open_checks(*[stopped] * 5, problems=MirrorProblems(refused={"u": "it exists here"}))
+    texts = open_checks(*[stopped] * 5, problems=ReportedMirrorProblems(refused={"u": "it exists here"}))
     assert texts == [
         "No partition has stopped or diverged; not so for t-0, t-1, t-2 and 2 more.",
         "No topic is refused; not so for u (it exists here).",
@@ -64,7 +64,7 @@ def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None
 def test_after_a_failover_it_says_whether_producers_may_write() -> None:
     failed_over = replace(CONFIG, role="FailedOver")
     done, doing = replace_status(COPIED, state="FailedOver"), replace_status(COPIED, state="FailingOver")
-    checks = list(check_failover(failed_over, [topic(done, doing)], MirrorProblems()))
+    checks = list(check_failover(failed_over, [topic(done, doing)], ReportedMirrorProblems()))
     assert [(one.is_met, one.text) for one in checks] == [
         (True, "Copying has ended."),
         (False, "Producers may write to every partition; not so for t-1."),

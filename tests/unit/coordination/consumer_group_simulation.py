@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ottla_broker.coordination import consumer_heartbeat, member_deadlines
-from ottla_broker.coordination.assignors import Assignment, TopicPartition, partitions_of, to_assignment
+from ottla_broker.coordination.assignors import Assignment, TopicIdPartition, partitions_of, to_assignment
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
 from ottla_broker.coordination.consumer_group_records import (
@@ -51,8 +51,8 @@ class Client:
     instance: str | None = None
     assignor: str | None = None
     epoch: int = 0
-    consumes: set[TopicPartition] = field(default_factory=set)
-    assigned: set[TopicPartition] = field(default_factory=set)
+    consumes: set[TopicIdPartition] = field(default_factory=set)
+    assigned: set[TopicIdPartition] = field(default_factory=set)
     is_alive: bool = True
     heartbeat_ms: int = 0
     errors: list[ErrorCode] = field(default_factory=list)
@@ -191,7 +191,7 @@ class ConsumerGroupSimulation:
     # -- what must hold ----------------------------------------------------------------------------
 
     def check_owners(self) -> None:
-        consumers: dict[TopicPartition, str] = {}
+        consumers: dict[TopicIdPartition, str] = {}
         for client in self.clients:
             for partition in client.consumes:
                 assert partition not in consumers, (

@@ -12,7 +12,7 @@ from ottla_broker.coordination.group_coordinator import GroupCoordinator, withou
 from ottla_broker.coordination.records import (
     OffsetCommit,
 )
-from ottla_broker.coordination.share_group_requests import ShareStates
+from ottla_broker.coordination.share_group_requests import ShareStatePersister
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, iter_records
@@ -30,7 +30,7 @@ class CoordinatorBroker:
         self.journal = MemoryJournal()
         self.settings = settings or GroupCoordinatorConfig(offsets_retention_minutes=10)
         self.image = MetadataImage()
-        self.share_states: Callable[[], ShareStates] = without_share_states
+        self.share_states: Callable[[], ShareStatePersister] = without_share_states
         self.groups = self._new_coordinator(1)
 
     def _new_coordinator(self, seed: int) -> GroupCoordinator:

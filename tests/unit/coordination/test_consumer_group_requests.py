@@ -17,8 +17,8 @@ from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, Hear
 from ottla_broker.coordination.consumer_protocol import (
     ConsumerAssignment,
     NamedPartitions,
+    encode_assignment,
     read_assignment,
-    write_assignment,
 )
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
@@ -286,7 +286,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_a_classic_group_again() ->
     async def test(broker: CoordinatorBroker) -> None:
         topic = add_topic(broker.image, "t", 2)
         classic = await join_classic(broker)
-        everything = write_assignment({"t": frozenset((0, 1))}, 1)
+        everything = encode_assignment({"t": frozenset((0, 1))}, 1)
         assert await sync_classic(broker, classic, {classic.member_id: everything}) == {0, 1}
 
         newer = await beat(broker, "m", 0)
@@ -331,7 +331,7 @@ def test_a_group_without_consumers_or_with_a_custom_assignor_stays_a_classic_gro
     async def test(broker: CoordinatorBroker) -> None:
         add_topic(broker.image, "t", 2)
         joined = await join_classic(broker)
-        own = write_assignment({"t": frozenset((0,))}, 1)[:-4] + b"\x00\x00\x00\x01x"
+        own = encode_assignment({"t": frozenset((0,))}, 1)[:-4] + b"\x00\x00\x00\x01x"
         assert read_assignment(own) == ConsumerAssignment((NamedPartitions("t", (0,)),), b"x")
         await sync_classic(broker, joined, {joined.member_id: own})
         assert await error_of(beat(broker, "m", 0)) is ErrorCode.group_id_not_found
@@ -359,7 +359,7 @@ def test_classic_members_that_do_not_rejoin_are_removed() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         add_topic(broker.image, "t", 2)
         classic = await join_classic(broker)
-        await sync_classic(broker, classic, {classic.member_id: write_assignment({"t": frozenset((0, 1))}, 1)})
+        await sync_classic(broker, classic, {classic.member_id: encode_assignment({"t": frozenset((0, 1))}, 1)})
         epoch = (await beat(broker, "m", 0)).member_epoch
         for _ in range(14):
             await asyncio.sleep(5)

@@ -24,7 +24,7 @@ from ottla_broker.coordination.records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
     java_hash,
-    partition_of,
+    partition_for_key,
 )
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -212,5 +212,5 @@ def test_hash_is_that_of_java(text: str, expected: int) -> None:
 
 def test_partition_of_a_group_uses_the_absolute_value_of_the_hash() -> None:
     assert java_hash("zzzzzz") == -685785664
-    assert partition_of("zzzzzz", 50) == 14
-    assert partition_of("polygenelubricants", 50) == 0
+    assert partition_for_key("zzzzzz", 50) == 14
+    assert partition_for_key("polygenelubricants", 50) == 0

@@ -9,7 +9,7 @@ from ottla_broker.coordination.assignors import (
     NO_PARTITIONS,
     AssignableMember,
     Assignment,
-    TopicPartition,
+    TopicIdPartition,
     assign_uniformly,
     partitions_of,
 )
@@ -19,7 +19,7 @@ COUNTS = {UUID(int=1): 7, UUID(int=2): 5}
 changes = st.lists(st.tuples(st.booleans(), st.integers(0, 7)), min_size=1, max_size=30)
 
 
-def owners_of(targets: dict[str, Assignment]) -> dict[TopicPartition, str]:
+def owners_of(targets: dict[str, Assignment]) -> dict[TopicIdPartition, str]:
     return {partition: member for member, target in targets.items() for partition in partitions_of(target)}
 
 

@@ -116,7 +116,7 @@ class PartitionWorld:
             broker, UUID(int=self._incarnations), {"P": Endpoint("h", 1)}, directories=(self.directories[broker],)
         )
         broker_plans.validate_registration(self.image, registration, in_session=False)
-        self.commit(broker_plans.plan_registration(self.image, registration, previous_epoch, self.rules_of))
+        self.commit(broker_plans.plan_broker_registration(self.image, registration, previous_epoch, self.rules_of))
 
     def _new_process(self, broker: int) -> Process:
         return Process(self.image.brokers[broker].epoch, self.state, self._epochs())

@@ -12,7 +12,7 @@ from ottla_broker.registry.deletions import plan_subject_deletion, plan_version_
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.modes import Mode, mode_of, plan_mode
 from ottla_broker.registry.record_format import SchemasRecord, decode_record, encode_record
-from ottla_broker.registry.registrations import NewVersion, Registration, plan_registration, resolve_references
+from ottla_broker.registry.registrations import NewVersion, Registration, plan_schema_registration, resolve_references
 from ottla_broker.registry.schema import Reference, Schema
 from ottla_broker.registry.settings import describe_config, plan_config
 from ottla_broker.registry.state import RegistryState, SchemaVersion
@@ -37,7 +37,7 @@ class Registry:
             self.state.apply(decoded)
 
     def register(self, subject: str, schema: Schema, **wanted: int) -> tuple[int, int]:
-        planned = plan_registration(self.state, Registration(subject, schema, **wanted))
+        planned = plan_schema_registration(self.state, Registration(subject, schema, **wanted))
         if isinstance(planned, NewVersion):
             self.write(list(planned.records))
         return planned.version, planned.id

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla_broker.security import jwks
-from ottla_broker.security.jwks import JsonWebKeySet, Key, parse_key_set
+from ottla_broker.security.jwks import JsonWebKey, JsonWebKeySet, parse_key_set
 from ottla_broker.security.oauth_token import (
     IdToken,
     InvalidToken,
@@ -34,12 +34,12 @@ RSA_KEY = rsa.generate_private_key(65537, 2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
 
 
-def public_key(private: Any, key_id: str, **members: str) -> Key:
+def public_key(private: Any, key_id: str, **members: str) -> JsonWebKey:
     algorithm = jwt.algorithms.RSAAlgorithm if private is RSA_KEY else jwt.algorithms.ECAlgorithm
     return {**algorithm.to_jwk(private.public_key(), as_dict=True), "kid": key_id, **members}
 
 
-KEYS: list[Key] = [public_key(RSA_KEY, "rsa"), public_key(EC_KEY, "ec", alg="ES256", use="sig")]
+KEYS: list[JsonWebKey] = [public_key(RSA_KEY, "rsa"), public_key(EC_KEY, "ec", alg="ES256", use="sig")]
 CLAIMS: dict[str, Any] = {"sub": "alice@example.com", "iat": NOW, "exp": NOW + DAY}
 
 
@@ -159,12 +159,12 @@ class Endpoint:
     None.
     """
 
-    def __init__(self, keys: list[Key] | None) -> None:
+    def __init__(self, keys: list[JsonWebKey] | None) -> None:
         self.keys = keys
         self.fetches = 0
         self._asked = asyncio.Event()
 
-    async def fetch(self) -> list[Key]:
+    async def fetch(self) -> list[JsonWebKey]:
         self.fetches += 1
         self._asked.set()
         if self.keys is None:

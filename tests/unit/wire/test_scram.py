@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla_broker.wire.sasl import ScramClient, ScramError
+from ottla_broker.wire.sasl import ScramClient, ScramClientError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -36,14 +36,14 @@ def test_separators_in_the_name_are_escaped() -> None:
     ],
 )
 def test_invalid_server_messages_are_rejected(answer: bytes, why: str) -> None:
-    with pytest.raises(ScramError, match=why):
+    with pytest.raises(ScramClientError, match=why):
         client().final_message(answer)
 
 
 def test_server_without_the_password_is_detected() -> None:
     scram = client()
     scram.final_message(FIRST)
-    with pytest.raises(ScramError, match="does not know the password"):
+    with pytest.raises(ScramClientError, match="does not know the password"):
         scram.verify(b"v=AAAA")
-    with pytest.raises(ScramError, match="invalid-proof"):
+    with pytest.raises(ScramClientError, match="invalid-proof"):
         scram.verify(b"e=invalid-proof")

@@ -36,7 +36,7 @@ SHUTDOWN_TIMEOUT_S: Final = 1.0
 START_TIMEOUT_S: Final = 10.0
 """Longest time that requests wait for the schemas to be read after the start."""
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+RestHandler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Route:
 
     method: str
     path: str
-    handler: Handler
+    handler: RestHandler
     operation: Operation | None = None
     is_write: bool = False
 
