@@ -16,7 +16,7 @@ import yaml
 from ottla_operator.plan.config_schema import cluster_config_schema, topic_config_schema
 from ottla_operator.resources import crds
 from ottla_operator.resources.crd_reference import render_reference
-from ottla_operator.resources.crds import KINDS, Kind
+from ottla_operator.resources.crds import KINDS, CustomResourceKind
 from ottla_operator.resources.model import Json
 
 CRD_FOLDERS: Final = (Path("crds"), Path("charts/ottla/files/crds"))
@@ -55,7 +55,7 @@ KUBERNETES_RULES: Final[Mapping[str, Json]] = {
 """Rules that Kubernetes needs and `ottla up` does not."""
 
 
-def build_crd(kind: Kind) -> Json:
+def build_crd(kind: CustomResourceKind) -> Json:
     """The CustomResourceDefinition as the API server gets it."""
     crd = crds.build_crd(kind)
     (version,) = crd["spec"]["versions"]

@@ -10,7 +10,7 @@ from ottla_broker.security.acl_index import Verdict
 from ottla_broker.security.acls import ANY, WILDCARD, AccessControlEntry, AclFilter, PatternType, Permission
 from ottla_broker.security.authorizer import CLUSTER, OPERATIONS, Operation, Resource, ResourceType
 from ottla_operator.cli.command_config import call_brokers
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, Yes, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, Yes, new_app
 from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.formatting import format_count
 from ottla_operator.kafka import acls
@@ -41,9 +41,9 @@ PrincipalOption = Annotated[
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Client address of the rule. Default: any.")
 ]
-Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help=f"Topic{PATTERN_HELP}")]
-Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help=f"Consumer group{PATTERN_HELP}")]
-TransactionalId = Annotated[
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help=f"TopicOption{PATTERN_HELP}")]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help=f"Consumer group{PATTERN_HELP}")]
+TransactionalIdOption = Annotated[
     str | None, typer.Option("--transactional-id", metavar="NAME", help=f"Transactional id{PATTERN_HELP}")
 ]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
@@ -53,7 +53,7 @@ Literal = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class ResourcePattern:
     """The resource pattern that `--topic`, `--group`, `--transactional-id` or `--cluster` names."""
 
     type: ResourceType
@@ -64,9 +64,9 @@ class Pattern:
 @app.command("list")
 def list_(
     principal: PrincipalOption = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    transactional_id: TransactionalIdOption = None,
     cluster: OfCluster = False,
     literal: Literal = False,
     matching: Annotated[
@@ -74,7 +74,7 @@ def list_(
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """List access rules."""
     pattern = _read_pattern(topic, group, transactional_id, cluster, literal=literal or matching)
@@ -98,9 +98,9 @@ def add(
     deny: Annotated[
         list[str] | None, typer.Option("--deny", metavar="OPERATION,…", help="Operations to deny. Repeatable.")
     ] = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    transactional_id: TransactionalIdOption = None,
     cluster: OfCluster = False,
     host: HostOption = None,
     literal: Literal = False,
@@ -143,9 +143,9 @@ def add(
 @app.command()
 def remove(
     principal: PrincipalOption = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    transactional_id: TransactionalIdOption = None,
     cluster: OfCluster = False,
     operation: Annotated[
         str | None, typer.Option("--operation", metavar="OPERATION", help="Only rules of this operation.")
@@ -186,7 +186,7 @@ def explain_(
         str, typer.Option("--principal", "-p", metavar="USER", help="User, or a principal such as User:CN=alice.")
     ],
     operation: Annotated[str, typer.Option("--operation", metavar="OPERATION", help="Kafka operation, such as read.")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Topic.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="TopicOption.")] = None,
     group: Annotated[str | None, typer.Option("--group", metavar="NAME", help="Consumer group.")] = None,
     transactional_id: Annotated[
         str | None, typer.Option("--transactional-id", metavar="NAME", help="Transactional id.")
@@ -195,7 +195,7 @@ def explain_(
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address of the client.")] = "127.0.0.1",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Show which access rule allows or denies an operation.
 
@@ -226,7 +226,7 @@ def explain_(
         "reason": reason,
         "rules": [_row(it) | {"decides": it == explanation.deciding} for it in sorted(spoken, key=_order)],
     }
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document(found, output)
     else:
         print_fields({key: value for key, value in found.items() if key != "rules"})
@@ -258,7 +258,7 @@ def _decide(
 
 def _read_pattern(
     topic: str | None, group: str | None, transactional_id: str | None, cluster: bool, *, literal: bool
-) -> Pattern | None:
+) -> ResourcePattern | None:
     named = {
         ResourceType.topic: topic,
         ResourceType.group: group,
@@ -274,13 +274,13 @@ def _read_pattern(
     if not text:
         raise typer.BadParameter(f"--{type_.name.replace('_', '-')} is empty")
     name, pattern_type = (text, PatternType.LITERAL) if literal else parse_pattern(text)
-    return Pattern(type_, name, pattern_type)
+    return ResourcePattern(type_, name, pattern_type)
 
 
 def _filter(
     principal: str | None,
     host: str | None,
-    pattern: Pattern | None,
+    pattern: ResourcePattern | None,
     *,
     operation: int = ANY,
     matching: bool = False,

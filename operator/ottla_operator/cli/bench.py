@@ -17,7 +17,7 @@ from ottla_operator.bench.measurements import PHASES, Latency, Throughput
 from ottla_operator.bench.plot import plot
 from ottla_operator.cli.command_config import read_security
 from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, new_app
 from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.formatting import format_size
 from ottla_operator.kafka import offsets, topics
@@ -67,7 +67,7 @@ def bench(
     rate: Annotated[float, typer.Option(min=0.1, max=1000, help="Records per second whose latency is timed.")] = 50.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Measure how fast brokers take and return records, with a plot, and end.
 
@@ -142,8 +142,8 @@ async def _offsets(client: KafkaClient, topic: str, timestamp: int) -> list[int]
     return [found[topic, it.index] for it in described.partitions]
 
 
-def _print(results: Results, load: Load, output: Format) -> None:
-    if output is not Format.table:
+def _print(results: Results, load: Load, output: OutputFormat) -> None:
+    if output is not OutputFormat.table:
         found: dict[str, Any] = {name: it.summary() for name, it in results.rates.items()}
         print_document({"topic": results.topic, **found, **_latency_document(results.latency)}, output)
         return

@@ -7,7 +7,15 @@ import typer
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.cli.metadata import metadata
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, new_app
+from ottla_operator.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandConfig,
+    DryRun,
+    Output,
+    OutputFormat,
+    new_app,
+)
 from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.cli.reassignment import Throttle, Watch, describe_moves, execute_moves, parse_rate, print_plan
 from ottla_operator.cli.recover import recover
@@ -24,11 +32,11 @@ app = new_app("Inspect the cluster and remove brokers.")
 
 @app.command()
 def describe(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = OutputFormat.table
 ) -> None:
     """Describe the cluster and its brokers."""
     found = call_brokers(bootstrap, command_config, _describe)
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document(found, output)
         return
     names = {
@@ -88,7 +96,7 @@ async def _describe(client: KafkaClient) -> dict[str, Any]:
 
 @app.command()
 def health(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = OutputFormat.table
 ) -> None:
     """Check the health of all partitions.
 
@@ -111,7 +119,7 @@ def health(
         ]
 
     partitions, problems = call_brokers(bootstrap, command_config, work)
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document({"healthy": not problems, "partitions": partitions, "ailments": problems}, output)
     elif problems:
         columns = {"topic": "TOPIC", "partition": "PARTITION", "what": "PROBLEM", "leader": "LEADER"}
@@ -130,7 +138,7 @@ def drain(
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Move all partitions off a broker.
 
@@ -146,7 +154,7 @@ def drain(
             moves = drain_brokers(inputs.partitions, inputs.brokers, {broker}, registered=inputs.registered)
         except ImpossibleAssignment as error:
             raise CommandError(ExitCode.failed, f"broker {broker} cannot be drained: {error}") from error
-        if dry_run or output is not Format.table:
+        if dry_run or output is not OutputFormat.table:
             print_plan(moves, rate, output)
         else:
             print(describe_moves(moves, rate) if moves else f"broker {broker} has no replicas")

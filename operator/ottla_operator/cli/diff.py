@@ -10,7 +10,7 @@ import typer
 from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, new_app
 from ottla_operator.cli.output import print_rows
 from ottla_operator.kafka import configs
 from ottla_operator.kafka.client import KafkaClient
@@ -42,7 +42,7 @@ def diff(
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Show what `ottla up` or the operator would change on the brokers.
 
@@ -59,7 +59,7 @@ def diff(
     selected = select_documents(documents, cluster)
     found = call_brokers(bootstrap, command_config, lambda client: find_differences(client, selected))
     rows = [_row(document, it) for document, differences in found for it in differences]
-    if output is Format.table and not rows:
+    if output is OutputFormat.table and not rows:
         print(f"no differences: {len(found)} resources")
         return
     print_rows(rows, {it: it.upper() for it in ("kind", "name", "field", "now", "then")}, output)

@@ -9,7 +9,7 @@ import typer
 
 from ottla_operator.cli.command_config import read_security
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import CommandConfig, Format, Output, new_app
+from ottla_operator.cli.options import CommandConfig, Output, OutputFormat, new_app
 from ottla_operator.cli.output import print_document
 from ottla_operator.doctor.brokers import examine_brokers
 from ottla_operator.doctor.finding import Finding, Severity
@@ -47,7 +47,7 @@ def doctor(
     home: Annotated[
         Path | None, typer.Option(help="Folder for data and logs. Default: .ottla.", envvar="OTTLA_HOME")
     ] = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Diagnose this machine, the brokers and Kubernetes.
 
@@ -73,7 +73,7 @@ def doctor(
         findings = asyncio.run(examine())
     except ValueError as error:
         raise CommandError(ExitCode.usage, str(error)) from error
-    if output is Format.table:
+    if output is OutputFormat.table:
         _print(findings)
     else:
         print_document([asdict(it) | {"severity": str(it.severity)} for it in findings], output)

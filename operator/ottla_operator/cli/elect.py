@@ -6,7 +6,7 @@ import typer
 
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, AllTopics, Bootstrap, CommandConfig, DryRun, Format, Yes
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, AllTopics, Bootstrap, CommandConfig, DryRun, OutputFormat, Yes
 from ottla_operator.cli.output import print_rows
 from ottla_operator.formatting import format_count
 from ottla_operator.kafka import elections, topics
@@ -112,7 +112,7 @@ def _print_candidates(
         for topic, it in partitions
     ]
     headings = {"topic": "TOPIC", "partition": "PARTITION", "leader": "LEADER", "next": "NEXT", "isr": "ISR"}
-    print_rows(rows, headings, Format.table)
+    print_rows(rows, headings, OutputFormat.table)
 
 
 def _live_replicas(partition: topics.PartitionInfo) -> list[int]:

@@ -9,7 +9,16 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.offset_spec import OFFSET_FORMS, OffsetSpec, parse_offset_spec
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
+from ottla_operator.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandConfig,
+    DryRun,
+    Output,
+    OutputFormat,
+    Yes,
+    new_app,
+)
 from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.kafka import cluster, groups, offsets, streams_groups, topics
 from ottla_operator.kafka.client import KafkaClient
@@ -22,7 +31,7 @@ app = new_app("Manage consumer groups.")
 
 @app.command("list")
 def list_(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = OutputFormat.table
 ) -> None:
     """List groups."""
 
@@ -40,7 +49,7 @@ def describe(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Describe members, offsets and lag of a group."""
 
@@ -55,7 +64,7 @@ def describe(
         return _group_document(group, committed, ends)
 
     found = call_brokers(bootstrap, command_config, work)
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document(found, output)
         return
     print_fields({field: found[field] for field in ("group", "kind", "state", "assignor", "members", "lag")})
@@ -148,7 +157,7 @@ def reset_offsets(
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Reset the committed offsets of a group.
 

@@ -10,7 +10,7 @@ import typer
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.cli.command_config import call_brokers
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat
 from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.kafka import metadata_log, topics
 from ottla_operator.kafka.client import KafkaClient
@@ -37,7 +37,7 @@ def metadata(
     snapshot: WithSnapshot = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Show the metadata log and its quorum.
 
@@ -61,11 +61,11 @@ def metadata(
             if error.code not in READ_AGAIN:
                 raise
             log, found = await read(client)
-        names = {str(it.id): it.name for it in await topics.list_topics(client)} if output is Format.table else {}
+        names = {str(it.id): it.name for it in await topics.list_topics(client)} if output is OutputFormat.table else {}
         return log, found, names
 
     log, records, names = call_brokers(bootstrap, command_config, work)
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document({**_quorum_document(log), "records": [_record_row(it) for it in records]}, output)
         return
     _print_quorum(log)

@@ -6,7 +6,16 @@ import typer
 
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
+from ottla_operator.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandConfig,
+    DryRun,
+    Output,
+    OutputFormat,
+    Yes,
+    new_app,
+)
 from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.kafka import mirrors
 from ottla_operator.kafka.client import KafkaClient
@@ -35,7 +44,7 @@ def status(
     name: Annotated[str | None, typer.Argument(metavar="MIRROR", help="Name of the mirror. Default: all.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Show state and lag of mirrored partitions."""
 
@@ -53,7 +62,7 @@ def failover(
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Stop copying and make topics writable.
 
@@ -74,13 +83,13 @@ def failover(
         print_rows([_row(name, it) for it in partitions], COLUMNS, output)
     losses = _describe_losses(partitions, missing, unknown)
     if dry_run:
-        if output is Format.table:
+        if output is OutputFormat.table:
             print(losses)
         return
     if not yes:
         typer.confirm(f"{losses}. Stop copying and make the topics writable?", abort=True)
     call_brokers(bootstrap, command_config, fail_over)
-    if output is Format.table:
+    if output is OutputFormat.table:
         print(f"mirror {name} is failing over; `ottla mirror status {name}` shows the first writable offsets")
     else:
         print_document({"mirror": name, "role": plan.FAILED_OVER, "missing": missing, "unknown": unknown}, output)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     table = "table"
     json = "json"
     yaml = "yaml"
@@ -29,7 +29,7 @@ CommandConfig = Annotated[
         dir_okay=False,
     ),
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="Output format: table, json or yaml.")]
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format: table, json or yaml.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 AllTopics = Annotated[bool, typer.Option("--all", help="All topics, including internal ones.")]

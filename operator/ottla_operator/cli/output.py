@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla_operator.cli.options import Format
+from ottla_operator.cli.options import OutputFormat
 
 PIPE_WIDTH: Final = 10_000
 
@@ -12,9 +12,9 @@ Row = Mapping[str, Any]
 """Field → value. Names are camelCase, as in the custom resources."""
 
 
-def print_rows(rows: Sequence[Row], columns: Mapping[str, str], form: Format) -> None:
+def print_rows(rows: Sequence[Row], columns: Mapping[str, str], form: OutputFormat) -> None:
     """`columns`: field → heading of the columns of a table. JSON and YAML have all fields."""
-    if form is not Format.table:
+    if form is not OutputFormat.table:
         print_document(list(rows), form)
         return
     from rich.console import Console
@@ -38,9 +38,9 @@ def print_rows(rows: Sequence[Row], columns: Mapping[str, str], form: Format) ->
     print(*(line.rstrip() for line in text.get().splitlines()), sep="\n")
 
 
-def print_document(value: object, form: Format) -> None:
+def print_document(value: object, form: OutputFormat) -> None:
     """Prints JSON or YAML."""
-    if form is Format.yaml:
+    if form is OutputFormat.yaml:
         import yaml
 
         print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120), end="")

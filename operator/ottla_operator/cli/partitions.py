@@ -7,7 +7,15 @@ import typer
 
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_operator.cli.command_config import call_brokers
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, AllTopics, Bootstrap, CommandConfig, Format, Output, new_app
+from ottla_operator.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AllTopics,
+    Bootstrap,
+    CommandConfig,
+    Output,
+    OutputFormat,
+    new_app,
+)
 from ottla_operator.cli.output import print_rows
 from ottla_operator.kafka import cluster, log_dirs, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
@@ -37,7 +45,7 @@ def partitions(
     all_topics: AllTopics = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """List partitions with their leader, in-sync replicas, offsets and size."""
 

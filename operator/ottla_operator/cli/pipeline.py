@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Format, Output, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputFormat, new_app
 from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.local import documents
 from ottla_operator.local.documents import InvalidFiles
@@ -85,7 +85,7 @@ def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="YAML file with the version that runs.", exists=True)],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="YAML file with the new version.", exists=True)],
     name: Name = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Show which changes of a pipeline keep its checkpoint.
 
@@ -97,9 +97,9 @@ def diff(
     before, after = (_select_pipeline(file, name) for file in (old, new))
     changes = compare_specs(before, after)
     steps = plan_migration(after.name, changes)
-    if output is Format.table and not changes:
+    if output is OutputFormat.table and not changes:
         print("no differences")
-    elif output is Format.table:
+    elif output is OutputFormat.table:
         print_rows([asdict(it) for it in changes], COLUMNS, output)
         print(*(f"{number}. {step}" for number, step in enumerate(steps, 1)), sep="\n")
     else:

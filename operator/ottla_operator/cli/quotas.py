@@ -10,8 +10,8 @@ from ottla_operator.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
     CommandConfig,
-    Format,
     Output,
+    OutputFormat,
     new_app,
     parse_pairs,
 )
@@ -23,8 +23,8 @@ from ottla_operator.kafka.quotas import Entity, QuotaChange, format_entity
 app = new_app("Manage quotas of users, client ids and addresses.")
 
 DEFAULT_NAME: Final = "<default>"
-User = Annotated[
-    str | None, typer.Option("--user", "-u", metavar="NAME", help="User; <default> for users without a quota.")
+UserOption = Annotated[
+    str | None, typer.Option("--user", "-u", metavar="NAME", help="UserOption; <default> for users without a quota.")
 ]
 ClientId = Annotated[
     str | None,
@@ -35,12 +35,12 @@ Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Client 
 
 @app.command("list")
 def list_(
-    user: User = None,
+    user: UserOption = None,
     client_id: ClientId = None,
     ip: Ip = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """List quotas, of all entities or of those named."""
     named = dict(_read_entity(user, client_id, ip))
@@ -67,7 +67,7 @@ def alter(
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="NAME", help="Quota to remove. Repeatable.")
     ] = None,
-    user: User = None,
+    user: UserOption = None,
     client_id: ClientId = None,
     ip: Ip = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

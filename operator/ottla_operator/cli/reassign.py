@@ -9,7 +9,15 @@ import typer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, AllTopics, Bootstrap, CommandConfig, DryRun, Format, Output
+from ottla_operator.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    AllTopics,
+    Bootstrap,
+    CommandConfig,
+    DryRun,
+    Output,
+    OutputFormat,
+)
 from ottla_operator.cli.output import print_rows
 from ottla_operator.cli.reassignment import (
     Throttle,
@@ -48,7 +56,7 @@ def reassign(
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Reassign partitions to brokers.
 
@@ -77,7 +85,7 @@ def reassign(
         else:
             inputs = await read_reassignment_inputs(client)
             moves = _moves_of_plan(inputs, plan) if plan else _decide_moves(inputs, names, to, replicas)
-            if dry_run or output is not Format.table:
+            if dry_run or output is not OutputFormat.table:
                 print_plan(moves, rate, output)
             else:
                 print(describe_moves(moves, rate))
@@ -165,7 +173,7 @@ async def _cancel(client: KafkaClient, names: Sequence[str], dry_run: bool) -> N
             for (topic, index), it in sorted(ongoing.items())
         ]
         columns = {"topic": "TOPIC", "partition": "PARTITION", "adding": "NOT ADDED TO", "removing": "KEPT ON"}
-        print_rows(rows, columns, Format.table)
+        print_rows(rows, columns, OutputFormat.table)
         return
     await reassignments.cancel_reassignments(client, ongoing)
     await remove_throttle(client, {topic for topic, _ in ongoing})

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import Format
+from ottla_operator.cli.options import OutputFormat
 from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.cli.progress_bar import reassignment_progress
 from ottla_operator.formatting import format_count, format_duration, format_size
@@ -45,12 +45,12 @@ def parse_rate(text: str | None) -> int | None:
     return int(rate)
 
 
-def print_plan(moves: Sequence[Move], rate: int | None, output: Format) -> None:
+def print_plan(moves: Sequence[Move], rate: int | None, output: OutputFormat) -> None:
     """Prints moves and their cost; as JSON or YAML also the plan and its rollback in the format of
     Kafka's tool.
     """
     cost = estimate_cost(moves)
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document(
             {
                 "moves": [_row(move) for move in moves],

@@ -10,7 +10,7 @@ from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.client_security import ClientSecurity
 from ottla_operator.cli.command_config import read_security
 from ottla_operator.cli.exit_codes import CommandError, ExitCode, run_command
-from ottla_operator.cli.options import CommandConfig, DryRun, Format, Yes
+from ottla_operator.cli.options import CommandConfig, DryRun, OutputFormat, Yes
 from ottla_operator.cli.output import print_rows
 from ottla_operator.kafka import quorum_recovery
 from ottla_operator.plan.quorum_recovery import (
@@ -126,7 +126,7 @@ def _print_replicas(found: dict[str, MetadataReplica | str]) -> None:
         for it in sorted(replicas, key=lambda it: it.broker)
     ]
     if rows:
-        print_rows(rows, COLUMNS, Format.table)
+        print_rows(rows, COLUMNS, OutputFormat.table)
     for address, reason in found.items():
         if isinstance(reason, str):
             print(f"{address}: {reason}")

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import Format, Output, new_app
+from ottla_operator.cli.options import Output, OutputFormat, new_app
 from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.kafka.client import Unreachable
-from ottla_operator.kafka.schema_registry import RegistryRefusal, SchemaRegistry
+from ottla_operator.kafka.schema_registry import RegistryRefusal, SchemaRegistryClient
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ TYPES: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 Registry = Annotated[
     str, typer.Option("--registry", envvar="OTTLA_REGISTRY", metavar="URL", help="Address of a schema registry.")
 ]
-Login = Annotated[
+RegistryLogin = Annotated[
     str, typer.Option("--login", envvar="OTTLA_REGISTRY_LOGIN", metavar="NAME:PASSWORD", help="HTTP basic login.")
 ]
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Subject, such as orders-value.")]
@@ -45,12 +45,12 @@ References = Annotated[
 @app.command("list")
 def list_(
     registry: Registry = DEFAULT_REGISTRY,
-    login: Login = "",
-    output: Output = Format.table,
+    login: RegistryLogin = "",
+    output: Output = OutputFormat.table,
 ) -> None:
     """List subjects with their latest versions."""
 
-    def work(client: SchemaRegistry) -> list[dict[str, Any]]:
+    def work(client: SchemaRegistryClient) -> list[dict[str, Any]]:
         return [client.get_version(subject) for subject in client.list_subjects()]
 
     rows = [{"schemaType": "AVRO"} | found for found in call_registry(registry, login, work)]
@@ -62,12 +62,12 @@ def get(
     subject: Subject,
     version: Annotated[str, typer.Option("--version", help="Version number, or latest.")] = "latest",
     registry: Registry = DEFAULT_REGISTRY,
-    login: Login = "",
-    output: Output = Format.table,
+    login: RegistryLogin = "",
+    output: Output = OutputFormat.table,
 ) -> None:
     """Print a schema; with -o json or yaml, with its id, version and references."""
     found = call_registry(registry, login, lambda client: client.get_version(subject, version))
-    if output is Format.table:
+    if output is OutputFormat.table:
         print("\n".join(readable_lines(found)))
     else:
         print_document(found, output)
@@ -83,7 +83,7 @@ def register(
         str | None, typer.Option("--compatibility", metavar="LEVEL", help="Level of the subject from now on.")
     ] = None,
     registry: Registry = DEFAULT_REGISTRY,
-    login: Login = "",
+    login: RegistryLogin = "",
 ) -> None:
     """Register a schema, unless it is incompatible with earlier versions.
 
@@ -91,7 +91,7 @@ def register(
     """
     schema = read_schema(file, type_, reference)
 
-    def work(client: SchemaRegistry) -> int:
+    def work(client: SchemaRegistryClient) -> int:
         if compatibility is not None:
             client.set_compatibility(subject, compatibility)
         return client.register(subject, schema)
@@ -106,7 +106,7 @@ def check(
     type_: Type = None,
     reference: References = None,
     registry: Registry = DEFAULT_REGISTRY,
-    login: Login = "",
+    login: RegistryLogin = "",
 ) -> None:
     """Check whether a schema could be registered. Exit code 1: it could not."""
     schema = read_schema(file, type_, reference)
@@ -124,7 +124,7 @@ def diff(
     file: File,
     version: Annotated[str, typer.Option("--version", help="Version number, or latest.")] = "latest",
     registry: Registry = DEFAULT_REGISTRY,
-    login: Login = "",
+    login: RegistryLogin = "",
 ) -> None:
     """Print how a file differs from a registered schema. Exit code 1: it differs."""
     found = call_registry(registry, login, lambda client: client.get_version(subject, version))
@@ -136,9 +136,9 @@ def diff(
         raise typer.Exit(ExitCode.failed)
 
 
-def call_registry(url: str, login: str, work: Callable[[SchemaRegistry], T]) -> T:
+def call_registry(url: str, login: str, work: Callable[[SchemaRegistryClient], T]) -> T:
     try:
-        return work(SchemaRegistry(url, login=login))
+        return work(SchemaRegistryClient(url, login=login))
     except RegistryRefusal as error:
         code = ExitCode.not_found if error.is_not_found else ExitCode.failed
         raise CommandError(code, f"{error} (error {error.code})") from None

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla_operator.cli.command_config import call_brokers
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, Yes, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, Yes, new_app
 from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.kafka import cluster, groups, share_groups
 from ottla_operator.kafka.client import KafkaClient
@@ -19,7 +19,7 @@ app = new_app("Manage share groups.")
 
 @app.command("list")
 def list_(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = OutputFormat.table
 ) -> None:
     """List share groups."""
 
@@ -36,7 +36,7 @@ def describe(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Describe members, start offsets and lag of a share group."""
 
@@ -45,7 +45,7 @@ def describe(
         return _group_document(group, await share_groups.list_share_offsets(client, name))
 
     found = call_brokers(bootstrap, command_config, work)
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document(found, output)
         return
     counts = {**found, "members": len(found["members"])}

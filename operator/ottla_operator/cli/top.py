@@ -14,7 +14,7 @@ from rich.live import Live
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, new_app
 from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.cli.top_rows import COLUMNS, Rates
 from ottla_operator.cli.top_screen import (
@@ -56,7 +56,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one table after two samples, and exit.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Show what brokers, topics, groups and pipelines are doing, continuously.
 
@@ -65,11 +65,11 @@ def top(
     if view not in VIEWS:
         raise CommandError(ExitCode.usage, f"there is no view {view!r}; allowed: {', '.join(VIEWS)}")
     screen = Screen().show(view)
-    if not once and output is Format.table and sys.stdin.isatty() and sys.stdout.isatty():
+    if not once and output is OutputFormat.table and sys.stdin.isatty() and sys.stdout.isatty():
         call_brokers(bootstrap, command_config, lambda client: _watch(client, screen, interval))
         return
     rows = visible_rows(screen, call_brokers(bootstrap, command_config, lambda client: _measure(client, interval)))
-    if output is Format.table:
+    if output is OutputFormat.table:
         shown = [{name: round(it) if isinstance(it, float) else it for name, it in row.items()} for row in rows]
         print_rows(shown, {it: HEADINGS.get(it, it.upper()) for it in COLUMNS[view]}, output)
     else:

@@ -66,7 +66,7 @@ class Rates:
         return max(0, after[it] - before[it]) / self.elapsed_s
 
 
-def health(sample: ClusterSample) -> tuple[bool, str]:
+def summarize_health(sample: ClusterSample) -> tuple[bool, str]:
     """Returns whether the cluster is healthy, and a sentence about it."""
     partitions = sum(len(it.partitions) for it in sample.topics)
     problems = Counter(it.kind for it in find_partition_problems(sample.topics))

@@ -17,10 +17,10 @@ from ottla_operator.cli.top_rows import (
     broker_rows,
     committed_rows,
     group_rows,
-    health,
     partition_rows,
     pipeline_rows,
     sort_rows,
+    summarize_health,
     topic_rows,
 )
 from ottla_operator.formatting import format_size
@@ -132,7 +132,7 @@ def render(screen: Screen, rates: Rates, rows: Sequence[Row], height: int, probl
 
 
 def _summary(rates: Rates) -> Text:
-    is_healthy, sentence = health(rates.now)
+    is_healthy, sentence = summarize_health(rates.now)
     written = sum(rates.bytes_by_topic().values())
     brokers = len(rates.now.cluster.brokers)
     return Text.assemble(

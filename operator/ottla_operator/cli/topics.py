@@ -12,8 +12,8 @@ from ottla_operator.cli.options import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
     CommandConfig,
-    Format,
     Output,
+    OutputFormat,
     Yes,
     new_app,
     parse_pairs,
@@ -36,7 +36,7 @@ app = new_app("Manage topics.")
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> None:
     """List topics."""
@@ -74,7 +74,7 @@ def describe(
     name: Name,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
     all_settings: Annotated[bool, typer.Option("--all", help="Include inherited settings.")] = False,
 ) -> None:
     """Describe a topic.
@@ -86,7 +86,7 @@ def describe(
         return await _describe(client, name, all_settings)
 
     found = call_brokers(bootstrap, command_config, work)
-    if output is not Format.table:
+    if output is not OutputFormat.table:
         print_document(found, output)
         return
     partitions = found["partitions"]

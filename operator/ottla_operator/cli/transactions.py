@@ -9,7 +9,16 @@ import typer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, DryRun, Format, Output, Yes, new_app
+from ottla_operator.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandConfig,
+    DryRun,
+    Output,
+    OutputFormat,
+    Yes,
+    new_app,
+)
 from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.formatting import format_count, format_duration
 from ottla_operator.kafka import cluster, topics, transactions
@@ -44,7 +53,7 @@ def list_(
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """List transactional ids with their state."""
     longer_than_ms = -1 if longer_than is None else _duration_ms(longer_than)
@@ -82,7 +91,7 @@ def describe(
     transactional_id: TransactionalId,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Describe the producer of a transactional id, and its open transaction."""
 
@@ -99,7 +108,7 @@ def describe(
         "started": None if found.started is None else found.started.isoformat(timespec="milliseconds"),
         "partitions": [f"{topic}-{partition}" for topic, partition in sorted(found.partitions)],
     }
-    if output is Format.table:
+    if output is OutputFormat.table:
         age = "" if found.started is None else f" ({format_duration(time.time() - found.started.timestamp())} ago)"
         print_fields(fields | {"started": f"{fields['started'] or '-'}{age}"})
     else:
@@ -111,7 +120,7 @@ def producers(
     partition: TopicAndPartition,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """List the producers that a partition remembers, and their open transactions."""
     at = _parse_partition(partition)
@@ -141,7 +150,7 @@ def find_hanging(
     ] = "15m",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    output: Output = Format.table,
+    output: Output = OutputFormat.table,
 ) -> None:
     """Find open transactions that no coordinator will end.
 

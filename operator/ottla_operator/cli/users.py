@@ -11,7 +11,7 @@ from ottla_broker.security.scram import DEFAULT_ITERATIONS, MAX_ITERATIONS, MECH
 from ottla_broker.wire.sasl import MIN_ITERATIONS
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
-from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Format, Output, Yes, new_app
+from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, Yes, new_app
 from ottla_operator.cli.output import print_rows
 from ottla_operator.formatting import format_count
 from ottla_operator.kafka import acls, scram
@@ -44,7 +44,7 @@ Iterations = Annotated[
 
 @app.command("list")
 def list_(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = Format.table
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = OutputFormat.table
 ) -> None:
     """List users and their mechanisms."""
 

@@ -9,14 +9,14 @@ from ottla_operator.doctor.finding import Finding, Severity
 from ottla_operator.doctor.operator_rights import examine_rights
 from ottla_operator.formatting import format_count
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
-from ottla_operator.kube.kinds import DEPLOYMENT, Kind
+from ottla_operator.kube.kinds import DEPLOYMENT, ObjectKind
 from ottla_operator.kube.operator import LoginError, log_in
 from ottla_operator.plan.objects.names import OPERATOR
 from ottla_operator.resources import crds
 from ottla_operator.resources.model import Json
 
 AREA: Final = "kubernetes"
-CRD: Final = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+CRD: Final = ObjectKind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 SELECTOR: Final = ",".join(f"{name}={value}" for name, value in OPERATOR.items())
 INSTALL: Final = "helm upgrade --install ottla charts/ottla"
 

@@ -51,7 +51,7 @@ class ConfigResourceType(IntEnum):
     roll = ROLL_RESOURCE
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     set = 0
     delete = 1
 
@@ -133,7 +133,7 @@ async def alter_configs(
                 configs=tuple(
                     AlterableConfig(
                         name=key,
-                        config_operation=i8(Operation.delete if value is None else Operation.set),
+                        config_operation=i8(ConfigOperation.delete if value is None else ConfigOperation.set),
                         value=value,
                     )
                     for key, value in values.items()

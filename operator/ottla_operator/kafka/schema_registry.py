@@ -42,7 +42,7 @@ class RegistryTls:
     server_name: str = ""
 
 
-class SchemaRegistry:
+class SchemaRegistryClient:
     """`urls`: addresses of the same registry; a request goes to the first that answers. `login`:
     name:password, or empty. `tls`: settings for URLs with https; None for the system's authorities.
     Methods raise RegistryRefusal and Unreachable.

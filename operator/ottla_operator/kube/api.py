@@ -14,7 +14,7 @@ from typing import Final
 import aiohttp
 import kopf
 
-from ottla_operator.kube.kinds import Kind, kind_of
+from ottla_operator.kube.kinds import ObjectKind, kind_of
 from ottla_operator.plan.objects.names import FIELD_MANAGER
 from ottla_operator.reconcile.platform import PlatformError
 from ottla_operator.resources.model import Json
@@ -62,7 +62,7 @@ class ApiClient:
             await self._session.close()
             self._session = None
 
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
+    async def get(self, kind: ObjectKind, namespace: str | None, name: str) -> Json | None:
         try:
             return await self._request("GET", kind.path(namespace, name))
         except ApiError as error:
@@ -70,7 +70,7 @@ class ApiClient:
                 return None
             raise
 
-    async def serves(self, kind: Kind) -> bool:
+    async def serves(self, kind: ObjectKind) -> bool:
         """True if the API server knows the kind: its CRD may not be installed."""
         try:
             found = await self._request("GET", f"/apis/{kind.api}")
@@ -80,12 +80,12 @@ class ApiClient:
             raise
         return any(it["name"] == kind.plural for it in found["resources"])
 
-    async def list_metadata(self, kind: Kind, namespace: str | None) -> list[Json]:
+    async def list_metadata(self, kind: ObjectKind, namespace: str | None) -> list[Json]:
         """Metadata of all objects of the kind."""
         answer = await self._request("GET", kind.path(namespace), accept=METADATA)
         return [it["metadata"] for it in answer["items"] or ()]  # null if there are none
 
-    async def list(self, kind: Kind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
+    async def list(self, kind: ObjectKind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
         """Objects of the kind, by name. `selector`: label selector. `fields`: field selector."""
         selectors = {"labelSelector": selector, "fieldSelector": fields}
         query = {key: value for key, value in selectors.items() if value}
@@ -109,7 +109,7 @@ class ApiClient:
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self._request("PATCH", path, desired, query=query, content=APPLY, kind=kind)
 
-    async def merge(self, kind: Kind, namespace: str, name: str, change: Json) -> Json:
+    async def merge(self, kind: ObjectKind, namespace: str, name: str, change: Json) -> Json:
         """A merge patch; with metadata.resourceVersion in it, only of the object of that version
         (409 otherwise).
         """
@@ -123,7 +123,7 @@ class ApiClient:
             "POST", kind.path(desired["metadata"].get("namespace")), desired, query=query, kind=kind
         )
 
-    async def delete(self, kind: Kind, resource: Json, *, orphan: bool = False) -> None:
+    async def delete(self, kind: ObjectKind, resource: Json, *, orphan: bool = False) -> None:
         """Deletes this object, but not a later one with its name. `orphan`: objects that it owns
         are kept.
         """
@@ -147,7 +147,7 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         content: str = JSON,
         accept: str = JSON,
-        kind: Kind | None = None,
+        kind: ObjectKind | None = None,
     ) -> Json:
         if kind is not None:
             self._on_write(kind.name)

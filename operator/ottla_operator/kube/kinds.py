@@ -7,7 +7,7 @@ from ottla_operator.resources.model import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ObjectKind:
     """`api`: group/version, or v1."""
 
     api: str
@@ -27,25 +27,25 @@ class Kind:
         )
 
 
-CLUSTER: Final = Kind("ottla.dev/v1alpha1", "Cluster", "clusters")
-TOPIC: Final = Kind("ottla.dev/v1alpha1", "Topic", "topics")
-PIPELINE: Final = Kind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
-MIRROR: Final = Kind("ottla.dev/v1alpha1", "Mirror", "mirrors")
-SCHEMA: Final = Kind("ottla.dev/v1alpha1", "Schema", "schemas")
-USER: Final = Kind("ottla.dev/v1alpha1", "User", "users")
-ACCESS_POLICY: Final = Kind("ottla.dev/v1alpha1", "AccessPolicy", "accesspolicies")
-POD: Final = Kind("v1", "Pod", "pods")
-NODE: Final = Kind("v1", "Node", "nodes")
-SERVICE: Final = Kind("v1", "Service", "services")
-SECRET: Final = Kind("v1", "Secret", "secrets")
-CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
-CLAIM: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-EVENT: Final = Kind("v1", "Event", "events")
-STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
-DEPLOYMENT: Final = Kind("apps/v1", "Deployment", "deployments")
-SPARK_APPLICATION: Final = Kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications")
-LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
-SUBJECT_ACCESS_REVIEW: Final = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews")
+CLUSTER: Final = ObjectKind("ottla.dev/v1alpha1", "Cluster", "clusters")
+TOPIC: Final = ObjectKind("ottla.dev/v1alpha1", "Topic", "topics")
+PIPELINE: Final = ObjectKind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
+MIRROR: Final = ObjectKind("ottla.dev/v1alpha1", "Mirror", "mirrors")
+SCHEMA: Final = ObjectKind("ottla.dev/v1alpha1", "Schema", "schemas")
+USER: Final = ObjectKind("ottla.dev/v1alpha1", "User", "users")
+ACCESS_POLICY: Final = ObjectKind("ottla.dev/v1alpha1", "AccessPolicy", "accesspolicies")
+POD: Final = ObjectKind("v1", "Pod", "pods")
+NODE: Final = ObjectKind("v1", "Node", "nodes")
+SERVICE: Final = ObjectKind("v1", "Service", "services")
+SECRET: Final = ObjectKind("v1", "Secret", "secrets")
+CONFIG_MAP: Final = ObjectKind("v1", "ConfigMap", "configmaps")
+CLAIM: Final = ObjectKind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+EVENT: Final = ObjectKind("v1", "Event", "events")
+STATEFUL_SET: Final = ObjectKind("apps/v1", "StatefulSet", "statefulsets")
+DEPLOYMENT: Final = ObjectKind("apps/v1", "Deployment", "deployments")
+SPARK_APPLICATION: Final = ObjectKind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications")
+LEASE: Final = ObjectKind("coordination.k8s.io/v1", "Lease", "leases")
+SUBJECT_ACCESS_REVIEW: Final = ObjectKind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews")
 
 _ALL: Final = (
     *(
@@ -67,16 +67,16 @@ _ALL: Final = (
         LEASE,
     ),
     *(DEPLOYMENT, SPARK_APPLICATION, SUBJECT_ACCESS_REVIEW),
-    Kind("v1", "ServiceAccount", "serviceaccounts"),
-    Kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
-    Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
-    Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
-    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    ObjectKind("v1", "ServiceAccount", "serviceaccounts"),
+    ObjectKind("rbac.authorization.k8s.io/v1", "Role", "roles"),
+    ObjectKind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
+    ObjectKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    ObjectKind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
 )
 _BY_NAME: Final = {(it.api, it.name): it for it in _ALL}
 
 
-def kind_of(resource: Json) -> Kind:
+def kind_of(resource: Json) -> ObjectKind:
     """The kind of an object with apiVersion and kind. Raises KeyError for kinds that the operator
     does not use.
     """

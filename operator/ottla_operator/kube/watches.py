@@ -25,7 +25,7 @@ from ottla_operator.kube.kinds import (
     STATEFUL_SET,
     TOPIC,
     USER,
-    Kind,
+    ObjectKind,
 )
 from ottla_operator.plan.objects.names import FIELD_MANAGER, INSTANCE
 from ottla_operator.plan.pipeline import names as pipeline_names
@@ -124,7 +124,7 @@ class Watches:
                 self.controller.update(body)
         self._outdated = outdated
 
-    async def _list_resources(self) -> dict[str, tuple[Kind, Json]]:
+    async def _list_resources(self) -> dict[str, tuple[ObjectKind, Json]]:
         """Metadata of the resources that exist, by uid. Raises ApiError."""
         queries = [(kind, namespace) for kind in RESOURCES for namespace in self.namespaces or (None,)]
         answers = await asyncio.gather(*(self.api.list_metadata(*it) for it in queries))
@@ -151,7 +151,7 @@ class Watches:
         def credentials(**_: object) -> kopf.ConnectionInfo:
             return self._login()
 
-        def on(kind: Kind) -> Callable[..., Any]:
+        def on(kind: ObjectKind) -> Callable[..., Any]:
             return kopf.on.event(*_selector(kind), registry=registry, id=kind.plural)
 
         async def on_resource(body: kopf.Body, type: str | None, **_: object) -> None:
@@ -173,6 +173,6 @@ class Watches:
             self.controller.wake_cluster(key)
 
 
-def _selector(kind: Kind) -> tuple[str, str, str]:
+def _selector(kind: ObjectKind) -> tuple[str, str, str]:
     group, _, version = kind.api.rpartition("/")
     return group, version, kind.plural

@@ -34,7 +34,7 @@ def cluster_script(cluster: str) -> str:
 
 
 @dataclass(slots=True)
-class Load:
+class LoadScript:
     """`folder`: the cluster's in .ottla. `command_config`: client properties with the login of
     `ottla up`; None where brokers have none.
     """

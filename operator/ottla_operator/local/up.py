@@ -17,7 +17,7 @@ from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.lake_documents import write_lake_documents
 from ottla_operator.local.live_view import LiveView
-from ottla_operator.local.load import Load
+from ottla_operator.local.load import LoadScript
 from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid
 from ottla_operator.local.status_printer import pipeline_row_key
 from ottla_operator.local.topic_metrics import TopicMetrics
@@ -53,7 +53,7 @@ class UpRunner:
         self._documents: list[Document] = []
         self._resources: dict[tuple[str, str], Json] = {}
         """The applied resources, by kind and name."""
-        self._loads: list[Load] = []
+        self._loads: list[LoadScript] = []
         self._metrics: dict[str, tuple[TopicMetrics, asyncio.Task[None]]] = {}
         self._tasks = asyncio.TaskGroup()
 
@@ -298,7 +298,7 @@ class UpRunner:
         await self._wait_until(are_settled)
         brokers = self.platform.clusters[cluster]
         login = self.home.login(cluster).resolve() / CLIENT_PROPERTIES if brokers.access.security.uses_sasl else None
-        work = Load(script, self.home.cluster(cluster), ",".join(brokers.bootstrap_addresses), self.view, login)
+        work = LoadScript(script, self.home.cluster(cluster), ",".join(brokers.bootstrap_addresses), self.view, login)
         self._loads.append(work)
         ids = {name: it["status"]["topicId"] for name, it in self._topics(cluster).items() if "topicId" in it["status"]}
         await work.run(ids)

@@ -12,7 +12,7 @@ from ottla_operator.monitoring.expressions import (
     rate,
     sum_of,
 )
-from ottla_operator.monitoring.panels import STAT, Dashboard, Panel, Row
+from ottla_operator.monitoring.panels import STAT, Dashboard, Panel, PanelRow
 
 CLUSTER_DASHBOARD: Final = Dashboard(
     "ottla-cluster",
@@ -20,7 +20,7 @@ CLUSTER_DASHBOARD: Final = Dashboard(
     BY_CLUSTER,
     (NAMESPACE, CLUSTER),
     (
-        Row(
+        PanelRow(
             "Health",
             (
                 Panel("Active brokers", ((f"sum({BROKER_STATE}{{@}} == bool 3)", "brokers"),), STAT, width=4),
@@ -61,7 +61,7 @@ CLUSTER_DASHBOARD: Final = Dashboard(
                 ),
             ),
         ),
-        Row(
+        PanelRow(
             "Traffic",
             (
                 Panel("Records in", ((rate(f"{TOPICS}_messagesin_total", "pod"), "{{pod}}"),), unit="cps"),
@@ -92,7 +92,7 @@ CLUSTER_DASHBOARD: Final = Dashboard(
                 ),
             ),
         ),
-        Row(
+        PanelRow(
             "Requests",
             (
                 Panel(
@@ -123,7 +123,7 @@ CLUSTER_DASHBOARD: Final = Dashboard(
                 ),
             ),
         ),
-        Row(
+        PanelRow(
             "Brokers",
             (
                 Panel("Processor", ((rate("process_cpu_seconds_total", "pod"), "{{pod}}"),), unit="percentunit"),

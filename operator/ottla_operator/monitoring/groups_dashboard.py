@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla_operator.monitoring.expressions import BY_CLUSTER, CLUSTER, NAMESPACE, quantile, sum_of
-from ottla_operator.monitoring.panels import TABLE, Dashboard, Panel, Row, Variable
+from ottla_operator.monitoring.panels import TABLE, Dashboard, Panel, PanelRow, Variable
 
 LAG: Final = "kafka_consumergroup_lag"
 LAG_SECONDS: Final = "ottla_consumergroup_lag_seconds"
@@ -17,7 +17,7 @@ GROUPS_DASHBOARD: Final = Dashboard(
         Variable("consumergroup", "kafka_consumergroup_current_offset{" + BY_CLUSTER + "}", has_all=True),
     ),
     (
-        Row(
+        PanelRow(
             "Lag",
             (
                 Panel(
@@ -63,7 +63,7 @@ GROUPS_DASHBOARD: Final = Dashboard(
                 ),
             ),
         ),
-        Row(
+        PanelRow(
             "Coordinators",
             (
                 Panel(

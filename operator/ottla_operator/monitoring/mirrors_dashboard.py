@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla_operator.monitoring.expressions import BY_CLUSTER, CLUSTER, NAMESPACE, sum_of
-from ottla_operator.monitoring.panels import STAT, Dashboard, Panel, Row
+from ottla_operator.monitoring.panels import STAT, Dashboard, Panel, PanelRow
 
 MIRRORS_DASHBOARD: Final = Dashboard(
     "ottla-mirrors",
@@ -11,7 +11,7 @@ MIRRORS_DASHBOARD: Final = Dashboard(
     BY_CLUSTER,
     (NAMESPACE, CLUSTER),
     (
-        Row(
+        PanelRow(
             "Lag",
             (
                 Panel(
@@ -29,7 +29,7 @@ MIRRORS_DASHBOARD: Final = Dashboard(
                 ),
             ),
         ),
-        Row(
+        PanelRow(
             "Sources",
             (
                 Panel(

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla_operator.monitoring.expressions import rate, sum_of
-from ottla_operator.monitoring.panels import GRAPH, STAT, Dashboard, Panel, Row, Variable
+from ottla_operator.monitoring.panels import GRAPH, STAT, Dashboard, Panel, PanelRow, Variable
 
 OPERATOR_DASHBOARD: Final = Dashboard(
     "ottla-operator",
@@ -11,7 +11,7 @@ OPERATOR_DASHBOARD: Final = Dashboard(
     'namespace="$namespace"',
     (Variable("namespace", "ottla_operator_active"),),
     (
-        Row(
+        PanelRow(
             "Operator",
             (
                 Panel("Active operators", ((sum_of("ottla_operator_active"), "operators"),), STAT),

@@ -12,7 +12,7 @@ DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 STAT, GRAPH, TABLE = "stat", "timeseries", "table"
 HEIGHTS: Final = {STAT: 4, GRAPH: 8, TABLE: 8}
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 Query = tuple[str, str]
 """An expression and its legend. `@` in an expression stands for the dashboard's selector."""
 
@@ -31,7 +31,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     title: str
     panels: Sequence[Panel]
 
@@ -53,7 +53,7 @@ class Dashboard:
     title: str
     selector: str
     variables: Sequence[Variable]
-    rows: Sequence[Row]
+    rows: Sequence[PanelRow]
 
     def panels(self) -> Iterator[Panel]:
         for row in self.rows:
@@ -66,7 +66,7 @@ class Dashboard:
                 yield expression.replace("@", self.selector)
 
 
-def render_dashboard(dashboard: Dashboard) -> Json:
+def render_dashboard(dashboard: Dashboard) -> JsonObject:
     return {
         "title": dashboard.title,
         "uid": dashboard.file,
@@ -90,8 +90,8 @@ _DATASOURCE_VARIABLE: Final = {
 }
 
 
-def _variable(variable: Variable) -> Json:
-    rendered: Json = {
+def _variable(variable: Variable) -> JsonObject:
+    rendered: JsonObject = {
         "name": variable.label,
         "type": "query",
         "datasource": DATASOURCE,
@@ -104,7 +104,7 @@ def _variable(variable: Variable) -> Json:
     return rendered
 
 
-def _place_panels(dashboard: Dashboard) -> Iterator[Json]:
+def _place_panels(dashboard: Dashboard) -> Iterator[JsonObject]:
     """Panels from left to right, in rows of equal height."""
     number = x = y = height = 0
     for row in dashboard.rows:
@@ -123,8 +123,8 @@ def _place_panels(dashboard: Dashboard) -> Iterator[Json]:
             x += panel.width
 
 
-def _panel(panel: Panel, number: int, position: Json, selector: str) -> Json:
-    defaults: Json = {"unit": panel.unit}
+def _panel(panel: Panel, number: int, position: JsonObject, selector: str) -> JsonObject:
+    defaults: JsonObject = {"unit": panel.unit}
     if panel.red_above is not None:
         steps = [{"color": "green", "value": None}, {"color": "red", "value": panel.red_above}]
         defaults["thresholds"] = {"mode": "absolute", "steps": steps}

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla_operator.monitoring.expressions import rate, sum_of
-from ottla_operator.monitoring.panels import TABLE, Dashboard, Panel, Row, Variable
+from ottla_operator.monitoring.panels import TABLE, Dashboard, Panel, PanelRow, Variable
 
 BY_PIPELINE: Final = 'namespace="$namespace",pipeline=~"$pipeline"'
 PIPELINES_DASHBOARD: Final = Dashboard(
@@ -15,7 +15,7 @@ PIPELINES_DASHBOARD: Final = Dashboard(
         Variable("pipeline", 'ottla_pipeline_state{namespace="$namespace"}', has_all=True),
     ),
     (
-        Row(
+        PanelRow(
             "Pipelines",
             (
                 Panel(

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla_operator.monitoring.expressions import BY_CLUSTER, CLUSTER, NAMESPACE, TOPICS, rate, sum_of
-from ottla_operator.monitoring.panels import TABLE, Dashboard, Panel, Row, Variable
+from ottla_operator.monitoring.panels import TABLE, Dashboard, Panel, PanelRow, Variable
 
 BY_TOPIC: Final = BY_CLUSTER + ',topic=~"$topic"'
 TOPIC: Final = Variable("topic", "kafka_log_log_size{" + BY_CLUSTER + "}", has_all=True)
@@ -13,7 +13,7 @@ TOPICS_DASHBOARD: Final = Dashboard(
     BY_TOPIC,
     (NAMESPACE, CLUSTER, TOPIC),
     (
-        Row(
+        PanelRow(
             "Traffic",
             (
                 Panel("Records in", ((rate(f"{TOPICS}_messagesin_total", "topic"), "{{topic}}"),), unit="cps"),
@@ -35,7 +35,7 @@ TOPICS_DASHBOARD: Final = Dashboard(
                 ),
             ),
         ),
-        Row(
+        PanelRow(
             "Logs",
             (
                 Panel("Size on all brokers", ((sum_of("kafka_log_log_size", "topic"), "{{topic}}"),), unit="bytes"),
@@ -47,7 +47,7 @@ TOPICS_DASHBOARD: Final = Dashboard(
                 Panel("Segments", ((sum_of("kafka_log_log_numlogsegments", "topic"), "{{topic}}"),)),
             ),
         ),
-        Row(
+        PanelRow(
             "Replicas",
             (
                 Panel(

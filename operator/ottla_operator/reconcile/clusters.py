@@ -59,7 +59,7 @@ PAUSED: Final = "spec.paused is true: the operator changes nothing, and does not
 
 
 @dataclass(slots=True)
-class ReconcileCache:
+class ClusterReconcileCache:
     """Cached observations of a Cluster. `rejected_settings`: with the values that running brokers
     have rejected. `reports_roll`: the controller may have the report of a roll.
     """
@@ -76,7 +76,7 @@ class ClusterReconciler:
     platform: Platform
     cache: WatchCache
     on_reachable: Callable[[Key], None]
-    _caches: dict[Key, ReconcileCache] = field(default_factory=dict)
+    _caches: dict[Key, ClusterReconcileCache] = field(default_factory=dict)
     _validation: ValidationCache = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class ClusterReconciler:
             self._validation.forget(key)
             await self.platform.forget_cluster(key)
             return None
-        cached = self._caches.setdefault(key, ReconcileCache())
+        cached = self._caches.setdefault(key, ClusterReconcileCache())
         if problems := self._validation.find_problems(key, resource):
             await self._report(resource, Stalled("InvalidSpec", problems))
             return RESYNC_S
@@ -110,7 +110,7 @@ class ClusterReconciler:
         if (resource := self.cache.clusters.get(key)) is not None:
             await self._report(resource, error_readiness(error))
 
-    async def _reconcile(self, key: Key, resource: Json, cluster: Cluster, cached: ReconcileCache) -> float:
+    async def _reconcile(self, key: Key, resource: Json, cluster: Cluster, cached: ClusterReconcileCache) -> float:
         """Takes one step towards the spec. Returns the requeue delay in seconds."""
         cached.rejected_settings = {
             key: value for key, value in cached.rejected_settings.items() if cluster.config.get(key) == value
@@ -279,7 +279,7 @@ async def _observe_partitions(
     )
 
 
-async def _report_roll(client: KafkaClient, observed: ClusterObservations, cached: ReconcileCache) -> None:
+async def _report_roll(client: KafkaClient, observed: ClusterObservations, cached: ClusterReconcileCache) -> None:
     """Reports a roll, or its end, to the active controller, for the brokers' console. The next
     reconcile does it where this one fails: the controller may be restarting, or be of a version
     without such reports.
@@ -319,7 +319,7 @@ def _controller(described: ClusterDescription | None) -> int | None:
     return described.controller if described and described.controller >= 0 else None
 
 
-def _remember_rejected(cached: ReconcileCache, config: AppliedConfig, cluster: Cluster) -> dict[str, str]:
+def _remember_rejected(cached: ClusterReconcileCache, config: AppliedConfig, cluster: Cluster) -> dict[str, str]:
     """Returns every setting that running brokers reject, with the reason."""
     for key in config.rejected:
         cached.rejected_settings[key] = cluster.config.get(key, "")

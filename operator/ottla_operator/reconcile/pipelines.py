@@ -46,7 +46,7 @@ PUBLISH_S: Final = 9.0
 
 
 @dataclass(slots=True)
-class ReconcileCache:
+class PipelineReconcileCache:
     """Cached observations of a Pipeline."""
 
     message: str = ""
@@ -64,7 +64,7 @@ class PipelineReconciler:
     platform: Platform
     cache: WatchCache
     wake: Callable[[Key], None]
-    _caches: dict[Key, ReconcileCache] = field(default_factory=dict)
+    _caches: dict[Key, PipelineReconcileCache] = field(default_factory=dict)
     _validation: ValidationCache = field(init=False)
     _replacement: ReplacementReconciler = field(init=False)
 
@@ -79,7 +79,7 @@ class PipelineReconciler:
             self._validation.forget(key)
             await self.platform.forget_pipeline(key)
             return None
-        cached = self._caches.setdefault(key, ReconcileCache())
+        cached = self._caches.setdefault(key, PipelineReconcileCache())
         if problems := self._validation.find_problems(key, resource):
             return await self._report(resource, cached, PipelineRun("Pending", Stalled("InvalidSpec", problems)))
         try:
@@ -94,10 +94,10 @@ class PipelineReconciler:
 
     async def report_error(self, key: Key, error: Exception) -> None:
         if (resource := self.cache.pipelines.get(key)) is not None:
-            cached = self._caches.setdefault(key, ReconcileCache())
+            cached = self._caches.setdefault(key, PipelineReconcileCache())
             await self._report(resource, cached, PipelineRun(_reported_state(resource), error_readiness(error)))
 
-    async def _reconcile(self, key: Key, resource: Json, pipeline: Pipeline, cached: ReconcileCache) -> float:
+    async def _reconcile(self, key: Key, resource: Json, pipeline: Pipeline, cached: PipelineReconcileCache) -> float:
         name = pipeline.spec.cluster_ref.name
         found = await self.platform.find_cluster(Key(key.namespace, name))
         if found is None:
@@ -149,7 +149,7 @@ class PipelineReconciler:
     async def _report(
         self,
         resource: Json,
-        cached: ReconcileCache,
+        cached: PipelineReconcileCache,
         run: PipelineRun,
         application: str | None = None,
         extra: tuple[ExtraCondition, ...] = (),
@@ -169,7 +169,7 @@ class PipelineReconciler:
         cached.message = message
         return self._delay_s(cached, run.readiness)
 
-    async def _publish(self, cached: ReconcileCache, run: PipelineRun, fields: Mapping[str, Json]) -> None:
+    async def _publish(self, cached: PipelineReconcileCache, run: PipelineRun, fields: Mapping[str, Json]) -> None:
         """Reports the pipeline's state to the active controller, for the brokers' console: when it
         has changed, and at least every PUBLISH_S. If no broker is reachable, the next reconcile
         retries.
@@ -188,14 +188,14 @@ class PipelineReconciler:
             return
         cached.published, cached.published_s = report, now_s
 
-    async def _withdraw(self, name: str, cached: ReconcileCache | None) -> None:
+    async def _withdraw(self, name: str, cached: PipelineReconcileCache | None) -> None:
         if cached is None or cached.cluster is None or cached.published is None:
             return
         with suppress(Blocked, KafkaError, PlatformError):
             async with connect_to_cluster(self.platform, cached.cluster, CONNECT_TIMEOUT_S) as client:
                 await report_pipeline(client, name, None)
 
-    def _delay_s(self, cached: ReconcileCache, readiness: Readiness) -> float:
+    def _delay_s(self, cached: PipelineReconcileCache, readiness: Readiness) -> float:
         shortest_s = WAIT_S if isinstance(readiness, Reconciling) else RESYNC_S
         return cached.backoff.delay_s(readiness, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
 

@@ -2,18 +2,18 @@
 
 import asyncio
 
-from ottla_operator.kafka.schema_registry import RegistryTls, SchemaRegistry
+from ottla_operator.kafka.schema_registry import RegistryTls, SchemaRegistryClient
 from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.schemas import DesiredSchema, ObservedSubject, RegisterSchema, SchemaChange, SetCompatibility
 
 
-def connect_to_registry(access: RegistryAccess) -> SchemaRegistry:
+def connect_to_registry(access: RegistryAccess) -> SchemaRegistryClient:
     context = access.security.ssl_context()
     tls = None if context is None else RegistryTls(context, access.security.server_name)
-    return SchemaRegistry(*access.urls, login=access.login, tls=tls)
+    return SchemaRegistryClient(*access.urls, login=access.login, tls=tls)
 
 
-async def observe_subject(registry: SchemaRegistry, desired: DesiredSchema) -> ObservedSubject:
+async def observe_subject(registry: SchemaRegistryClient, desired: DesiredSchema) -> ObservedSubject:
     """Raises RegistryRefusal, Unreachable."""
 
     def observe() -> ObservedSubject:
@@ -27,7 +27,7 @@ async def observe_subject(registry: SchemaRegistry, desired: DesiredSchema) -> O
     return await asyncio.to_thread(observe)
 
 
-async def apply_change(registry: SchemaRegistry, change: SchemaChange) -> None:
+async def apply_change(registry: SchemaRegistryClient, change: SchemaChange) -> None:
     """Raises RegistryRefusal, Unreachable."""
     match change:
         case SetCompatibility():
@@ -36,6 +36,6 @@ async def apply_change(registry: SchemaRegistry, change: SchemaChange) -> None:
             await asyncio.to_thread(registry.register, change.schema.subject, change.schema.to_request())
 
 
-async def delete_subject(registry: SchemaRegistry, subject: str) -> None:
+async def delete_subject(registry: SchemaRegistryClient, subject: str) -> None:
     """Raises RegistryRefusal, Unreachable."""
     await asyncio.to_thread(registry.delete_subject, subject)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.kafka.client import Unreachable
-from ottla_operator.kafka.schema_registry import RegistryRefusal, SchemaRegistry
+from ottla_operator.kafka.schema_registry import RegistryRefusal, SchemaRegistryClient
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import STALLED, Conditions, Readiness, Reconciling, Stalled, find_condition
 from ottla_operator.plan.schema_readers import SubjectReader, find_readers
@@ -84,7 +84,7 @@ class SchemaReconciler:
             if not resource.is_terminating:
                 await self._report(SchemaResult(resource, _unless_invalid(resource, error_readiness(error))))
 
-    async def _connect(self, key: Key) -> SchemaRegistry | None:
+    async def _connect(self, key: Key) -> SchemaRegistryClient | None:
         """None if the Cluster does not exist or is being deleted. Raises Blocked."""
         found = await self.platform.find_cluster(key)
         if found is None or is_terminating(found):
@@ -95,7 +95,7 @@ class SchemaReconciler:
 
     async def _reconcile_all(
         self,
-        registry: SchemaRegistry,
+        registry: SchemaRegistryClient,
         key: Key,
         live: Sequence[SchemaResource],
         leaving: Sequence[SchemaResource],
@@ -115,7 +115,7 @@ class SchemaReconciler:
 
     async def _reconcile_one(
         self,
-        registry: SchemaRegistry,
+        registry: SchemaRegistryClient,
         key: Key,
         resource: SchemaResource,
         owners: Mapping[str, SchemaResource],
@@ -138,7 +138,7 @@ class SchemaReconciler:
 
     async def _apply(
         self,
-        registry: SchemaRegistry,
+        registry: SchemaRegistryClient,
         key: Key,
         resource: SchemaResource,
         schema: Schema,
@@ -178,7 +178,7 @@ class SchemaReconciler:
         return find_readers(subject, key.name, pipelines)
 
     async def _delete_subjects(
-        self, registry: SchemaRegistry, leaving: Sequence[SchemaResource], owners: Mapping[str, SchemaResource]
+        self, registry: SchemaRegistryClient, leaving: Sequence[SchemaResource], owners: Mapping[str, SchemaResource]
     ) -> None:
         """Deletes the subjects of resources that are being deleted, except those that another
         resource owns now. Subjects that other schemas refer to stay until these schemas are

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla_operator.resources.common import API_VERSION, DURATION, IDENTIFIER, OBJECT_NAME, QUANTITY, TOPIC_NAME
-from ottla_operator.resources.crds import KINDS, Kind, openapi_schema
-from ottla_operator.resources.schema import Schema
+from ottla_operator.resources.crds import KINDS, CustomResourceKind, openapi_schema
+from ottla_operator.resources.schema import JsonSchema
 
 _INTRODUCTION: Final = f"""\
 # Custom resources
@@ -40,7 +40,7 @@ def render_reference() -> str:
     return "\n".join([_INTRODUCTION, *(line for kind in KINDS for line in _kind(kind))])
 
 
-def _kind(kind: Kind) -> Iterator[str]:
+def _kind(kind: CustomResourceKind) -> Iterator[str]:
     schema = openapi_schema(kind)
     yield from (f"## {kind.name}", "", schema["description"], "")
     yield from (f"Plural `{kind.plural}`, short name `{kind.short[0]}`.", "")
@@ -49,11 +49,11 @@ def _kind(kind: Kind) -> Iterator[str]:
         yield from _object(f"{kind.name} {part}", schema["properties"][part], unchecked)
 
 
-def _object(title: str, schema: Schema, operator_rules: Sequence[str] = ()) -> Iterator[str]:
+def _object(title: str, schema: JsonSchema, operator_rules: Sequence[str] = ()) -> Iterator[str]:
     """Heading, table and rules of an object, then those of the objects in it."""
     yield from (f"### {title}", "", schema["description"], "")
     yield from ("| Field | Type | Default | Allowed | Description |", "|---|---|---|---|---|")
-    nested: list[tuple[str, Schema]] = []
+    nested: list[tuple[str, JsonSchema]] = []
     for name, field in schema["properties"].items():
         label = f"**`{name}`**" if name in schema.get("required", ()) else f"`{name}`"
         text = field.get("description", "")
@@ -73,7 +73,7 @@ def _object(title: str, schema: Schema, operator_rules: Sequence[str] = ()) -> I
         yield from _object(path, inner)
 
 
-def _inner_object(field: Schema) -> tuple[str, Schema | None]:
+def _inner_object(field: JsonSchema) -> tuple[str, JsonSchema | None]:
     """The object in a field, a list or a map, and how its path continues."""
     if "properties" in field:
         return "", field
@@ -83,7 +83,7 @@ def _inner_object(field: Schema) -> tuple[str, Schema | None]:
     return "", None
 
 
-def _type(field: Schema) -> str:
+def _type(field: JsonSchema) -> str:
     if field.get("pattern") in _TYPE_NAMES:
         return _TYPE_NAMES[field["pattern"]]
     if field.get("x-kubernetes-int-or-string"):
@@ -95,7 +95,7 @@ def _type(field: Schema) -> str:
     return "date and time" if field.get("format") == "date-time" else str(field["type"])
 
 
-def _allowed(field: Schema) -> str:
+def _allowed(field: JsonSchema) -> str:
     choices = field.get("enum") or field.get("items", {}).get("enum")
     if choices:
         return ", ".join(f"`{value}`" for value in choices)
@@ -106,7 +106,7 @@ def _allowed(field: Schema) -> str:
     return ", ".join(filter(None, [*ranges, pattern]))
 
 
-def _range(low: float | None, high: float | None, unit: str, field: Schema) -> str:
+def _range(low: float | None, high: float | None, unit: str, field: JsonSchema) -> str:
     if low is not None and field.get("exclusiveMinimum"):
         return f"above {low}, at most {high}"
     if low is not None and high is not None:

@@ -10,7 +10,7 @@ from ottla_operator.resources.common import API_VERSION, Resource, Status
 from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
 from ottla_operator.resources.model import Model
 from ottla_operator.resources.pipeline import Pipeline, PipelineSpec, PipelineStatus
-from ottla_operator.resources.schema import Schema, structural_schema
+from ottla_operator.resources.schema import JsonSchema, structural_schema
 from ottla_operator.resources.schema_resource import Schema as SchemaResource
 from ottla_operator.resources.schema_resource import SchemaSpec, SchemaStatus
 from ottla_operator.resources.topic import Topic, TopicSpec, TopicStatus
@@ -18,7 +18,7 @@ from ottla_operator.resources.user import User, UserSpec, UserStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """A printer column of `kubectl get`. `wide`: only with `-o wide`."""
 
     name: str
@@ -26,19 +26,19 @@ class Column:
     type: str = "string"
     wide: bool = False
 
-    def manifest(self) -> Schema:
+    def manifest(self) -> JsonSchema:
         priority = {"priority": 1} if self.wide else {}
         return {"name": self.name, "type": self.type, "jsonPath": self.path} | priority
 
 
-READY: Final = Column("Ready", ".status.conditions[?(@.type=='Ready')].status")
-REASON: Final = Column("Reason", ".status.conditions[?(@.type=='Ready')].reason")
-MESSAGE: Final = Column("Message", ".status.conditions[?(@.type=='Ready')].message", wide=True)
-AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+READY: Final = PrinterColumn("Ready", ".status.conditions[?(@.type=='Ready')].status")
+REASON: Final = PrinterColumn("Reason", ".status.conditions[?(@.type=='Ready')].reason")
+MESSAGE: Final = PrinterColumn("Message", ".status.conditions[?(@.type=='Ready')].message", wide=True)
+AGE: Final = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CustomResourceKind:
     """A kind of custom resource: its types, its names and its printer columns."""
 
     model: type[Resource]
@@ -46,7 +46,7 @@ class Kind:
     status: type[Status]
     plural: str
     short: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[PrinterColumn, ...]
     scale: bool = False
 
     @property
@@ -55,95 +55,95 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind(
+    CustomResourceKind(
         Cluster,
         ClusterSpec,
         ClusterStatus,
         "clusters",
         ("okc",),
         (
-            Column("Replicas", ".spec.replicas", "integer"),
-            Column("Serving", ".status.readyReplicas", "integer"),
-            Column("Controller", ".status.controller", "integer", wide=True),
-            Column("Under-replicated", ".status.underReplicated", "integer"),
-            Column("Certificate-expires", ".status.certificate.notAfter", wide=True),
-            Column("Version", ".status.version", wide=True),
+            PrinterColumn("Replicas", ".spec.replicas", "integer"),
+            PrinterColumn("Serving", ".status.readyReplicas", "integer"),
+            PrinterColumn("Controller", ".status.controller", "integer", wide=True),
+            PrinterColumn("Under-replicated", ".status.underReplicated", "integer"),
+            PrinterColumn("Certificate-expires", ".status.certificate.notAfter", wide=True),
+            PrinterColumn("Version", ".status.version", wide=True),
         ),
         scale=True,
     ),
-    Kind(
+    CustomResourceKind(
         Topic,
         TopicSpec,
         TopicStatus,
         "topics",
         ("okt",),
         (
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Partitions", ".status.partitions", "integer"),
-            Column("Replicas", ".status.replicas", "integer"),
+            PrinterColumn("Cluster", ".spec.clusterRef.name"),
+            PrinterColumn("Partitions", ".status.partitions", "integer"),
+            PrinterColumn("Replicas", ".status.replicas", "integer"),
         ),
     ),
-    Kind(
+    CustomResourceKind(
         SchemaResource,
         SchemaSpec,
         SchemaStatus,
         "schemas",
         ("oks",),
         (
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Subject", ".status.subject"),
-            Column("Version", ".status.version", "integer"),
-            Column("Id", ".status.id", "integer"),
-            Column("Compatibility", ".status.compatibility", wide=True),
+            PrinterColumn("Cluster", ".spec.clusterRef.name"),
+            PrinterColumn("Subject", ".status.subject"),
+            PrinterColumn("Version", ".status.version", "integer"),
+            PrinterColumn("Id", ".status.id", "integer"),
+            PrinterColumn("Compatibility", ".status.compatibility", wide=True),
         ),
     ),
-    Kind(
+    CustomResourceKind(
         User,
         UserSpec,
         UserStatus,
         "users",
         ("oku",),
         (
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Authentication", ".spec.authentication.type"),
-            Column("Secret", ".status.secret"),
-            Column("Principal", ".status.userName", wide=True),
-            Column("Certificate-expires", ".status.certificate.notAfter", wide=True),
+            PrinterColumn("Cluster", ".spec.clusterRef.name"),
+            PrinterColumn("Authentication", ".spec.authentication.type"),
+            PrinterColumn("Secret", ".status.secret"),
+            PrinterColumn("Principal", ".status.userName", wide=True),
+            PrinterColumn("Certificate-expires", ".status.certificate.notAfter", wide=True),
         ),
     ),
-    Kind(
+    CustomResourceKind(
         AccessPolicy,
         AccessPolicySpec,
         AccessPolicyStatus,
         "accesspolicies",
         ("okap",),
-        (Column("Users", ".status.users", "integer"),),
+        (PrinterColumn("Users", ".status.users", "integer"),),
     ),
-    Kind(
+    CustomResourceKind(
         Mirror,
         MirrorSpec,
         MirrorStatus,
         "mirrors",
         ("okm",),
         (
-            Column("Target", ".spec.target.clusterRef.name"),
-            Column("Role", ".status.role"),
-            Column("Lag", ".status.lagRecords", "integer"),
-            Column("Lag-seconds", ".status.lagSeconds", "number", wide=True),
+            PrinterColumn("Target", ".spec.target.clusterRef.name"),
+            PrinterColumn("Role", ".status.role"),
+            PrinterColumn("Lag", ".status.lagRecords", "integer"),
+            PrinterColumn("Lag-seconds", ".status.lagSeconds", "number", wide=True),
         ),
     ),
-    Kind(
+    CustomResourceKind(
         Pipeline,
         PipelineSpec,
         PipelineStatus,
         "pipelines",
         ("okp",),
         (
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("State", ".status.state"),
-            Column("Rows/s", ".status.inputRowsPerSecond", "number"),
-            Column("Lag", ".status.lagRecords", "integer"),
-            Column("Error", ".status.lastError", wide=True),
+            PrinterColumn("Cluster", ".spec.clusterRef.name"),
+            PrinterColumn("State", ".status.state"),
+            PrinterColumn("Rows/s", ".status.inputRowsPerSecond", "number"),
+            PrinterColumn("Lag", ".status.lagRecords", "integer"),
+            PrinterColumn("Error", ".status.lastError", wide=True),
         ),
     ),
 )
@@ -163,7 +163,7 @@ INITIAL_STATUS: Final = {
 }
 
 
-def openapi_schema(kind: Kind) -> Schema:
+def openapi_schema(kind: CustomResourceKind) -> JsonSchema:
     """openAPIV3Schema of the whole object."""
     return {
         "type": "object",
@@ -179,8 +179,8 @@ def openapi_schema(kind: Kind) -> Schema:
     }
 
 
-def build_crd(kind: Kind) -> Schema:
-    subresources: Schema = {"status": {}}
+def build_crd(kind: CustomResourceKind) -> JsonSchema:
+    subresources: JsonSchema = {"status": {}}
     if kind.scale:
         subresources["scale"] = {
             "specReplicasPath": ".spec.replicas",

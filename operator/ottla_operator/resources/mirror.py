@@ -10,7 +10,7 @@ from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly
 Pattern = Annotated[str, Meta(min_length=1, max_length=249)]
 
 
-class Credentials(Model, frozen=True):
+class SourceCredentials(Model, frozen=True):
     """How the target's brokers authenticate to the source."""
 
     mechanism: Annotated[
@@ -42,7 +42,7 @@ class MirrorSource(Model, frozen=True):
     ] = None
     cluster_ref: Annotated[ObjectRef | None, doc("Cluster in the same namespace. Excludes bootstrap.")] = None
     tls: Annotated[SourceTls | None, doc("Encrypts the connection. Defaults to no encryption.")] = None
-    credentials: Annotated[Credentials | None, doc("Authentication to the source. Defaults to none.")] = None
+    credentials: Annotated[SourceCredentials | None, doc("Authentication to the source. Defaults to none.")] = None
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = (
         exactly_one("bootstrap", "clusterRef", message="a source has exactly one of bootstrap and clusterRef"),

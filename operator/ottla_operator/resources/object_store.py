@@ -16,7 +16,7 @@ Endpoint = Annotated[
     EndpointUrl | None,
     doc("URL of an S3-compatible store, such as https://minio.example.com:9000. Defaults to AWS."),
 ]
-Credentials = Annotated[
+S3Credentials = Annotated[
     ObjectRef | None,
     doc(
         f"Secret with {ACCESS_KEY_ID} and {SECRET_ACCESS_KEY}. Defaults to the identity of the pods, or with "
@@ -33,7 +33,7 @@ class ObjectStore(Model, frozen=True):
         Annotated[str, Meta(max_length=64)] | None,
         doc("Region of the buckets. With an endpoint it defaults to us-east-1."),
     ] = None
-    secret_ref: Credentials = None
+    secret_ref: S3Credentials = None
 
 
 class Bucket(Model, frozen=True):

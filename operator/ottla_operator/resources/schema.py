@@ -13,7 +13,7 @@ from msgspec import Meta, structs
 
 from ottla_operator.resources.model import Json, Model, Rule, Transition
 
-Schema = dict[str, Json]
+JsonSchema = dict[str, Json]
 
 _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _LENGTHS: Final = {
@@ -23,10 +23,10 @@ _LENGTHS: Final = {
 }
 
 
-def structural_schema(model: type[Model]) -> Schema:
+def structural_schema(model: type[Model]) -> JsonSchema:
     """Schema of a model, with its rules as x-kubernetes-validations."""
     fields = structs.fields(model)
-    schema: Schema = {
+    schema: JsonSchema = {
         "type": "object",
         "description": model.__doc__,
         "properties": {field.encode_name: _schema(field.type) for field in fields},
@@ -62,7 +62,7 @@ def nested_model(annotation: Any) -> tuple[type[Model] | None, bool]:
     return None, False
 
 
-def _schema(annotation: Any) -> Schema:
+def _schema(annotation: Any) -> JsonSchema:
     arguments = get_args(annotation)
     match get_origin(annotation):
         case None if annotation in _SCALARS:
@@ -85,7 +85,7 @@ def _schema(annotation: Any) -> Schema:
             return {"type": "array", "items": _schema(arguments[0])}
 
 
-def _keywords(meta: Meta, schema: Schema) -> Schema:
+def _keywords(meta: Meta, schema: JsonSchema) -> JsonSchema:
     """OpenAPI v3.0: an exclusive bound is a flag beside the bound."""
     shortest, longest = _LENGTHS.get(schema.get("type", ""), ("", ""))
     keywords = {
@@ -100,6 +100,6 @@ def _keywords(meta: Meta, schema: Schema) -> Schema:
     return {name: value for name, value in keywords.items() if value is not None} | (meta.extra_json_schema or {})
 
 
-def _validation(rule: Rule | Transition) -> Schema:
+def _validation(rule: Rule | Transition) -> JsonSchema:
     field = {"fieldPath": f".{rule.field}"} if rule.field else {}
     return {"rule": rule.cel, "message": rule.message} | field

@@ -26,7 +26,7 @@ class Parquet(Model, frozen=True):
     ] = ()
 
 
-class Console(Model, frozen=True):
+class ConsoleSink(Model, frozen=True):
     """Standard output of the pipeline, for debugging."""
 
     rows: Annotated[
@@ -93,7 +93,7 @@ class Sink(Model, frozen=True):
         Foreach | None,
         doc("Function that receives each row, at least once: a batch that runs again calls it again."),
     ] = None
-    console: Annotated[Console | None, doc("Prints rows to standard output.")] = None
+    console: Annotated[ConsoleSink | None, doc("Prints rows to standard output.")] = None
     key: Annotated[
         Annotated[tuple[Column, ...], Meta(min_length=1, max_length=16)],
         doc(

@@ -22,10 +22,10 @@ from ottla_operator.resources.common import (
     STARTING_OFFSETS,
     TOPIC_NAME,
 )
-from ottla_operator.resources.crds import KINDS, Kind, openapi_schema
+from ottla_operator.resources.crds import KINDS, CustomResourceKind, openapi_schema
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.rules import FieldPath, Problem, find_broken_rules
-from ottla_operator.resources.schema import Schema
+from ottla_operator.resources.schema import JsonSchema
 
 __all__ = [
     "FieldPath",
@@ -45,7 +45,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_lower_case[similar[0]]!r}?" if similar else ""
 
 
-def find_kind(name: str) -> Kind | None:
+def find_kind(name: str) -> CustomResourceKind | None:
     return next((kind for kind in KINDS if kind.name == name), None)
 
 
@@ -83,12 +83,12 @@ def validate_update(new: dict[str, Json], old: dict[str, Json]) -> list[Problem]
 
 
 @cache
-def _schema(kind: Kind) -> Schema:
+def _schema(kind: CustomResourceKind) -> JsonSchema:
     return openapi_schema(kind)
 
 
 @cache
-def _validator(kind: Kind) -> Draft4Validator:
+def _validator(kind: CustomResourceKind) -> Draft4Validator:
     """OpenAPI v3.0 matches draft 4 of JSON Schema in what is used here: exclusiveMinimum is a
     flag.
     """
@@ -109,7 +109,7 @@ def _check_metadata(data: dict[str, Json]) -> Iterator[Problem]:
         )
 
 
-def _find_unknown_fields(data: Json, schema: Schema, path: FieldPath) -> Iterator[Problem]:
+def _find_unknown_fields(data: Json, schema: JsonSchema, path: FieldPath) -> Iterator[Problem]:
     """Fields that the schema does not declare. The API server prunes them silently by default."""
     if isinstance(data, list):
         for index, item in enumerate(data):
@@ -129,7 +129,7 @@ def _find_unknown_fields(data: Json, schema: Schema, path: FieldPath) -> Iterato
             yield Problem((*path, key), f"unknown field{hint}")
 
 
-def _check_schema(data: dict[str, Json], kind: Kind) -> Iterator[Problem]:
+def _check_schema(data: dict[str, Json], kind: CustomResourceKind) -> Iterator[Problem]:
     for error in _validator(kind).iter_errors(data):
         yield Problem(tuple(error.absolute_path), _describe(error))
     spec = data.get("spec")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ottla_operator.kube.api import ApiError
-from ottla_operator.kube.kinds import CLUSTER, NODE, POD, STATEFUL_SET, Kind, kind_of
+from ottla_operator.kube.kinds import CLUSTER, NODE, POD, STATEFUL_SET, ObjectKind, kind_of
 from ottla_operator.kube.status_writer import now_text
 from ottla_operator.plan.objects.pod_template import strategic_merge
 from ottla_operator.resources.model import Json
@@ -30,7 +30,7 @@ class FakeApi:
     _applied: dict[tuple[str, str, str], Json] = field(default_factory=dict)
     _versions: "count[int]" = field(default_factory=lambda: count(1))
 
-    def put(self, kind: Kind, resource: Json) -> Json:
+    def put(self, kind: ObjectKind, resource: Json) -> Json:
         """Replaces an object as another client than the operator."""
         metadata = resource["metadata"]
         version = str(next(self._versions))
@@ -43,13 +43,13 @@ class FakeApi:
     def of(self, kind: str) -> dict[str, Json]:
         return {name: it for (its_kind, _, name), it in sorted(self.objects.items()) if its_kind == kind}
 
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Json | None:
+    async def get(self, kind: ObjectKind, namespace: str | None, name: str) -> Json | None:
         return copy.deepcopy(self.objects.get((kind.name, namespace or "", name)))
 
-    async def serves(self, kind: Kind) -> bool:
+    async def serves(self, kind: ObjectKind) -> bool:
         return kind.name not in self.unserved
 
-    async def list(self, kind: Kind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
+    async def list(self, kind: ObjectKind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
         wanted = dict(it.split("=", 1) for it in fields.split(",") if it)
         labels = dict(it.split("=", 1) for it in selector.split(",") if it)
         return [
@@ -85,7 +85,7 @@ class FakeApi:
         it["status"] = copy.deepcopy(desired["status"])
         return copy.deepcopy(self.put(kind_of(it), it))
 
-    async def merge(self, kind: Kind, namespace: str, name: str, change: Json) -> Json:
+    async def merge(self, kind: ObjectKind, namespace: str, name: str, change: Json) -> Json:
         self._write(f"merge {kind.name} {name}")
         live = self.objects.get((kind.name, namespace, name))
         if live is None:
@@ -107,7 +107,7 @@ class FakeApi:
             raise ApiError(409, "already exists")
         return copy.deepcopy(self.put(kind_of(desired), copy.deepcopy(desired)))
 
-    async def delete(self, kind: Kind, resource: Json, *, orphan: bool = False) -> None:
+    async def delete(self, kind: ObjectKind, resource: Json, *, orphan: bool = False) -> None:
         metadata = resource["metadata"]
         self._write(f"{'orphan' if orphan else 'delete'} {kind.name} {metadata['name']}")
         key = (kind.name, metadata.get("namespace") or "", metadata["name"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla_operator.cli.app import COMMANDS
-from ottla_operator.cli.options import Format
+from ottla_operator.cli.options import OutputFormat
 from ottla_operator.cli.output import print_rows
 
 
@@ -129,9 +129,9 @@ def test_broker_is_started_without_importing_the_commands_libraries() -> None:
 
 def test_json_rows_have_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"name": "a", "id": None, "isr": [1, 2]}]
-    print_rows(rows, {"name": "NAME"}, Format.json)
+    print_rows(rows, {"name": "NAME"}, OutputFormat.json)
     assert json.loads(capsys.readouterr().out) == rows
-    print_rows(rows, {"name": "NAME", "isr": "ISR", "id": "ID"}, Format.table)
+    print_rows(rows, {"name": "NAME", "isr": "ISR", "id": "ID"}, OutputFormat.table)
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["NAME", "ISR", "ID"], ["a", "1,2", "-"]]
 
 
@@ -140,7 +140,7 @@ def test_row_in_a_pipe_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         {"what": "word " * 50, "id": "x" * 200, "n": 1},
         {"what": "a", "id": "b", "n": None},
     ]
-    print_rows(rows, {"n": "N", "id": "ID", "what": "WHAT"}, Format.table)
+    print_rows(rows, {"n": "N", "id": "ID", "what": "WHAT"}, OutputFormat.table)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines[1].split() == ["1", "x" * 200, *["word"] * 50]

@@ -52,14 +52,14 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
             yield from nodes(schema[key], f"{path}[{key}]")
 
 
-def crd_schema(kind: crds.Kind) -> dict[str, Any]:
+def crd_schema(kind: crds.CustomResourceKind) -> dict[str, Any]:
     (version,) = build_crd(kind)["spec"]["versions"]
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return schema
 
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
-def test_schemas_are_structural(kind: crds.Kind) -> None:
+def test_schemas_are_structural(kind: crds.CustomResourceKind) -> None:
     for path, node in nodes(crd_schema(kind)):
         free = node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
         assert free or node.get("type") in ("object", "array", "string", "integer", "number", "boolean"), path
@@ -73,7 +73,7 @@ def test_schemas_are_structural(kind: crds.Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
-def test_every_field_of_the_spec_has_a_description(kind: crds.Kind) -> None:
+def test_every_field_of_the_spec_has_a_description(kind: crds.CustomResourceKind) -> None:
     spec = crds.openapi_schema(kind)["properties"]["spec"]
     undescribed = [
         path for path, node in nodes(spec, "spec") if "[" not in path.rsplit(".", 1)[-1] and not node.get("description")
@@ -83,7 +83,7 @@ def test_every_field_of_the_spec_has_a_description(kind: crds.Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", crds.KINDS, ids=lambda it: it.name)
-def test_every_kind_reports_its_state(kind: crds.Kind) -> None:
+def test_every_kind_reports_its_state(kind: crds.CustomResourceKind) -> None:
     (version,) = build_crd(kind)["spec"]["versions"]
     assert version["subresources"]["status"] == {}
     assert build_crd(kind)["spec"]["names"]["categories"] == ["ottla"]

@@ -12,7 +12,7 @@ import typer
 from ottla_broker.metadata.placement import UsableBroker
 from ottla_operator.cli import elect, reassign
 from ottla_operator.cli.exit_codes import CommandError
-from ottla_operator.cli.options import Format
+from ottla_operator.cli.options import OutputFormat
 from ottla_operator.cli.progress_bar import reassignment_line
 from ottla_operator.cli.reassignment import describe_moves, parse_rate, print_plan
 from ottla_operator.cli.resume import PartitionCounts
@@ -60,7 +60,7 @@ def test_cost_of_a_plan_is_one_line() -> None:
 
 
 def test_json_plan_has_the_format_of_kafkas_tool_and_a_rollback(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(MOVES, 1 << 20, Format.json)
+    print_plan(MOVES, 1 << 20, OutputFormat.json)
     found = json.loads(capsys.readouterr().out)
     assert (found["copies"], found["bytes"], found["seconds"]) == (1, 3 << 20, 3.0)
     assert found["plan"]["partitions"][0] == {"topic": "a", "partition": 0, "replicas": [2, 3]}

@@ -17,9 +17,9 @@ from ottla_operator.cli.top_rows import (
     broker_rows,
     committed_rows,
     group_rows,
-    health,
     partition_rows,
     sort_rows,
+    summarize_health,
     topic_rows,
 )
 from ottla_operator.cli.top_screen import (
@@ -113,7 +113,7 @@ def test_a_partition_without_a_leader_has_no_counts_and_is_named() -> None:
     a, b = topic_rows(Rates(None, offline))
     assert (a["records"], a["problem"]) == (None, "1 offline")
     assert b["problem"] == "1 under-replicated"
-    assert health(offline) == (False, "1 of 3 partitions offline; 1 of 3 partitions under-replicated")
+    assert summarize_health(offline) == (False, "1 of 3 partitions offline; 1 of 3 partitions under-replicated")
     assert partition_rows(Rates(None, offline), "a")[1]["leader"] is None
     assert [(it["broker"], it["outOfSync"]) for it in broker_rows(offline)] == [(1, 0), (2, 1)]
 
@@ -127,7 +127,7 @@ def test_a_partition_without_a_leader_has_no_counts_and_is_named() -> None:
     ],
 )
 def test_health_names_what_is_wrong(controller: int, is_fenced: bool, expected: tuple[bool, str]) -> None:
-    assert health(sample(controller=controller, is_fenced=is_fenced)) == expected
+    assert summarize_health(sample(controller=controller, is_fenced=is_fenced)) == expected
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(), st.floats(allow_nan=False))))

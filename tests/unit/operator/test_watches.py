@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import kopf
 from aiohttp import web
 
-from ottla_operator.kube.kinds import CLUSTER, TOPIC, Kind, kind_of
+from ottla_operator.kube.kinds import CLUSTER, TOPIC, ObjectKind, kind_of
 from ottla_operator.kube.operator import Operator, OperatorOptions
 from ottla_operator.kube.watches import OWNED, RESOURCES
 from ottla_operator.plan.objects.pods import BrokerImages
@@ -17,7 +17,7 @@ from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.model import Json
 from tests.unit.operator.loop import on_loop
 
-NAMESPACE = Kind("v1", "Namespace", "namespaces")  # kopf looks this kind up
+NAMESPACE = ObjectKind("v1", "Namespace", "namespaces")  # kopf looks this kind up
 KINDS = (*RESOURCES, *OWNED, NAMESPACE)
 WITHIN_S = 20.0
 
@@ -32,7 +32,7 @@ class ApiServer:
         self.lists = 0
         self._cut = asyncio.Event()
 
-    def make(self, kind: Kind, name: str, uid: str, **spec: object) -> None:
+    def make(self, kind: ObjectKind, name: str, uid: str, **spec: object) -> None:
         metadata = {"name": name, "namespace": "events", "uid": uid, "generation": 1, "resourceVersion": "1"}
         self.objects[uid] = {"apiVersion": kind.api, "kind": kind.name, "metadata": metadata, "spec": spec}
 
@@ -75,7 +75,7 @@ def _group(api: str) -> Json:
     return {"name": group, "versions": [{"version": version}], "preferredVersion": {"version": version}}
 
 
-def _served(kind: Kind) -> Json:
+def _served(kind: ObjectKind) -> Json:
     verbs = ["list", "watch"]
     return {"name": kind.plural, "singularName": "", "kind": kind.name, "namespaced": True, "verbs": verbs}
 
