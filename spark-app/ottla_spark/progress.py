@@ -30,7 +30,7 @@ from ottla_spark.run_report import RunReport
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 
-RejectedRows = Mapping[str, Mapping[str, int]]
+RejectedRowCounts = Mapping[str, Mapping[str, int]]
 
 UNDECODED: Final = "undecoded"
 """The rule that records of a source decode."""
@@ -71,7 +71,7 @@ class BatchProgress:
     watermark: str | None
     start_offsets: Offsets
     end_offsets: Offsets
-    rejected: RejectedRows = field(default_factory=dict)
+    rejected: RejectedRowCounts = field(default_factory=dict)
     started_ms: int = 0
     traced: Sequence[TracedRecord] = ()
     traced_count: int = 0
@@ -110,7 +110,7 @@ def rejected_metric(view: str, rule: str) -> str:
     return f"{_REJECTED_PREFIX}:{view}:{rule}"
 
 
-def _parse_rejected(observed: Iterable[Mapping[str, Any]]) -> RejectedRows:
+def _parse_rejected(observed: Iterable[Mapping[str, Any]]) -> RejectedRowCounts:
     rejected: dict[str, dict[str, int]] = {}
     for metrics in observed:
         for name, count in metrics.items():

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from ottla_broker.log.compaction import CleanedTransactions, CleanerStats, LastRecord, OffsetMap, RecordFilter, map_keys
+from ottla_broker.log.compaction import (
+    CleanedTransactions,
+    CleanerStats,
+    CompactionFilter,
+    LastRecord,
+    OffsetMap,
+    map_keys,
+)
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.indexes import AbortedTransaction
 from ottla_broker.log.producer_state import ProducerStates
@@ -176,7 +183,7 @@ def clean_log(
             continue
         if header.base_offset >= end or not map_keys(offsets, first_pass, batch, header):
             break
-    compaction = RecordFilter(
+    compaction = CompactionFilter(
         offsets,
         CleanedTransactions(log.aborted),
         last_records_of_producers(log.producers if producers is None else producers),
