@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from ottla_broker.coordination import consumer_heartbeat, group_migration, reconciliation
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember
-from ottla_broker.coordination.consumer_group import ConsumerMember
+from ottla_broker.coordination.consumer_member import ConsumerMember
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 
 

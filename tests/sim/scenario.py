@@ -53,64 +53,30 @@ SETTLES_WITHIN_S = 30.0
 ENDS_WITHIN_S = 60.0  # longer than any transaction's timeout
 
 
-def run_seed(
-    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
+def run_plan(
+    choose_plan: Callable[[int, int | None], Plan],
+    seed: int,
+    brokers: int | None = None,
+    *,
+    on_line: Callable[[str], None] | None = None,
+    level: int = logging.WARNING,
 ) -> Outcome:
-    """Runs one seed.
-
-    `brokers` None: the seed chooses. `on_line` and `level`: see `run_simulation`.
+    """Runs one seed. `brokers` None: the seed chooses. `on_line` and `level`: see
+    `run_simulation`.
     """
-    return _run(Plan.of(seed, brokers), on_line, level)
-
-
-def run_metadata_seed(
-    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
-) -> Outcome:
-    """Runs one seed in which only metadata change. Arguments as of `run_seed`."""
-    return _run(Plan.of_metadata(seed, brokers), on_line, level)
-
-
-def run_observer_seed(
-    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
-) -> Outcome:
-    """Runs one seed in which only metadata change, with more brokers than voters. Arguments as of
-    `run_seed`.
-    """
-    return _run(Plan.of_observers(seed, brokers), on_line, level)
-
-
-def run_access_seed(
-    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
-) -> Outcome:
-    """Runs one seed in which metadata change, rules, credentials and quotas among them."""
-    return _run(Plan.of_access(seed, brokers), on_line, level)
-
-
-def run_transaction_seed(
-    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
-) -> Outcome:
-    """Runs one seed with transactional producers and workers. Arguments as of `run_seed`."""
-    return _run(Plan.of_transactions(seed, brokers), on_line, level)
-
-
-def run_share_seed(
-    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
-) -> Outcome:
-    """Runs one seed with a share group. Arguments as of `run_seed`."""
-    return _run(Plan.of_shares(seed, brokers), on_line, level)
-
-
-def run_streams_seed(
-    seed: int, brokers: int | None = None, *, on_line: Callable[[str], None] | None = None, level: int = logging.WARNING
-) -> Outcome:
-    """Run one seed with an application of Kafka Streams. Arguments as of `run_seed`."""
-    return _run(Plan.of_streams(seed, brokers), on_line, level)
-
-
-def _run(plan: Plan, on_line: Callable[[str], None] | None, level: int) -> Outcome:
+    plan = choose_plan(seed, brokers)
     return run_simulation(
         plan.seed, lambda loop, trace: ClusterSimulation(loop, plan, trace), on_line=on_line, level=level
     )
+
+
+run_seed = partial(run_plan, Plan.of)
+run_metadata_seed = partial(run_plan, Plan.of_metadata)
+run_observer_seed = partial(run_plan, Plan.of_observers)
+run_access_seed = partial(run_plan, Plan.of_access)
+run_transaction_seed = partial(run_plan, Plan.of_transactions)
+run_share_seed = partial(run_plan, Plan.of_shares)
+run_streams_seed = partial(run_plan, Plan.of_streams)
 
 
 class ClusterSimulation:

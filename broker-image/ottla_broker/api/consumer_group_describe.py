@@ -25,7 +25,8 @@ from kio.static.primitive import i8, i32
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
-from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember
+from ottla_broker.coordination.consumer_group import ConsumerGroup
+from ottla_broker.coordination.consumer_member import ConsumerMember
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext

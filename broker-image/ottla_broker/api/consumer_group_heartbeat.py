@@ -19,8 +19,8 @@ from uuid import UUID
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
-from ottla_broker.coordination.consumer_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_heartbeat_response import build_response
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled

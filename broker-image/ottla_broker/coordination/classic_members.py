@@ -14,13 +14,14 @@ from uuid import UUID
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.classic_group import CONSUMER_PROTOCOL
 from ottla_broker.coordination.consumer_change import ConsumerChange
-from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, MemberState
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla_broker.coordination.consumer_heartbeat import (
     check_room,
     find_or_replace_static_member,
     reconcile,
 )
+from ottla_broker.coordination.consumer_member import ConsumerMember, MemberState
 from ottla_broker.coordination.consumer_protocol import (
     NamedPartitions,
     encode_assignment,

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import (
     ConsumerGroupKey,
     ConsumerGroupRecordKey,
@@ -17,6 +17,7 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentKey,
     TargetAssignmentValue,
 )
+from ottla_broker.coordination.consumer_member import ConsumerMember
 from ottla_broker.coordination.group_change import GroupChange
 
 ConsumerChange: TypeAlias = GroupChange[ConsumerGroup, ConsumerGroupRecordKey, ConsumerGroupRecordValue]

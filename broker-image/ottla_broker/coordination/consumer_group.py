@@ -15,16 +15,12 @@ partition from its assignment until the member reports that it has given the par
 is fenced.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import IntEnum, StrEnum
-from operator import attrgetter
+from enum import StrEnum
 from typing import ClassVar, Final
-from uuid import UUID
 
-from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition, partitions_of
+from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
 from ottla_broker.coordination.consumer_group_records import (
-    ClassicMemberMetadata,
     ConsumerGroupKey,
     ConsumerGroupRecordKey,
     ConsumerGroupRecordValue,
@@ -40,18 +36,20 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentEpochValue,
     TargetAssignmentKey,
     TargetAssignmentValue,
-    TopicPartitions,
 )
 from ottla_broker.coordination.consumer_group_undo import ConsumerGroupUndo
+from ottla_broker.coordination.consumer_member import (
+    LEAVING_EPOCH,
+    ConsumerMember,
+    MemberDeadlines,
+    MemberState,
+    check_member_epoch,
+    from_topic_partitions,
+    shared_parts,
+)
 from ottla_broker.coordination.subscription_counts import SubscriptionCounts, TopicSubscription
 from ottla_broker.coordination.uniform_balance import UniformBalance
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-JOINING_EPOCH: Final = 0
-LEAVING_EPOCH: Final = -1
-STATIC_LEAVING_EPOCH: Final = -2
-"""Epoch of a static member that has left for a restart, and keeps its assignment until its session
-ends."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -62,93 +60,6 @@ class ConsumerGroupState(StrEnum):
     reconciling = "Reconciling"
     stable = "Stable"
     dead = "Dead"
-
-
-class MemberState(IntEnum):
-    """The numbers in records. Any other number, of a later version, is `unknown`."""
-
-    stable = 0
-    unrevoked_partitions = 1
-    unreleased_partitions = 2
-    unknown = 127
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
-    """`assigned`: the partitions that it may consume. `pending_revocation`: the partitions that it
-    must give up before it reaches the next epoch. `classic`: for a member that uses the classic
-    protocol.
-    """
-
-    id: str
-    group_instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
-    subscribed_topic_names: tuple[str, ...] = ()
-    subscribed_topic_regex: str = ""  # none; Kafka writes and describes it so, too
-    server_assignor: str | None = None
-    classic: ClassicMemberMetadata | None = None
-    epoch: int = JOINING_EPOCH
-    previous_epoch: int = -1
-    state: MemberState = MemberState.stable
-    assigned: Assignment = field(default_factory=dict)
-    pending_revocation: Assignment = field(default_factory=dict)
-
-    @property
-    def subscription(self) -> TopicSubscription:
-        return self.subscribed_topic_names, self.subscribed_topic_regex
-
-    def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        return self.state is MemberState.stable and self.epoch == assignment_epoch
-
-    def owned_partitions(self) -> Iterator[TopicIdPartition]:
-        yield from partitions_of(self.assigned)
-        yield from partitions_of(self.pending_revocation)
-
-    def metadata_value(self) -> ConsumerMemberValue:
-        return ConsumerMemberValue(
-            self.group_instance_id,
-            self.rack_id,
-            self.client_id,
-            self.client_host,
-            self.subscribed_topic_names,
-            self.subscribed_topic_regex,
-            self.rebalance_timeout_ms,
-            self.server_assignor,
-            self.classic,
-        )
-
-    def assignment_value(self) -> CurrentAssignmentValue:
-        return CurrentAssignmentValue(
-            self.epoch,
-            self.previous_epoch,
-            self.state,
-            to_topic_partitions(self.assigned),
-            to_topic_partitions(self.pending_revocation),
-        )
-
-
-shared_parts: Final = attrgetter(
-    "assigned", "pending_revocation", "subscription", "server_assignor", "group_instance_id"
-)
-"""The parts of a member from which parts of its group follow."""
-
-
-@dataclass(slots=True)
-class MemberDeadlines:
-    """Loop time in ms; None: not awaited. `revocation`: of the epoch `revocation_epoch`. `join` and
-    `sync`: of a member that uses the classic protocol."""
-
-    session: int | None = None
-    revocation: int | None = None
-    revocation_epoch: int = -1
-    join: int | None = None
-    sync: int | None = None
-
-    def earliest(self) -> int | None:
-        return min((it for it in (self.session, self.revocation, self.join, self.sync) if it is not None), default=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -247,14 +158,14 @@ class ConsumerGroup:
                 ErrorCode.unsupported_version,
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol",
             )
-        _check_epoch(member, member_epoch)
+        check_member_epoch(member, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raises KafkaError unless this member may fetch the offsets; every client may fetch them
         without a member id."""
         if member_id is None and member_epoch < 0:
             return
-        _check_epoch(self.find_member(member_id or ""), member_epoch)
+        check_member_epoch(self.find_member(member_id or ""), member_epoch)
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -378,29 +289,3 @@ class ConsumerGroup:
 
 MEMBER_EPOCHS_SINCE: Final = 9
 """The version of OffsetCommit and OffsetFetch that has member epochs."""
-
-
-def _check_epoch(member: ConsumerMember, epoch: int) -> None:
-    if epoch == member.epoch:
-        return
-    if member.classic is not None:
-        raise KafkaError(
-            ErrorCode.illegal_generation,
-            f"The received generation id {epoch} does not match the expected member epoch {member.epoch}.",
-        )
-    raise KafkaError(
-        ErrorCode.stale_member_epoch,
-        f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.",
-    )
-
-
-def to_topic_partitions(assignment: Assignment) -> tuple[TopicPartitions, ...]:
-    if not assignment:
-        return ()
-    return tuple(TopicPartitions(topic, tuple(sorted(partitions))) for topic, partitions in sorted(assignment.items()))
-
-
-def from_topic_partitions(found: tuple[TopicPartitions, ...]) -> Assignment:
-    if not found:
-        return NO_PARTITIONS
-    return {one.topic_id or UUID(int=0): frozenset(one.partitions) for one in found if one.partitions}

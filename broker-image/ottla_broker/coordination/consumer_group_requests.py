@@ -16,15 +16,10 @@ from ottla_broker.coordination import classic_members, consumer_change, consumer
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.classic_group_requests import ClassicGroupRequests
 from ottla_broker.coordination.consumer_change import ConsumerChange
-from ottla_broker.coordination.consumer_group import (
-    JOINING_EPOCH,
-    LEAVING_EPOCH,
-    STATIC_LEAVING_EPOCH,
-    ConsumerGroup,
-    ConsumerMember,
-)
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import encode_consumer_group_key, encode_consumer_group_value
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH, ConsumerMember
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import (
     JoinRequest,

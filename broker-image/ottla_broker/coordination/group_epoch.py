@@ -8,8 +8,8 @@ from typing import Final
 
 from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.consumer_change import ConsumerChange
-from ottla_broker.coordination.consumer_group import ConsumerMember
 from ottla_broker.coordination.consumer_group_records import RegularExpressionKey, RegularExpressionValue
+from ottla_broker.coordination.consumer_member import ConsumerMember
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig

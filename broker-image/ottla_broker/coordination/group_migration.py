@@ -16,12 +16,13 @@ from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
 from ottla_broker.coordination.classic_members import assignment_by_name
 from ottla_broker.coordination.consumer_change import ConsumerChange
-from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, to_topic_partitions
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     TargetAssignmentValue,
 )
+from ottla_broker.coordination.consumer_member import ConsumerMember, to_topic_partitions
 from ottla_broker.coordination.consumer_protocol import (
     encode_assignment,
     read_assignment,

@@ -2,7 +2,8 @@
 their rebalance timeout. No I/O.
 """
 
-from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerMember, MemberState
+from ottla_broker.coordination.consumer_group import ConsumerGroup
+from ottla_broker.coordination.consumer_member import ConsumerMember, MemberState
 from ottla_broker.coordination.effects import Timestamps
 
 

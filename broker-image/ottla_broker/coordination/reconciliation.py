@@ -13,7 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
-from ottla_broker.coordination.consumer_group import ConsumerMember, MemberState
+from ottla_broker.coordination.consumer_member import ConsumerMember, MemberState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 

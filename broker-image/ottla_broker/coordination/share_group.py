@@ -15,7 +15,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
-from ottla_broker.coordination.consumer_group import from_topic_partitions, to_topic_partitions
+from ottla_broker.coordination.consumer_member import from_topic_partitions, to_topic_partitions
 from ottla_broker.coordination.group_change import CopyOfState
 from ottla_broker.coordination.share_group_records import (
     NamedTopicPartitions,

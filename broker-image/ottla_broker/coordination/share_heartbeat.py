@@ -14,7 +14,7 @@ from uuid import UUID
 from ottla_broker.coordination import share_change
 from ottla_broker.coordination.assignment_interval import may_assign
 from ottla_broker.coordination.assignors import NO_PARTITIONS, AssignableMember, Assignment
-from ottla_broker.coordination.consumer_group import to_topic_partitions
+from ottla_broker.coordination.consumer_member import to_topic_partitions
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ShareGroupConfig

@@ -8,8 +8,9 @@ from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignment_interval import may_assign
 from ottla_broker.coordination.assignors import ASSIGNORS, NO_PARTITIONS, UNIFORM, AssignableMember, Assignment
 from ottla_broker.coordination.consumer_change import ConsumerChange
-from ottla_broker.coordination.consumer_group import ConsumerGroup, to_topic_partitions
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import TargetAssignmentValue
+from ottla_broker.coordination.consumer_member import to_topic_partitions
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig

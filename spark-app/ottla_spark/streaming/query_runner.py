@@ -22,13 +22,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla_operator.resources.common import parse_duration_ms
@@ -39,7 +32,7 @@ from ottla_spark.class_archive import class_archive
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
 from ottla_spark.librdkafka_properties import to_librdkafka
-from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag, parse_progress_event
+from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag
 from ottla_spark.reader_schemas import check_registry, fields_needing_registry, resolve_schemas
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
@@ -52,6 +45,7 @@ from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
 from ottla_spark.streaming.comparison import SinkComparer
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
 from ottla_spark.streaming.encode import record_encoder
+from ottla_spark.streaming.event_listener import EventListener
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
 from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.sink_context import SinkContext
@@ -398,24 +392,3 @@ def observe_counts(rows: DataFrame, deferred: transform.DeferredExpectations | N
     satisfied = dead_letters.satisfies_all(deferred.expectations)
     counts = (F.count_if(satisfied).alias("rows"), F.count_if(~satisfied).alias("dead"))
     return rows.observe("counts", *counts, *dead_letters.count_by_rule(deferred.step, deferred.expectations))
-
-
-class EventListener(StreamingQueryListener):
-    """Puts the progress of batches, and the run id of each query that has terminated, into a
-    queue.
-    """
-
-    def __init__(self, events: queue.SimpleQueue[Any]) -> None:
-        self._events = events
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        pass
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        pass
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        self._events.put(parse_progress_event(event.progress.json))
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._events.put(str(event.runId))

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from ottla_broker.coordination import consumer_heartbeat, reconciliation
 from ottla_broker.coordination.consumer_change import ConsumerChange
-from ottla_broker.coordination.consumer_group import ConsumerGroup, MemberState
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
+from ottla_broker.coordination.consumer_member import MemberState
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGroupSimulation
