@@ -195,7 +195,7 @@ def compile_load_program() -> str:
 
 @cache
 def compile_program(name: str) -> str:
-    """Compile `bench/NAME.c` once per run and return the program's path. Raises RuntimeError."""
+    """Compiles `bench/NAME.c` once per run and return the program's path. Raises RuntimeError."""
     source = Path(__file__).with_name(f"{name}.c")
     program = source.parent.parent / "build" / f"bench-{name}"
     program.parent.mkdir(exist_ok=True)

@@ -157,8 +157,8 @@ def read_first_users(options: Sequence[str]) -> FirstUsers:
 
 
 async def run_broker(config: Config, started_s: float, first_users: FirstUsers) -> bool:
-    """Bind, start, serve until a signal, stop. Returns True if a recovery requires that the broker
-    is started again.
+    """Binds, starts, serves until a signal, and stops. Returns True if a recovery requires that the
+    broker is started again.
 
     Sockets are bound first, so that a port in use is reported before any
     file is changed. Other brokers are served while this one starts, clients once it is ready."""

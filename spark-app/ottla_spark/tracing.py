@@ -88,7 +88,7 @@ class PipelineTracer:
         self._unfinished[query] = StartedBatch(number, time.time_ns())
 
     def record_batch(self, batch: BatchProgress, topic: str | None) -> None:
-        """`topic`: that the batch was written to; None for other sinks."""
+        """`topic`: the topic that the batch was written to; None for other sinks."""
         from opentelemetry.trace import Link, SpanKind, set_span_in_context
 
         started = self._unfinished.get(batch.query)

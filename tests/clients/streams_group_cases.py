@@ -73,7 +73,7 @@ def owned_fields(active: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def wait_for_topics(session: ApiSession, *names: str) -> None:
-    """Return when the broker has created these internal topics."""
+    """Returns when the broker has created these internal topics."""
     async with asyncio.timeout(RESPONSE_WITHIN_S):
         while True:
             wanted = [{"topic_id": None, "name": name} for name in names]

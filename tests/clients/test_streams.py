@@ -93,7 +93,7 @@ def gateway() -> Iterator[JavaGateway]:
 def run_word_count(
     gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str = "classic"
 ) -> Iterator[Callable[[], str]]:
-    """Run the application: from lines in topic `name` to counts in `name`-counts.
+    """Runs the application: from lines in topic `name` to counts in `name`-counts.
 
     Yields a function that returns the application's state.
     """

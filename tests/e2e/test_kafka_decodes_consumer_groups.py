@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import (
+    CONSUMER_GROUP_RECORDS,
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupKey,
@@ -26,8 +27,6 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentKey,
     TargetAssignmentValue,
     TopicPartitions,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
 )
 from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
@@ -113,8 +112,8 @@ def test_kafka_decodes_every_record(tmp_path: Path) -> None:
             [
                 Record(
                     1_700_000_000_000,
-                    encode_consumer_group_key(key),
-                    None if value is None else encode_consumer_group_value(key, value),
+                    CONSUMER_GROUP_RECORDS.encode_key(key),
+                    None if value is None else CONSUMER_GROUP_RECORDS.encode_value(key, value),
                 )
                 for key, value, *_ in RECORDS
             ]

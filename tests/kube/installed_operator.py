@@ -45,8 +45,8 @@ class InstalledOperator:
         self._apply("install", "--create-namespace")
 
     def upgrade(self, *values: str) -> None:
-        """Upgrade the release to the installation's values and `values`, each `name=value`, and
-        return when all pods are Ready.
+        """Upgrades the release to the installation's values and `values`, each `name=value`, and
+        returns when all pods are Ready.
         """
         self._apply("upgrade", *(part for value in values for part in ("--set", value)))
 

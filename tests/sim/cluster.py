@@ -235,7 +235,7 @@ class SimulatedCluster:
         return self.list_addresses() if len(self.brokers) > 1 else []
 
     @property
-    def check_quorum_s(self) -> float:
+    def check_quorum_timeout_s(self) -> float:
         """Time after which a leader without a majority of the voters resigns."""
         return 1.5 * float(self.settings.get("controller.quorum.fetch.timeout.ms", FETCH_TIMEOUT_MS)) / 1000
 

@@ -224,7 +224,7 @@ class SimulatedDisk:
             node = cast(_Directory, node.names[name])
 
     def corrupt(self, path: str, at: int) -> None:
-        """Flip one byte, in the cache and on the device."""
+        """Flips one byte, in the cache and on the device."""
         file = self._file(path)
         file.durable_as_of(self._now_s())
         for content in (file.content, file.durable):

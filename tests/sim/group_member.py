@@ -246,7 +246,7 @@ class Member(SimulatedClient):
         return code
 
     async def _leave(self, client: Client, member: str) -> None:
-        """Leave the group if the coordinator can be reached."""
+        """Leaves the group if the coordinator can be reached."""
         self._give_up_all(member)
         try:
             async with asyncio.timeout(0.5):

@@ -143,7 +143,7 @@ class SimulatedNetwork:
         return max((after_s for which, after_s in self._delay_rules if which(direction, piece)), default=0.0)
 
     def lose_power(self, name: str) -> None:
-        """Discard the host's connections without sending anything."""
+        """Discards the host's connections without sending anything."""
         host = self.host(name)
         host.powered = False
         host.ports.clear()
@@ -232,7 +232,7 @@ class SimulatedNetwork:
         return end, protocol
 
     def listen(self, host: str, port: int) -> ListeningSocket:
-        """Bind and listen: connections are accepted from now on and wait until a program serves
+        """Binds and listens: connections are accepted from now on and wait until a program serves
         them. Raises OSError.
         """
         process = current()

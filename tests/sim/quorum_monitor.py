@@ -98,7 +98,7 @@ class QuorumMonitor:
             return
         now_s = self._cluster.loop.time()
         replaced_s = self._replaced_s.setdefault(process, now_s)
-        if now_s - replaced_s > self._cluster.check_quorum_s + CHECK_QUORUM_SLACK_S:
+        if now_s - replaced_s > self._cluster.check_quorum_timeout_s + CHECK_QUORUM_SLACK_S:
             self._report("not resigned", node, f"{node.host} is still the controller of epoch {broker.quorum.epoch}")
 
     def _check_log(self, node: SimulatedBroker, log: PartitionLog) -> None:

@@ -152,7 +152,7 @@ class SimulatedTransport(asyncio.Transport):
         self._schedule_read()
 
     def discard(self) -> None:
-        """Discard the connection without sending anything to the peer."""
+        """Discards the connection without sending anything to the peer."""
         self.is_gone = True
         self._host.ends.pop(self, None)
         self._received.clear()

@@ -18,7 +18,7 @@ NEVER: Final = "never"
 
 
 def run_driver(point: str, when: str, *arguments: str) -> int:
-    """Exit code of such a process, negative if it was killed."""
+    """Runs such a process. Returns its exit code, negative if it was killed."""
     command = [sys.executable, "-m", "tests.spark.dying_driver", point, when, *arguments]
     path = os.pathsep.join([str(ROOT), *(str(ROOT / it) for it in ("operator", "spark-app"))])
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=False)

@@ -69,14 +69,14 @@ async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -
         topics=tuple(
             AlteredTopic(
                 topic_id=topic.topic_id,
-                partitions=tuple(partition_response(one, next(outcomes)) for one in topic.partitions),
+                partitions=tuple(build_partition(one, next(outcomes)) for one in topic.partitions),
             )
             for topic in request.topics
         ),
     )
 
 
-def partition_response(requested: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
+def build_partition(requested: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
     if isinstance(outcome, KafkaError):
         return Altered(
             partition_index=requested.partition_index,

@@ -49,7 +49,7 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     if not ctx.is_authorized(Operation.alter, CLUSTER):
         error = KafkaError(ErrorCode.cluster_authorization_failed)
-        return response(request, error, defaultdict(lambda: error))
+        return build_response(request, error, defaultdict(lambda: error))
     requested = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     times = Counter(requested)
     moves = [
@@ -62,10 +62,10 @@ async def alter_partition_reassignments(
         moves, same_factor=not request.allow_replication_factor_change
     )
     outcomes = {(move.topic, move.partition): outcome or NO_ERROR for move, outcome in zip(moves, done, strict=True)}
-    return response(request, NO_ERROR, defaultdict(lambda: NAMED_TWICE, outcomes))
+    return build_response(request, NO_ERROR, defaultdict(lambda: NAMED_TWICE, outcomes))
 
 
-def response(
+def build_response(
     request: AlterPartitionReassignmentsRequest, error: KafkaError, outcomes: Mapping[tuple[str, int], KafkaError]
 ) -> AlterPartitionReassignmentsResponse:
     """`error`: that of the whole request. `outcomes`: one for each partition."""
@@ -78,7 +78,7 @@ def response(
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    partition_response(one, outcomes[topic.name, one.partition_index]) for one in topic.partitions
+                    build_partition(one, outcomes[topic.name, one.partition_index]) for one in topic.partitions
                 ),
             )
             for topic in request.topics
@@ -86,7 +86,7 @@ def response(
     )
 
 
-def partition_response(requested: ReassignablePartition, outcome: KafkaError) -> ReassignablePartitionResponse:
+def build_partition(requested: ReassignablePartition, outcome: KafkaError) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         partition_index=requested.partition_index,
         error_code=outcome.code,

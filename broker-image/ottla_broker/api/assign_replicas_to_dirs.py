@@ -54,9 +54,7 @@ async def assign_replicas_to_dirs(
                 topics=tuple(
                     response_types.TopicData(
                         topic_id=topic.topic_id,
-                        partitions=tuple(
-                            partition_response(partition, next(outcomes)) for partition in topic.partitions
-                        ),
+                        partitions=tuple(build_partition(partition, next(outcomes)) for partition in topic.partitions),
                     )
                     for topic in directory.topics
                 ),
@@ -66,9 +64,7 @@ async def assign_replicas_to_dirs(
     )
 
 
-def partition_response(
-    partition: request_types.PartitionData, outcome: KafkaError | None
-) -> response_types.PartitionData:
+def build_partition(partition: request_types.PartitionData, outcome: KafkaError | None) -> response_types.PartitionData:
     return response_types.PartitionData(
         partition_index=partition.partition_index, error_code=ErrorCode.none if outcome is None else outcome.code
     )

@@ -38,10 +38,10 @@ async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> Create
         valid = [entry for entry, problem in zip(entries, problems, strict=True) if problem is None]
         await ctx.broker.active_controller().create_acls(valid)
     except KafkaError as error:
-        return response([result(error.code, error.message)] * len(request.creations))
-    return response(
+        return build_response([build_result(error.code, error.message)] * len(request.creations))
+    return build_response(
         [
-            result(ErrorCode.none) if problem is None else result(ErrorCode.invalid_request, problem)
+            build_result(ErrorCode.none) if problem is None else build_result(ErrorCode.invalid_request, problem)
             for problem in problems
         ]
     )
@@ -59,9 +59,9 @@ def read_entry(creation: AclCreation) -> AccessControlEntry:
     )
 
 
-def result(code: ErrorCode, message: str | None = None) -> AclCreationResult:
+def build_result(code: ErrorCode, message: str | None = None) -> AclCreationResult:
     return AclCreationResult(error_code=code, error_message=message)
 
 
-def response(results: list[AclCreationResult]) -> CreateAclsResponse:
+def build_response(results: list[AclCreationResult]) -> CreateAclsResponse:
     return CreateAclsResponse(throttle_time=NO_THROTTLE, results=tuple(results))

@@ -13,7 +13,7 @@ from kio.schema.create_delegation_token.v3.response import CreateDelegationToken
 from ottla_broker.metadata.delegation_token_control import token_secret
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import DONE, RequestContext
-from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, timestamp
+from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, to_timestamp
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -50,11 +50,11 @@ async def create_delegation_token(
         token = await tokens.create_token(owner, requester, renewers, to_milliseconds(request.max_lifetime))
         ctx.record_audit("CREATE_TOKEN", AuditedResource("DELEGATION_TOKEN", f"{token.id} for {owner}"), DONE)
     except KafkaError as error:
-        return response(error.code, owner, requester)
-    return response(ErrorCode.none, owner, requester, token, token_secret(ctx.broker.config))
+        return build_response(error.code, owner, requester)
+    return build_response(ErrorCode.none, owner, requester, token, token_secret(ctx.broker.config))
 
 
-def response(
+def build_response(
     code: ErrorCode,
     owner: Principal,
     requester: Principal,
@@ -67,9 +67,9 @@ def response(
         principal_name=owner.name,
         token_requester_principal_type=requester.kind,
         token_requester_principal_name=requester.name,
-        issue_timestamp=NEVER if token is None else timestamp(token.issued_ms),
-        expiry_timestamp=NEVER if token is None else timestamp(token.expires_ms),
-        max_timestamp=NEVER if token is None else timestamp(token.max_ms),
+        issue_timestamp=NEVER if token is None else to_timestamp(token.issued_ms),
+        expiry_timestamp=NEVER if token is None else to_timestamp(token.expires_ms),
+        max_timestamp=NEVER if token is None else to_timestamp(token.max_ms),
         token_id="" if token is None else token.id,
         hmac=b"" if token is None or secret is None else secret.hmac_of(token.id),
         throttle_time=NO_THROTTLE,

@@ -40,18 +40,18 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
         valid = [one for one, problem in zip(filters, problems, strict=True) if problem is None]
         deleted = iter(await ctx.broker.active_controller().delete_acls(valid))
     except KafkaError as error:
-        return response([result(error.code, error.message)] * len(request.filters))
-    return response(
+        return build_response([build_result(error.code, error.message)] * len(request.filters))
+    return build_response(
         [
-            result(ErrorCode.none, deleted=next(deleted))
+            build_result(ErrorCode.none, deleted=next(deleted))
             if problem is None
-            else result(ErrorCode.invalid_request, problem)
+            else build_result(ErrorCode.invalid_request, problem)
             for problem in problems
         ]
     )
 
 
-def result(
+def build_result(
     code: ErrorCode, message: str | None = None, deleted: Sequence[AccessControlEntry] = ()
 ) -> DeleteAclsFilterResult:
     return DeleteAclsFilterResult(
@@ -73,5 +73,5 @@ def describe_deleted(entry: AccessControlEntry) -> DeleteAclsMatchingAcl:
     )
 
 
-def response(results: Sequence[DeleteAclsFilterResult]) -> DeleteAclsResponse:
+def build_response(results: Sequence[DeleteAclsFilterResult]) -> DeleteAclsResponse:
     return DeleteAclsResponse(throttle_time=NO_THROTTLE, filter_results=tuple(results))

@@ -41,7 +41,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         ctx.check_authorized(Operation.describe, resource)
         group = ctx.broker.group_coordinator.describe_group(group_id)
     except KafkaError as reason:
-        return error_group(ctx, group_id, reason, include_operations)
+        return build_error_group(ctx, group_id, reason, include_operations)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
@@ -55,7 +55,9 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
     )
 
 
-def error_group(ctx: RequestContext, group_id: GroupId, reason: KafkaError, include_operations: bool) -> DescribedGroup:
+def build_error_group(
+    ctx: RequestContext, group_id: GroupId, reason: KafkaError, include_operations: bool
+) -> DescribedGroup:
     code, message, state, operations = reason.code, reason.message, "", int(OPERATIONS_NOT_REQUESTED)
     if code is ErrorCode.group_id_not_found:
         state = GroupState.dead

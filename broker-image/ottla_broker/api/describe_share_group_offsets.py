@@ -85,7 +85,7 @@ async def describe_topics(
     allowed = [name for name in named if ctx.is_authorized(Operation.describe, Resource.topic(name))]
     error = KafkaError(ErrorCode.topic_authorization_failed)
     found = [await describe_topic(ctx, wanted.group_id, name, named[name]) for name in allowed]
-    return found + [error_topic(name, named[name], error) for name in named if name not in allowed]
+    return found + [build_error_topic(name, named[name], error) for name in named if name not in allowed]
 
 
 def read_topics(ctx: RequestContext, group: ShareGroup) -> list[tuple[TopicName, tuple[int, ...]]]:
@@ -103,14 +103,14 @@ async def describe_topic(
 ) -> DescribeShareGroupOffsetsResponseTopic:
     found = ctx.broker.image.topics.get(name)
     if found is None:
-        return error_topic(name, partitions, KafkaError(ErrorCode.unknown_topic_or_partition))
+        return build_error_topic(name, partitions, KafkaError(ErrorCode.unknown_topic_or_partition))
     results = await asyncio.gather(
         *(describe_partition(ctx, SharePartitionKey(group_id, found.id, at), name) for at in partitions)
     )
     return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=found.id, partitions=tuple(results))
 
 
-def error_topic(
+def build_error_topic(
     name: TopicName, partitions: tuple[int, ...], error: KafkaError
 ) -> DescribeShareGroupOffsetsResponseTopic:
     results = tuple(build_partition(at, None, -1, error) for at in partitions)

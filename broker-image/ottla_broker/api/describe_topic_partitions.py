@@ -50,7 +50,7 @@ async def describe_topic_partitions(
     if request.topics and start != ("", 0) and (start[0] not in requested or start[1] < 0):
         return DescribeTopicPartitionsResponse(
             throttle_time=NO_THROTTLE,
-            topics=tuple(error_topic(ctx, name, ErrorCode.invalid_request) for name in requested),
+            topics=tuple(build_error_topic(ctx, name, ErrorCode.invalid_request) for name in requested),
             next_cursor=None,
         )
     pages: list[DescribeTopicPartitionsResponseTopic] = []
@@ -62,7 +62,7 @@ async def describe_topic_partitions(
             cursor = Cursor(topic_name=TopicName(name), partition_index=i32(0))
             break
         if isinstance(topic, ErrorCode):
-            pages.append(error_topic(ctx, name, topic))
+            pages.append(build_error_topic(ctx, name, topic))
             continue
         if len(indexes) > remaining:
             cursor = Cursor(topic_name=TopicName(name), partition_index=i32(indexes[remaining]))
@@ -111,7 +111,7 @@ def describe_topic(
     )
 
 
-def error_topic(ctx: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def build_error_topic(ctx: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     operations = (
         OPERATIONS_NOT_REQUESTED
         if code in (ErrorCode.topic_authorization_failed, ErrorCode.invalid_request)

@@ -102,7 +102,7 @@ def lookup_by_id_error(request: MetadataRequest) -> MetadataResponse:
         throttle_time=NO_THROTTLE,
         brokers=(),
         topics=tuple(
-            error_topic(requested.name or "", requested.topic_id, ErrorCode.invalid_request)
+            build_error_topic(requested.name or "", requested.topic_id, ErrorCode.invalid_request)
             for requested in request.topics or ()
         ),
         error_code=ErrorCode.invalid_request,
@@ -120,29 +120,29 @@ async def describe_requested(
     if requested.name is None:
         by_id = image.topic_by_id(requested.topic_id) if requested.topic_id else None
         if by_id is None:
-            return error_topic(None, requested.topic_id, ErrorCode.unknown_topic_id)
+            return build_error_topic(None, requested.topic_id, ErrorCode.unknown_topic_id)
         if not ctx.is_authorized(Operation.describe, Resource.topic(by_id.name)):
-            return error_topic(None, requested.topic_id, ErrorCode.topic_authorization_failed)
+            return build_error_topic(None, requested.topic_id, ErrorCode.topic_authorization_failed)
         return describe_topic(ctx, by_id, request)
     if not ctx.is_authorized(Operation.describe, Resource.topic(requested.name)):
-        return error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
+        return build_error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
     if requested.name not in image.topics:
         would_create = request.allow_auto_topic_creation and ctx.broker.config(AUTO_CREATE_TOPICS_ENABLE)
         if would_create and not (
             ctx.may(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(requested.name))
         ):
-            return error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
+            return build_error_topic(requested.name, None, ErrorCode.topic_authorization_failed)
         try:
             await ctx.broker.auto_create_topic(requested.name, allowed=request.allow_auto_topic_creation)
         except KafkaError as reason:
             return replace(
-                error_topic(requested.name, None, reason.code),
+                build_error_topic(requested.name, None, reason.code),
                 topic_authorized_operations=topic_operations(ctx, requested.name, request),
             )
     return describe_topic(ctx, image.topics[requested.name], request)
 
 
-def error_topic(name: str | None, topic_id: UUID | None, code: ErrorCode) -> MetadataResponseTopic:
+def build_error_topic(name: str | None, topic_id: UUID | None, code: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=code, name=None if name is None else TopicName(name), topic_id=topic_id, partitions=()
     )

@@ -137,7 +137,7 @@ async def commit_offsets(
             codes += [reason.code] * len(one.partitions)
             continue
         for p in one.partitions:
-            code = check_commit(ctx, topic, p)
+            code = find_error(ctx, topic, p)
             if code is ErrorCode.none:
                 commits[topic.name, p.partition_index] = OffsetCommit(
                     p.committed_offset,
@@ -165,7 +165,7 @@ async def commit_offsets(
     return codes
 
 
-def check_commit(
+def find_error(
     ctx: RequestContext, topic: TopicImage, requested: RequestPartitionByName | RequestPartitionById
 ) -> ErrorCode:
     if requested.partition_index not in topic.partitions:

@@ -35,7 +35,7 @@ API = Api(
 async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
     codes = {
-        (topic.name, p.partition_index): check_partition(ctx, topic.name, p.partition_index)
+        (topic.name, p.partition_index): find_error(ctx, topic.name, p.partition_index)
         for topic in request.topics
         for p in topic.partitions
     }
@@ -61,7 +61,7 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
     )
 
 
-def check_partition(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
+def find_error(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
     if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
         return ErrorCode.topic_authorization_failed
     found = ctx.broker.image.topics.get(topic)

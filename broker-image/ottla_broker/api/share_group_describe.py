@@ -59,7 +59,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         group = ctx.broker.group_coordinator.describe_share_group(group_id)
         check_topics_authorized(ctx, group)
     except KafkaError as reason:
-        return error_group(group_id, reason)
+        return build_error_group(group_id, reason)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
@@ -84,7 +84,7 @@ def check_topics_authorized(ctx: RequestContext, group: ShareGroup) -> None:
     check_topics_described(ctx, names)
 
 
-def error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
+def build_error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
     return DescribedGroup(
         error_code=reason.code,
         error_message=reason.message,

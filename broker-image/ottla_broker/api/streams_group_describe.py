@@ -66,7 +66,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         group = ctx.broker.group_coordinator.describe_streams_group(group_id)
         check_topics_authorized(ctx, group)
     except KafkaError as reason:
-        return error_group(group_id, reason)
+        return build_error_group(group_id, reason)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
@@ -91,7 +91,7 @@ def check_topics_authorized(ctx: RequestContext, group: StreamsGroup) -> None:
     check_topics_described(ctx, names, "The described group uses topics that the client is not authorized to describe.")
 
 
-def error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
+def build_error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
     return DescribedGroup(
         error_code=reason.code,
         error_message=reason.message,

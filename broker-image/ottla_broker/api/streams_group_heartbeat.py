@@ -47,7 +47,7 @@ from ottla_broker.coordination.streams_tasks import TaskAssignment, Tasks
 from ottla_broker.coordination.streams_topology import StreamsStatus, check_topology, internal_topic_names
 from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.metadata.topic_names import validate_topic_name
-from ottla_broker.requests.api import CHECK_NEXT, Api, Right, error_response
+from ottla_broker.requests.api import CHECK_NEXT, Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
@@ -78,7 +78,7 @@ async def streams_group_heartbeat(
     try:
         return await respond(ctx, request)
     except KafkaError as reason:
-        return replace(error_response(StreamsGroupHeartbeatResponse, reason), status=())
+        return replace(build_error_response(StreamsGroupHeartbeatResponse, reason), status=())
 
 
 async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:

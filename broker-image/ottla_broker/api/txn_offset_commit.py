@@ -42,8 +42,8 @@ API = Api(
 TRANSACTION_ABORTABLE_SINCE: Final = 4
 ADDS_PARTITIONS_SINCE: Final = 5
 
-UNVERIFIED: Final = {
-    # What older clients do not expect of a group coordinator, as one on which they retry here.
+VERIFICATION_ERRORS: Final = {  # of the transaction coordinator → of the group coordinator
+    # Older clients do not expect these of a group coordinator; they retry after the other one.
     ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available: ErrorCode.coordinator_load_in_progress,
     ErrorCode.not_coordinator: ErrorCode.coordinator_load_in_progress,
@@ -68,7 +68,7 @@ async def commit_offsets(ctx: RequestContext, request: TxnOffsetCommitRequest) -
             known = ctx.broker.image.topics.get(topic.name)
             for one in topic.partitions:
                 at = topic.name, int(one.partition_index)
-                codes[at] = check_commit(ctx, topic.name, known, one)
+                codes[at] = find_error(ctx, topic.name, known, one)
                 if codes[at] is ErrorCode.none and known is not None:
                     commits[at] = OffsetCommit(
                         one.committed_offset,
@@ -84,7 +84,7 @@ async def commit_offsets(ctx: RequestContext, request: TxnOffsetCommitRequest) -
     return build_response(request, codes, failure)
 
 
-def check_commit(
+def find_error(
     ctx: RequestContext, name: str, topic: TopicImage | None, requested: TxnOffsetCommitRequestPartition
 ) -> ErrorCode:
     if not ctx.is_authorized(Operation.read, Resource.topic(name)):
@@ -109,7 +109,7 @@ async def commit_in_transaction(
             code = ErrorCode.invalid_txn_state
         if code is not ErrorCode.none:
             raise KafkaError(
-                UNVERIFIED.get(code, code), f"the coordinator has not verified {OFFSETS_TOPIC}-{partition}"
+                VERIFICATION_ERRORS.get(code, code), f"the coordinator has not verified {OFFSETS_TOPIC}-{partition}"
             )
 
     await ctx.broker.group_coordinator.commit_transactional_offsets(

@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 def why_ignored(name: str) -> str | None:
     """The reason for which a setting of Kafka's has no effect here; None for other names."""
-    if (key := _find_key(name)) is not None:
+    if (key := _find_pattern(name)) is not None:
         return IGNORED_DYNAMIC.get(key) or IGNORED_STATIC[key]
     if name.startswith("listener.name."):
         rest = name.split(".", 3)[-1]
@@ -155,10 +155,10 @@ def why_ignored(name: str) -> str | None:
 
 def is_ignored_static(name: str) -> bool:
     """True if Kafka would refuse to change an ignored setting while brokers run."""
-    return _find_key(name) in IGNORED_STATIC
+    return _find_pattern(name) in IGNORED_STATIC
 
 
-def _find_key(name: str) -> str | None:
+def _find_pattern(name: str) -> str | None:
     """The longest name or prefix in the tables that is, or begins, this name."""
     parts = name.split(".")
     prefixes = (".".join(parts[:length]) + "." for length in range(len(parts) - 1, 0, -1))

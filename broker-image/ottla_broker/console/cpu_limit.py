@@ -64,7 +64,7 @@ class Pacer:
         self._paused_at_s = cpu_time_s()
 
     def pause_if_due(self, searches: int) -> None:
-        """`searches`: that run on this broker, each in a process."""
+        """`searches`: number of searches on this broker, each of which has a process."""
         used_s = self._cpu_time_s() - self._paused_at_s
         if used_s >= SLICE_S:
             cpus = max(MIN_CPUS, self._searches_cpus / searches)

@@ -72,7 +72,9 @@ class Found:
 
 
 class Search:
-    """`limit`: stops when so many records are found. `count_searches`: that run on this broker."""
+    """`limit`: stops when so many records are found. `count_searches`: returns the number of
+    searches on this broker.
+    """
 
     def __init__(
         self, client: Client, topic: str, ranges: list[OffsetRange], limit: int, count_searches: Callable[[], int]

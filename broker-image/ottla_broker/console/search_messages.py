@@ -32,7 +32,7 @@ class StartSearch(msgspec.Struct, tag="start"):
 
 class ScanRecords(msgspec.Struct, tag="scan"):
     """Whole batches of a partition. Records before `first` and from `end` on are left out; `end`
-    −1: none. At most `limit` are found. `searches`: that run on the broker now.
+    −1: none. At most `limit` are found. `searches`: number of searches on the broker now.
     """
 
     partition: int

@@ -9,13 +9,11 @@ group's topics. Kafka 4.1 and Ottla write a hash into ConsumerGroupMetadata inst
 record when they find it.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla_broker.coordination.record_format import Field, RecordFormat
-from ottla_broker.coordination.records import decode_value
-from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.coordination.record_types import RecordTypes
 
 
 class ConsumerGroupKey(NamedTuple):
@@ -186,57 +184,14 @@ _REGULAR_EXPRESSION: Final = RecordFormat(
     flexible_from=0,
 )
 
-
-class _RecordType(NamedTuple):
-    number: int
-    key: Callable[..., ConsumerGroupRecordKey]
-    key_format: RecordFormat[Any]
-    value_format: RecordFormat[Any] | None
-
-
-def _record_type(number: int, key: type[ConsumerGroupRecordKey], value_format: RecordFormat[Any] | None) -> _RecordType:
-    fields = [Field("string")] * len(key._fields)
-    # A key's type stands where a value has its version.
-    return _RecordType(number, key, RecordFormat(key, fields, latest=number), value_format)
-
-
-_TYPES: Final = (
-    _record_type(3, ConsumerGroupKey, _GROUP_EPOCH),
-    _record_type(4, PartitionMetadataKey, None),
-    _record_type(5, ConsumerMemberKey, _MEMBER),
-    _record_type(6, TargetAssignmentEpochKey, _TARGET_ASSIGNMENT_EPOCH),
-    _record_type(7, TargetAssignmentKey, _TARGET_ASSIGNMENT),
-    _record_type(8, CurrentAssignmentKey, _CURRENT_ASSIGNMENT),
-    _record_type(16, RegularExpressionKey, _REGULAR_EXPRESSION),
+CONSUMER_GROUP_RECORDS: Final = RecordTypes[ConsumerGroupRecordKey, ConsumerGroupRecordValue](
+    {
+        ConsumerGroupKey: (3, _GROUP_EPOCH),
+        PartitionMetadataKey: (4, None),
+        ConsumerMemberKey: (5, _MEMBER),
+        TargetAssignmentEpochKey: (6, _TARGET_ASSIGNMENT_EPOCH),
+        TargetAssignmentKey: (7, _TARGET_ASSIGNMENT),
+        CurrentAssignmentKey: (8, _CURRENT_ASSIGNMENT),
+        RegularExpressionKey: (16, _REGULAR_EXPRESSION),
+    }
 )
-_BY_NUMBER: Final[Mapping[int, _RecordType]] = {one.number: one for one in _TYPES}
-_BY_KEY: Final[Mapping[object, _RecordType]] = {one.key: one for one in _TYPES}
-
-
-def encode_consumer_group_key(key: ConsumerGroupRecordKey) -> bytes:
-    kind = _BY_KEY[type(key)]
-    return kind.key_format.write(key, kind.number)
-
-
-def encode_consumer_group_value(key: ConsumerGroupRecordKey, value: ConsumerGroupRecordValue) -> bytes:
-    value_format = _BY_KEY[type(key)].value_format
-    assert value_format is not None, f"{key} is only ever removed"
-    return value_format.write(value, 0)
-
-
-def decode_consumer_group_key(key: bytes) -> ConsumerGroupRecordKey | None:
-    """None for the key of another kind of record. Raises MalformedMessage for a truncated key."""
-    if len(key) < 2:
-        raise MalformedMessage(f"a key of {len(key)} bytes has no type")
-    kind = _BY_NUMBER.get(int.from_bytes(key[:2], "big", signed=True))
-    return None if kind is None else kind.key_format.read(key, 2, kind.number)
-
-
-def decode_record(key: ConsumerGroupRecordKey, value: bytes | None) -> ConsumerGroupRecordValue | None:
-    """The value of a record with this key; None for a tombstone, and for partition metadata, which
-    is not read. Raises MalformedMessage."""
-    value_format = _BY_KEY[type(key)].value_format
-    if value is None or value_format is None:
-        return None
-    decoded: ConsumerGroupRecordValue = decode_value(value_format, value)
-    return decoded

@@ -17,7 +17,7 @@ from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.classic_group_requests import ClassicGroupRequests
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup
-from ottla_broker.coordination.consumer_group_records import encode_consumer_group_key, encode_consumer_group_value
+from ottla_broker.coordination.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH, ConsumerMember
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
@@ -77,7 +77,7 @@ class ConsumerGroupRequests:
         self._classic_groups = classic_groups
         self._metadata = metadata
         self._config = config
-        self._writes = GroupWrites(store, encode_consumer_group_key, encode_consumer_group_value)
+        self._writes = GroupWrites(store, CONSUMER_GROUP_RECORDS)
         self._turn = HeartbeatTurn(self._run_turn)
 
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:

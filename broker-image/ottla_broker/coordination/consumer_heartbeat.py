@@ -364,5 +364,5 @@ def fence_members(change: ConsumerChange, member_ids: list[str], metadata: Coord
         group.assigned_ms = None
 
 
-def left_result(member_id: str) -> HeartbeatResult:
+def build_leave_result(member_id: str) -> HeartbeatResult:
     return HeartbeatResult(member_id, LEAVING_EPOCH)

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from ottla_broker.coordination.classic_group import ClassicGroup, restore_group
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import (
+    CONSUMER_GROUP_RECORDS,
     ConsumerGroupKey,
     ConsumerGroupRecordKey,
     PartitionMetadataKey,
-    decode_consumer_group_key,
-    decode_record,
 )
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.loading import apply_records
@@ -29,19 +28,9 @@ from ottla_broker.coordination.records import (
     decode_value,
 )
 from ottla_broker.coordination.share_group import ShareGroup
-from ottla_broker.coordination.share_group_records import (
-    ShareGroupKey,
-    ShareGroupRecordKey,
-    decode_share_group_key,
-    decode_share_group_value,
-)
+from ottla_broker.coordination.share_group_records import SHARE_GROUP_RECORDS, ShareGroupKey, ShareGroupRecordKey
 from ottla_broker.coordination.streams_group import StreamsGroup
-from ottla_broker.coordination.streams_group_records import (
-    StreamsGroupKey,
-    StreamsRecordKey,
-    decode_streams_group_key,
-    decode_streams_group_value,
-)
+from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS, StreamsGroupKey, StreamsRecordKey
 from ottla_broker.wire.batch import BatchHeader, Buffer
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
 from ottla_broker.wire.records import Record
@@ -82,11 +71,11 @@ class CoordinatorLoader:
                     del self.groups[key.group]
             else:
                 self.groups[key.group] = restore_group(key.group, self._config, decode_value(GROUP_METADATA, raw_value))
-        elif raw_key is not None and (consumer_key := decode_consumer_group_key(raw_key)) is not None:
+        elif raw_key is not None and (consumer_key := CONSUMER_GROUP_RECORDS.decode_key(raw_key)) is not None:
             self._apply_to_consumer_group(consumer_key, raw_value)
-        elif raw_key is not None and (share_key := decode_share_group_key(raw_key)) is not None:
+        elif raw_key is not None and (share_key := SHARE_GROUP_RECORDS.decode_key(raw_key)) is not None:
             self._apply_to_share_group(share_key, raw_value)
-        elif raw_key is not None and (streams_key := decode_streams_group_key(raw_key)) is not None:
+        elif raw_key is not None and (streams_key := STREAMS_GROUP_RECORDS.decode_key(raw_key)) is not None:
             self._apply_to_streams_group(streams_key, raw_value)
         else:
             self.unknown_records += 1
@@ -107,7 +96,7 @@ class CoordinatorLoader:
         if isinstance(key, PartitionMetadataKey):
             group.has_partition_metadata = raw_value is not None
         else:
-            group.apply(key, decode_record(key, raw_value))
+            group.apply(key, CONSUMER_GROUP_RECORDS.decode_value(key, raw_value))
 
     def _apply_to_share_group(self, key: ShareGroupRecordKey, raw_value: bytes | None) -> None:
         """Like `_apply_to_consumer_group`."""
@@ -119,7 +108,7 @@ class CoordinatorLoader:
         if raw_value is None and isinstance(key, ShareGroupKey):
             del self.groups[key.group]
             return
-        group.apply(key, decode_share_group_value(key, raw_value))
+        group.apply(key, SHARE_GROUP_RECORDS.decode_value(key, raw_value))
 
     def _apply_to_streams_group(self, key: StreamsRecordKey, raw_value: bytes | None) -> None:
         """Like `_apply_to_consumer_group`. The topology's tombstone is the last of a group."""
@@ -131,7 +120,7 @@ class CoordinatorLoader:
         if raw_value is None and isinstance(key, StreamsGroupKey):
             del self.groups[key.group]
             return
-        group.apply(key, decode_streams_group_value(key, raw_value))
+        group.apply(key, STREAMS_GROUP_RECORDS.decode_value(key, raw_value))
 
     def _end_transaction(self, producer_id: int, marker: ControlRecordType) -> None:
         commits = self.pending_offsets.end(producer_id)

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.coordination.record_types import RecordTypes
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, estimate_size
 
@@ -38,14 +39,11 @@ class RecordStore(Protocol):
 
 
 class GroupWrites(Generic[KeyT, ValueT]):
-    """Writes of the groups of one protocol. `encode_key`, `encode_value`: encode its records."""
+    """Writes of the groups of one protocol."""
 
-    def __init__(
-        self, store: RecordStore, encode_key: Callable[[KeyT], bytes], encode_value: Callable[[KeyT, ValueT], bytes]
-    ) -> None:
+    def __init__(self, store: RecordStore, types: RecordTypes[KeyT, ValueT]) -> None:
         self._store = store
-        self._encode_key = encode_key
-        self._encode_value = encode_value
+        self._types = types
         self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
 
     def append(
@@ -105,7 +103,9 @@ class GroupWrites(Generic[KeyT, ValueT]):
     def _encode_all(self, change: GroupChange[Any, KeyT, ValueT]) -> Iterator[Record]:
         now_ms = self._store.timestamps().wall_ms
         for key, value in change.records:
-            yield Record(now_ms, self._encode_key(key), None if value is None else self._encode_value(key, value))
+            yield Record(
+                now_ms, self._types.encode_key(key), None if value is None else self._types.encode_value(key, value)
+            )
 
     def _on_written(self, group_id: str, write: Write) -> None:
         if self._in_flight.get(group_id) is write:

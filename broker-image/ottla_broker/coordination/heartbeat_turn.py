@@ -1,6 +1,9 @@
 """Collects the heartbeats of one turn of the event loop, so that those of a group run together.
 
-When a group rebalances, the heartbeats of its members arrive many at a time.
+When a group rebalances, the heartbeats of its members arrive many at a time. Together they have one
+batch in `__consumer_offsets` and one computation of the target assignment. A start of 1,000 members
+takes the broker 1.0 s of processor time instead of 2.4 (bench line `consumer-1000-start`, on a busy
+machine).
 """
 
 import asyncio

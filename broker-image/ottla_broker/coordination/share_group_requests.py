@@ -22,7 +22,7 @@ from ottla_broker.coordination.group_writes import GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import ShareGroup
-from ottla_broker.coordination.share_group_records import encode_share_group_key, encode_share_group_value
+from ottla_broker.coordination.share_group_records import SHARE_GROUP_RECORDS
 from ottla_broker.coordination.share_heartbeat import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -59,7 +59,7 @@ class ShareGroupRequests:
     _states: Callable[[], ShareStatePersister]
 
     def __post_init__(self) -> None:
-        self._writes = GroupWrites(self._store, encode_share_group_key, encode_share_group_value)
+        self._writes = GroupWrites(self._store, SHARE_GROUP_RECORDS)
         self._locks: dict[str, asyncio.Lock] = {}  # group → its state partitions are being changed
 
     def _config_of(self, group_id: str) -> ShareGroupConfig:

@@ -5,11 +5,10 @@ Source: `group-coordinator/src/main/resources/common/message/StreamsGroup*.json`
 version, as in `records.py`.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla_broker.coordination.record_format import Field, RecordFormat
-from ottla_broker.coordination.records import decode_value
+from ottla_broker.coordination.record_types import RecordTypes
 
 
 class StreamsGroupKey(NamedTuple):
@@ -212,53 +211,13 @@ _MEMBER: Final = _format(
     Field(_KEY_VALUE),
 )
 
-
-class _RecordType(NamedTuple):
-    number: int
-    key: Callable[..., StreamsRecordKey]
-    key_format: RecordFormat[Any]
-    value_format: RecordFormat[Any]
-
-
-def _record_type(number: int, key: type[StreamsRecordKey], value_format: RecordFormat[Any]) -> _RecordType:
-    fields = [Field("string")] * len(key._fields)
-    return _RecordType(number, key, RecordFormat(key, fields, latest=number), value_format)
-
-
-_TYPES: Final = (
-    _record_type(17, StreamsGroupKey, _GROUP_EPOCH),
-    _record_type(19, StreamsMemberKey, _MEMBER),
-    _record_type(20, StreamsTargetEpochKey, _format(StreamsTargetEpochValue, _INT32)),
-    _record_type(21, StreamsTargetKey, _format(StreamsTargetValue, _TASKS, _TASKS, _TASKS)),
-    _record_type(
-        22,
-        StreamsCurrentKey,
-        _format(StreamsCurrentValue, _INT32, _INT32, Field("int8"), *(_ASSIGNED,) * 6),
-    ),
-    _record_type(23, StreamsTopologyKey, _format(StreamsTopologyValue, _INT32, Field(_SUBTOPOLOGY))),
+STREAMS_GROUP_RECORDS: Final = RecordTypes[StreamsRecordKey, StreamsRecordValue](
+    {
+        StreamsGroupKey: (17, _GROUP_EPOCH),
+        StreamsMemberKey: (19, _MEMBER),
+        StreamsTargetEpochKey: (20, _format(StreamsTargetEpochValue, _INT32)),
+        StreamsTargetKey: (21, _format(StreamsTargetValue, _TASKS, _TASKS, _TASKS)),
+        StreamsCurrentKey: (22, _format(StreamsCurrentValue, _INT32, _INT32, Field("int8"), *(_ASSIGNED,) * 6)),
+        StreamsTopologyKey: (23, _format(StreamsTopologyValue, _INT32, Field(_SUBTOPOLOGY))),
+    }
 )
-_BY_NUMBER: Final[Mapping[int, _RecordType]] = {one.number: one for one in _TYPES}
-_BY_KEY: Final[Mapping[object, _RecordType]] = {one.key: one for one in _TYPES}
-
-
-def encode_streams_group_key(key: StreamsRecordKey) -> bytes:
-    kind = _BY_KEY[type(key)]
-    return kind.key_format.write(key, kind.number)
-
-
-def encode_streams_group_value(key: StreamsRecordKey, value: StreamsRecordValue) -> bytes:
-    return _BY_KEY[type(key)].value_format.write(value, 0)
-
-
-def decode_streams_group_key(key: bytes) -> StreamsRecordKey | None:
-    """None for the key of another kind of record. `key` is at least as long as its type."""
-    kind = _BY_NUMBER.get(int.from_bytes(key[:2], "big", signed=True))
-    return None if kind is None else kind.key_format.read(key, 2, kind.number)
-
-
-def decode_streams_group_value(key: StreamsRecordKey, value: bytes | None) -> StreamsRecordValue | None:
-    """None for a tombstone. Raises MalformedMessage."""
-    if value is None:
-        return None
-    decoded: StreamsRecordValue = decode_value(_BY_KEY[type(key)].value_format, value)
-    return decoded

@@ -19,7 +19,7 @@ from ottla_broker.coordination.group_writes import GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import LEFT, StreamsGroup
-from ottla_broker.coordination.streams_group_records import encode_streams_group_key, encode_streams_group_value
+from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla_broker.coordination.streams_heartbeat import JOINING_EPOCH, StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record
@@ -32,7 +32,7 @@ class StreamsGroupRequests:
         self._store = store
         self._metadata = metadata
         self._config = config
-        self._writes = GroupWrites(store, encode_streams_group_key, encode_streams_group_value)
+        self._writes = GroupWrites(store, STREAMS_GROUP_RECORDS)
 
     def _config_of(self, group_id: str) -> StreamsGroupConfig:
         return self._config.streams.of_group(self._metadata.group_configs(group_id))
@@ -85,7 +85,7 @@ class StreamsGroupRequests:
         logger.info("streams group %s: member %s left", group.id, request.member_id)
         if (write := self._remove_members(group, [request.member_id])) is not None:
             await wait_for_write(write)
-        return streams_heartbeat.left_result(request.member_id, request.member_epoch)
+        return streams_heartbeat.build_leave_result(request.member_id, request.member_epoch)
 
     def expire_members(self, group: StreamsGroup) -> None:
         """Called at the group's next deadline."""

@@ -367,5 +367,5 @@ def fence_members(change: StreamsChange, member_ids: list[str]) -> None:
         group.assigned_ms = None
 
 
-def left_result(member_id: str, epoch: int = LEFT) -> StreamsHeartbeatResult:
+def build_leave_result(member_id: str, epoch: int = LEFT) -> StreamsHeartbeatResult:
     return StreamsHeartbeatResult(member_id, epoch)

@@ -1,4 +1,4 @@
-"""Small batches of many clients, appended in one write.
+"""Small batches of many clients, appended in one write. `ProduceTurn` has the figures.
 
 The checks are those of `PartitionLog.append_as_leader`, in one loop over the batches, for batches
 that pass them all and whose bytes the topic leaves as they are.

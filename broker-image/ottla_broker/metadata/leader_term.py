@@ -105,12 +105,12 @@ class LeaderTerm:
         """
         leader = self._leader_state
         while not leader.is_over:
-            remaining_s = leader.majority_heard_s + self._timeouts.check_quorum_s - self._loop.time()
+            remaining_s = leader.majority_heard_s + self._timeouts.check_quorum_timeout_s - self._loop.time()
             if remaining_s <= 0:
                 logger.warning(
                     "broker %d resigns as leader of the metadata log: no majority of its voters has fetched for %g s",
                     leader.me.broker,
-                    self._timeouts.check_quorum_s,
+                    self._timeouts.check_quorum_timeout_s,
                 )
                 leader.end_term()
             else:

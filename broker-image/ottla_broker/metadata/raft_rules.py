@@ -283,7 +283,7 @@ class ElectionTimeouts:
     backoff_max_s: float = 1.0
 
     @property
-    def check_quorum_s(self) -> float:
+    def check_quorum_timeout_s(self) -> float:
         """Time after which a leader without a majority resigns: 1.5 fetch timeouts, as in Kafka."""
         return 1.5 * self.fetch_s
 

@@ -274,7 +274,7 @@ class ReplicaFetcher:
         self.fetcher.session.pause(followed, self._loop.time() + pause_s)
 
     async def _sync(self, followed: FollowedPartition) -> None:
-        """Fsync the log; only then may the leader count on its records."""
+        """Syncs the log to disk; only then may the leader count on its records."""
         log = followed.partition.log
         try:
             await log.wait_until_synced(log.end)

@@ -127,7 +127,7 @@ async def respond(handler: Handler, context: RequestContext, request: Any) -> An
     try:
         return await handler.handle(context, request)
     except KafkaError as error:
-        return error_response(handler.response, error)
+        return build_error_response(handler.response, error)
 
 
 async def catch_error(work: Awaitable[object]) -> KafkaError:
@@ -141,7 +141,7 @@ async def catch_error(work: Awaitable[object]) -> KafkaError:
     return NO_ERROR
 
 
-def error_response(response: type[T], error: KafkaError) -> T:
+def build_error_response(response: type[T], error: KafkaError) -> T:
     """An empty response with the error at its top level. Lists that may be null are null, as in
     Kafka: an empty list would tell a member of a streams group that it has lost all tasks. Raises
     the error where the response has no place for it.

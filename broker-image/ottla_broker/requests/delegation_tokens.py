@@ -27,7 +27,7 @@ def check_may_use_tokens(ctx: RequestContext) -> None:
         raise KafkaError(ErrorCode.delegation_token_request_not_allowed)
 
 
-def timestamp(at_ms: int) -> TZAware:
+def to_timestamp(at_ms: int) -> TZAware:
     return cast(TZAware, EPOCH + min(at_ms, LAST_MS) * MILLISECOND)
 
 
@@ -50,4 +50,4 @@ async def change_expiry(
         ctx.record_audit(operation, token, error.code.name.upper())
         raise
     ctx.record_audit(operation, token, DONE)
-    return ErrorCode.none, timestamp(expires_ms)
+    return ErrorCode.none, to_timestamp(expires_ms)

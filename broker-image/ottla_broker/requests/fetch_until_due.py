@@ -109,7 +109,7 @@ class Fetch:
         """
         session, partitions, leaders = self.session, [], []
         quota = None if session.is_replica else self.context.quota
-        if quota is not None and not quota.admits_fetch(self.size):
+        if quota is not None and not quota.charge_fetch(self.size):
             return self._throttled_response()
         for cached, data in self._found:
             if self._not_yet and not expired and any(data is one for one in self._not_yet):

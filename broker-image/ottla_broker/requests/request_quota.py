@@ -38,14 +38,14 @@ class RequestQuota:
             self._throttle(request, min(request.throttle_time_s(manager.now_s()), manager.windows.window_s))
 
     def charge_processing(self, seconds: float) -> None:
-        """Charge time of the broker's thread: 1 s in each second is 100 %. The next request is
+        """Charges time of the broker's thread: 1 s in each second is 100 %. The next request is
         throttled for it.
         """
         if (request := self._quotas.request) is not None:
             request.take(seconds * 100, self._manager.now_s())
 
     def charge_produce(self, size: int) -> int:
-        """Charge the bytes of a Produce request. Returns the time in ms for which the client is
+        """Charges the bytes of a Produce request. Returns the time in ms for which the client is
         throttled.
         """
         if (produce := self._quotas.produce) is not None:
@@ -63,9 +63,9 @@ class RequestQuota:
         windows = self._manager.windows
         return max(int(fetch.tokens(self._manager.now_s())), int(fetch.limit * windows.window_s), 1)
 
-    def admits_fetch(self, size: int) -> bool:
-        """Charge the bytes of a Fetch response. False: nothing is charged, and the response must be
-        empty.
+    def charge_fetch(self, size: int) -> bool:
+        """Charges the bytes of a Fetch response. False if nothing is charged, and the response must
+        be empty.
 
         A response that is larger than all windows allow, which is one batch, is sent to a consumer
         that has used nothing: it could never read on. It is throttled for it afterwards.
@@ -85,7 +85,7 @@ class RequestQuota:
         return True
 
     def charge_share_fetch(self, size: int) -> None:
-        """Charge the bytes of a ShareFetch response. Its records are locked for the member by now,
+        """Charges the bytes of a ShareFetch response. Its records are locked for the member by now,
         so it is sent whole, and the client is throttled for it afterwards. `max_fetch_bytes` bounds
         it before.
         """

@@ -5,8 +5,8 @@ A producer that waits for each acknowledgement repeats its requests byte for byt
 correlation id, the partition and the records. `ProduceTemplate` remembers these bytes of one
 request, with one partition and without a transaction, and what was read from them. A request that
 matches costs two comparisons and one unpacking, 0.7 µs instead of 4.5; its response is a copy of
-bytes with four fields filled in, 0.5 µs instead of 2.2. Requests that do not match are read by
-`wire.produce`.
+bytes with four fields filled in, 0.5 µs instead of 2.2 (`python -m bench.hot_paths` measures the
+whole request). Requests that do not match are read by `wire.produce`.
 """
 
 import struct

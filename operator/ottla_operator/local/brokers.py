@@ -166,8 +166,8 @@ class BrokerProcesses:
     creation_error: str = ""
     _console: str = ""
     _registry: str = ""
-    """The printed address of the first ready broker's console, to print it again only when it
-    changes."""
+    """The printed addresses of a console and a registry; others are printed when these are no
+    longer served."""
     _reported: dict[str, str] = field(default_factory=dict)
     """Broker → the reason that was reported last, so that it is reported once."""
 
@@ -312,7 +312,7 @@ class BrokerProcesses:
             self.view.say(f"console of cluster {self.name}: http://{console}", "info")
 
     def _report_registry(self) -> None:
-        """Clients that were given an address that is still served need no other."""
+        """Prints the address of a registry, unless the one printed last is still served."""
         addresses = self.registry_addresses
         if addresses and self._registry not in addresses:
             self._registry = addresses[0]
@@ -351,8 +351,8 @@ def find_console_address(plan: BrokerProcessPlan) -> str:
 
 
 def find_registry_address(plan: BrokerProcessPlan) -> str:
-    """That of the settings. Without one: the planned port, or another free one, as for the console.
-    Empty if the broker serves no registry.
+    """host:port of the registry: the planned port, or another free one if a program listens on it.
+    Without a planned port, the address in the settings; empty if there is none.
     """
     if plan.registry_port is None:
         return plan.settings.get(REGISTRY_LISTENER, "")

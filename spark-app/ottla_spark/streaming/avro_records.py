@@ -34,7 +34,7 @@ def column_type(schema: RecordSchema) -> T.DataType:
     return to_spark_type(schema.text)
 
 
-def open_writer(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
+def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
     """Decoder of the records of a writer's schema. Raises UnusableSchema."""
     try:
         written, wanted = (fastavro.parse_schema(json.loads(it.text)) for it in (writer, reader))

@@ -41,7 +41,7 @@ class Decoder:
 
     registry: SchemaRegistry
     reader: RecordSchema
-    writers: dict[int, DecodeRecord] = field(default_factory=dict)
+    decoders: dict[int, DecodeRecord] = field(default_factory=dict)
     refused: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     def decode(self, value: bytes | bytearray) -> Any:
@@ -51,7 +51,7 @@ class Decoder:
         schema_id = framed_schema_id(value)
         if schema_id is None:
             raise ValueError("does not begin with the id of a schema")
-        if (read := self.writers.get(schema_id)) is None:
+        if (read := self.decoders.get(schema_id)) is None:
             read = self._open(schema_id)
         try:
             return read(value)
@@ -68,19 +68,19 @@ class Decoder:
             if self.registry.url:
                 found = self.registry.schema_by_id(schema_id, FORMS[type_])
                 writer = gather_schema(self.registry, found, type_)
-            self.writers[schema_id] = _OPEN_WRITER[type_](writer, self.reader, schema_id)
+            self.decoders[schema_id] = _OPEN_DECODER[type_](writer, self.reader, schema_id)
         except (UnknownSchema, UnusableSchema) as error:
             unknown = f"has the id {schema_id}, and the schema registry has no schema {schema_id}"
             reason = unknown if isinstance(error, UnknownSchema) else f"cannot be read: {error}"
             self.refused[schema_id] = reason, time.monotonic() + _RETRY_UNKNOWN_S
             raise ValueError(reason) from None
-        return self.writers[schema_id]
+        return self.decoders[schema_id]
 
 
-_OPEN_WRITER: Final[dict[str, Callable[[RecordSchema, RecordSchema, int], DecodeRecord]]] = {
-    "avro": avro_records.open_writer,
-    "protobuf": protobuf_records.open_writer,
-    "json": json_schema_records.open_writer,
+_OPEN_DECODER: Final[dict[str, Callable[[RecordSchema, RecordSchema, int], DecodeRecord]]] = {
+    "avro": avro_records.open_decoder,
+    "protobuf": protobuf_records.open_decoder,
+    "json": json_schema_records.open_decoder,
 }
 _COLUMN_TYPE: Final[dict[str, Callable[[RecordSchema], T.DataType]]] = {
     "avro": avro_records.column_type,

@@ -32,7 +32,7 @@ def column_type(schema: RecordSchema) -> T.DataType:
 # -- from JSON to columns
 
 
-def open_writer(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
+def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
     """Decoder of the records of a writer's schema. Raises UnusableSchema."""
     validators = [(load_documents(reader).validator(), "the reader's schema")]
     if (writer.text, writer.references) != (reader.text, reader.references):

@@ -27,7 +27,7 @@ def column_type(schema: RecordSchema) -> T.DataType:
     return to_struct_type(_message_of(schema))
 
 
-def open_writer(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
+def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
     """Decoder of the records of a writer's schema. Raises UnusableSchema."""
     file, wanted = load_file(writer.text), _message_of(reader)
     decoders: dict[tuple[int, ...], Callable[[bytes], Any]] = {}

@@ -109,7 +109,7 @@ class BrokerSide:
         )
 
     async def _settle_internal_topics(self, state: WalkState) -> None:
-        """Return when the topics that a streams group waits for exist."""
+        """Returns when the topics that a streams group waits for exist."""
         async with asyncio.timeout(SETTLES_WITHIN_S):
             while state.internal_topics:
                 wanted = [{"topic_id": None, "name": name} for name in state.internal_topics]

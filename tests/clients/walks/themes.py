@@ -49,7 +49,7 @@ COMMIT_KINDS: Final[Mapping[Kind, float]] = {groups.offset_commit: 6, groups.off
 
 
 def mix(*parts: tuple[Mapping[Kind, float], float]) -> dict[Kind, float]:
-    """Combine parts; each has its share of the steps."""
+    """Combines parts; each has its share of the steps."""
     return {kind: share * weight / sum(part.values()) for part, share in parts for kind, weight in part.items()}
 
 

@@ -62,7 +62,7 @@ class WalkRunner:
         return WalkOutcome(seed, Verdict.DIFFERS, again, steps)
 
     async def minimize(self, outcome: WalkOutcome) -> WalkOutcome:
-        """Minimize the steps that lead to the difference."""
+        """Minimizes the steps that lead to the difference."""
         if outcome.verdict is not Verdict.DIFFERS or outcome.difference is None:
             return outcome
         steps, found = await minimize_steps(list(outcome.steps), outcome.difference, self._run)

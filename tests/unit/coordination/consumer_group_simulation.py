@@ -13,13 +13,7 @@ from ottla_broker.coordination import consumer_heartbeat, member_deadlines
 from ottla_broker.coordination.assignors import Assignment, TopicIdPartition, partitions_of, to_assignment
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
-from ottla_broker.coordination.consumer_group_records import (
-    ConsumerGroupKey,
-    decode_consumer_group_key,
-    decode_record,
-    encode_consumer_group_key,
-    encode_consumer_group_value,
-)
+from ottla_broker.coordination.consumer_group_records import CONSUMER_GROUP_RECORDS, ConsumerGroupKey
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
@@ -104,12 +98,12 @@ class ConsumerGroupSimulation:
         """Another broker rebuilds the group from its records, and all sessions restart."""
         group = ConsumerGroup("g")
         for raw_key, raw_value in self.log:
-            key = decode_consumer_group_key(raw_key)
+            key = CONSUMER_GROUP_RECORDS.decode_key(raw_key)
             assert key is not None
             if raw_value is None and isinstance(key, ConsumerGroupKey):
                 group = ConsumerGroup("g")
             else:
-                group.apply(key, decode_record(key, raw_value))
+                group.apply(key, CONSUMER_GROUP_RECORDS.decode_value(key, raw_value))
         for member in group.members.values():
             member_deadlines.schedule_session_timeout(group, member, SESSION_MS, self.now())
             member_deadlines.schedule_revocation_timeout(group, member, self.now())
@@ -134,7 +128,10 @@ class ConsumerGroupSimulation:
 
     def _append(self, change: ConsumerChange) -> None:
         self.log += [
-            (encode_consumer_group_key(key), None if value is None else encode_consumer_group_value(key, value))
+            (
+                CONSUMER_GROUP_RECORDS.encode_key(key),
+                None if value is None else CONSUMER_GROUP_RECORDS.encode_value(key, value),
+            )
             for key, value in change.records
         ]
 

@@ -14,7 +14,7 @@ from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.replication.partitions import Partitions
-from ottla_broker.requests.api import error_response, find_handler
+from ottla_broker.requests.api import build_error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
@@ -94,7 +94,7 @@ class SmallCoordinator:
         try:
             response = await handler.handle(context, read_request(frame, header, handler.request))
         except KafkaError as reason:
-            response = error_response(handler.response, reason)
+            response = build_error_response(handler.response, reason)
         return read_response(bytes(write_response(key, version, 1, response)[4:]), key, version)
 
     async def send(self, api: int, version: int, /, **fields: Any) -> Any:

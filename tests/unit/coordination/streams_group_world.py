@@ -8,14 +8,11 @@ from ottla_broker.coordination.group_config import StreamsGroupConfig
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_group_records import (
+    STREAMS_GROUP_RECORDS,
     InternalTopic,
     StreamsTopologyValue,
     Subtopology,
     UserEndpoint,
-    decode_streams_group_key,
-    decode_streams_group_value,
-    encode_streams_group_key,
-    encode_streams_group_value,
 )
 from ottla_broker.coordination.streams_heartbeat import (
     StreamsHeartbeat,
@@ -141,16 +138,16 @@ class StreamsGroupWorld:
 
     def write(self, change: StreamsChange) -> None:
         for key, value in change.records:
-            encoded = None if value is None else encode_streams_group_value(key, value)
-            self.log.append((encode_streams_group_key(key), encoded))
+            encoded = None if value is None else STREAMS_GROUP_RECORDS.encode_value(key, value)
+            self.log.append((STREAMS_GROUP_RECORDS.encode_key(key), encoded))
 
     def fail_over(self) -> None:
         """Another coordinator reads the log."""
         group = StreamsGroup("g")
         for raw_key, raw_value in self.log:
-            key = decode_streams_group_key(raw_key)
+            key = STREAMS_GROUP_RECORDS.decode_key(raw_key)
             assert key is not None
-            group.apply(key, decode_streams_group_value(key, raw_value))
+            group.apply(key, STREAMS_GROUP_RECORDS.decode_value(key, raw_value))
         for field in ("epoch", "assignment_epoch", "members", "targets", "active_owners", "topology", "metadata_hash"):
             assert getattr(group, field) == getattr(self.group, field), field
         self.group = group

@@ -12,7 +12,7 @@ import pytest
 from ottla_broker.coordination import consumer_group_requests
 from ottla_broker.coordination.classic_group import ClassicGroup
 from ottla_broker.coordination.consumer_group import ConsumerGroup
-from ottla_broker.coordination.consumer_group_records import decode_consumer_group_key
+from ottla_broker.coordination.consumer_group_records import CONSUMER_GROUP_RECORDS
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from ottla_broker.coordination.consumer_protocol import (
     ConsumerAssignment,
@@ -350,7 +350,7 @@ def test_a_classic_member_joins_an_empty_consumer_group_as_a_classic_group() -> 
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
         left = {record.key for record in broker.records() if record.value is not None}
         gone = {record.key for record in broker.records() if record.value is None}
-        assert {key for key in left if key is not None and decode_consumer_group_key(key) is not None} <= gone
+        assert {key for key in left if key is not None and CONSUMER_GROUP_RECORDS.decode_key(key) is not None} <= gone
 
     run_with_broker(test, CLASSIC_CONFIG)
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any, cast
 
-from ottla_broker.requests.api import error_response, find_handler
+from ottla_broker.requests.api import build_error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
 from ottla_broker.wire.api_keys import ApiKey
@@ -56,7 +56,7 @@ class Member:
                 context, read_request(bytes(frame), read_request_header(frame), handler.request)
             )
         except KafkaError as reason:
-            return error_response(handler.response, reason)
+            return build_error_response(handler.response, reason)
 
 
 async def settle(member: Member) -> Any:

@@ -9,14 +9,13 @@ from ottla_broker.coordination.group_config import StreamsGroupConfig
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
 from ottla_broker.coordination.streams_group_records import (
+    STREAMS_GROUP_RECORDS,
     AssignedTaskIds,
     CopartitionGroup,
     StreamsCurrentKey,
     StreamsCurrentValue,
     StreamsTopologyValue,
     UserEndpoint,
-    decode_streams_group_value,
-    encode_streams_group_value,
 )
 from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, heartbeat
 from ottla_broker.coordination.streams_tasks import NOTHING_ASSIGNED, Task, group_tasks, tasks_of
@@ -162,7 +161,7 @@ def test_tasks_in_records_without_assignment_epochs_were_assigned_in_the_members
     tasks = (AssignedTaskIds("0", (0, 1)),)
     value = StreamsCurrentValue(7, 6, 1, tasks, (), (), (AssignedTaskIds("1", (4,)),), (), ())
     key = StreamsCurrentKey("g", "m")
-    group.apply(key, decode_streams_group_value(key, encode_streams_group_value(key, value)))
+    group.apply(key, STREAMS_GROUP_RECORDS.decode_value(key, STREAMS_GROUP_RECORDS.encode_value(key, value)))
     assert group.members["m"].assignment_epochs == {Task("0", 0): 7, Task("0", 1): 7, Task("1", 4): 7}
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from ottla_spark.errors import PipelineError
 from ottla_spark.record_schema import RecordSchema, UnusableSchema
 from ottla_spark.schema_registry import SchemaRegistry, frame, framed_schema_id
-from ottla_spark.streaming.avro_records import open_encoder, open_writer
+from ottla_spark.streaming.avro_records import open_decoder, open_encoder
 from ottla_spark.streaming.avro_types import to_avro_schema, to_spark_type
 from ottla_spark.streaming.encode import schema_of_columns
 from ottla_spark.streaming.framed_records import decode_value, encode_row, value_columns
@@ -67,9 +67,9 @@ def test_writers_schema_that_contains_itself_is_refused(types: Any) -> None:
     writer = RecordSchema("avro", json.dumps(record(("id", "int"), ("children", types))))
     reader = RecordSchema("avro", json.dumps(record(("id", "int"))))
     with pytest.raises(UnusableSchema, match="the Avro schema 7 contains itself"):
-        open_writer(writer, reader, 7)
+        open_decoder(writer, reader, 7)
     twice = record(("a", record(("n", "int"), name="Inner")), ("b", "Inner"), ("id", "int"))
-    open_writer(RecordSchema("avro", json.dumps(twice)), reader, 7)
+    open_decoder(RecordSchema("avro", json.dumps(twice)), reader, 7)
 
 
 def test_value_without_columns_is_refused() -> None:
@@ -134,4 +134,4 @@ def test_rows_are_read_as_they_were_written(data: st.DataObject) -> None:
     row = data.draw(rows)
     schema, _ = schema_of_columns("avro", columns, "row")
     value = open_encoder(schema, 7, columns)(with_names(row, columns, lambda it: Row(**it)))
-    assert open_writer(schema, schema, 7)(value) == with_names(row, columns, dict)
+    assert open_decoder(schema, schema, 7)(value) == with_names(row, columns, dict)

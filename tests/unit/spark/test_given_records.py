@@ -39,11 +39,11 @@ JSON = RecordSchema("json", json.dumps({"type": "object", "properties": {"id": {
 
 def test_json_is_encoded_by_the_schema_of_the_source() -> None:
     value = {"at": "2013-07-01T09:30:00Z", "day": "2013-07-01", "price": 1.5, "raw": "eA==", "tags": {"a": ["b"]}}
-    assert avro_records.open_writer(AVRO, AVRO, 0)(given_encoder(AVRO)(value)) == {
+    assert avro_records.open_decoder(AVRO, AVRO, 0)(given_encoder(AVRO)(value)) == {
         "at": AT, "day": AT.date(), "price": Decimal("1.50"), "raw": base64.b64decode("eA=="), "tags": {"a": ["b"]},
     }  # fmt: skip
-    assert protobuf_records.open_writer(PROTO, PROTO, 0)(given_encoder(PROTO)({"id": 5})) == (5, None)
-    assert json_schema_records.open_writer(JSON, JSON, 0)(given_encoder(JSON)({"id": 5})) == (5,)
+    assert protobuf_records.open_decoder(PROTO, PROTO, 0)(given_encoder(PROTO)({"id": 5})) == (5, None)
+    assert json_schema_records.open_decoder(JSON, JSON, 0)(given_encoder(JSON)({"id": 5})) == (5,)
     assert given_encoder(None) is encode_text
 
 

@@ -17,7 +17,7 @@ from ottla_spark.record_schema import RecordSchema
 from ottla_spark.schema_registry import NO_REGISTRY, frame
 from ottla_spark.streaming.encode import schema_of_columns
 from ottla_spark.streaming.framed_records import column_type, decode_value, encode_row
-from ottla_spark.streaming.json_schema_records import open_encoder, open_writer
+from ottla_spark.streaming.json_schema_records import open_decoder, open_encoder
 from tests.unit.spark.row_strategies import row_types
 
 AT = datetime.datetime(2013, 7, 1, 9, 30, 0, 250_000, datetime.UTC)
@@ -36,7 +36,7 @@ def record(**properties: Any) -> dict[str, Any]:
 def decode(value: Any, reader: RecordSchema, writer: RecordSchema | None = None) -> dict[str, Any]:
     columns = column_type(reader)
     assert isinstance(columns, T.StructType)
-    found = open_writer(writer or reader, reader, 7)(frame(7) + json.dumps(value).encode())
+    found = open_decoder(writer or reader, reader, 7)(frame(7) + json.dumps(value).encode())
     return dict(zip(columns.names, found, strict=True))
 
 
@@ -168,7 +168,7 @@ def test_rows_are_read_as_they_were_written(data: st.DataObject) -> None:
     row = data.draw(rows)
     schema, _ = schema_of_columns("json", columns, "row")
     assert column_type(schema).simpleString() == columns.simpleString()
-    assert open_writer(schema, schema, 7)(open_encoder(schema, 7, columns)(row)) == row
+    assert open_decoder(schema, schema, 7)(open_encoder(schema, 7, columns)(row)) == row
 
 
 def encode(schema: RecordSchema, row: tuple[Any, ...], **columns: T.DataType) -> Any:

@@ -21,7 +21,7 @@ from ottla_spark.record_schema import RecordSchema, UnusableSchema, pack_files
 from ottla_spark.schema_registry import frame
 from ottla_spark.streaming.encode import schema_of_columns
 from ottla_spark.streaming.framed_records import column_type, encode_row
-from ottla_spark.streaming.protobuf_records import open_encoder, open_writer
+from ottla_spark.streaming.protobuf_records import open_decoder, open_encoder
 from ottla_spark.streaming.protobuf_types import to_file_descriptor
 from tests.unit.spark.proto_files import class_of, schema_of
 
@@ -65,7 +65,7 @@ message Address { string street = 1; map<int32, Line> at = 2; message Line { boo
 def decode(writer: RecordSchema, reader: RecordSchema, value: bytes) -> dict[str, Any]:
     columns = column_type(reader)
     assert isinstance(columns, T.StructType)
-    return dict(zip(columns.names, open_writer(writer, reader, 7)(value), strict=True))
+    return dict(zip(columns.names, open_decoder(writer, reader, 7)(value), strict=True))
 
 
 def framed(message: Any, *path: int) -> bytes:
@@ -258,7 +258,7 @@ def test_rows_are_read_as_they_were_written(data: st.DataObject) -> None:
     assert isinstance(columns, T.StructType)
     row = data.draw(rows)
     schema, _ = schema_of_columns("protobuf", columns, "row")
-    assert tuple(open_writer(schema, schema, 7)(open_encoder(schema, 7, columns)(row))) == row
+    assert tuple(open_decoder(schema, schema, 7)(open_encoder(schema, 7, columns)(row))) == row
 
 
 @given(COLUMNS)

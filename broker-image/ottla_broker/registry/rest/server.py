@@ -106,12 +106,12 @@ class RegistryServer:
             try:
                 return await self._answer(route, request)
             except RegistryError as reason:
-                return error_response(reason)
+                return build_error_response(reason)
             except web.HTTPRequestEntityTooLarge:
-                return error_response(RegistryError(42209, f"the request has more than {MAX_BODY_BYTES} bytes"))
+                return build_error_response(RegistryError(42209, f"the request has more than {MAX_BODY_BYTES} bytes"))
             except Exception:
                 logger.exception("failed to answer %s %s", request.method, request.path)
-                return error_response(RegistryError(500, "Internal Server Error"))
+                return build_error_response(RegistryError(500, "Internal Server Error"))
 
         return serve
 
@@ -150,10 +150,10 @@ class RegistryServer:
         return response
 
     async def _refuse_unknown(self, request: web.Request) -> web.Response:
-        return error_response(RegistryError(404, "HTTP 404 Not Found"))
+        return build_error_response(RegistryError(404, "HTTP 404 Not Found"))
 
 
-def error_response(reason: RegistryError) -> web.Response:
+def build_error_response(reason: RegistryError) -> web.Response:
     response = requests.respond({"error_code": reason.code, "message": reason.message}, reason.status)
     if reason.status == 401:
         response.headers["WWW-Authenticate"] = 'Basic realm="schema registry"'

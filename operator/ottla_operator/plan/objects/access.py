@@ -1,5 +1,4 @@
-"""Access around brokers: their ServiceAccount, which has no rights, who may reach which port, and
-how many pods may be evicted at once."""
+"""The ServiceAccount (without rights), NetworkPolicy and PodDisruptionBudget of the brokers."""
 
 from collections.abc import Collection
 
