@@ -1,8 +1,8 @@
 """Network namespaces of a test's own: each broker is a host, and links between hosts can be cut.
 
     with NamespaceNetwork.create(3) as network:
-        network.cut_link("1", "2")            # host 1 no longer reaches host 2; host 2 still
-        reaches host 1 network.restore_link("1", "2")
+        network.cut_link("1", "2")  # host 1 no longer reaches host 2; host 2 still reaches host 1
+        network.restore_link("1", "2")
 
 The hosts are connected to one bridge; the process that created the network reaches them as the host
 `OUTSIDE`. A cut link is a neighbour entry with a hardware address that no host has: frames leave

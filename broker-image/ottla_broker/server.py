@@ -46,7 +46,9 @@ MAX_IDLE_CHECK_INTERVAL_S: Final = 30.0
 
 MAX_REFUSAL_DELAY_S: Final = 1.0
 MAX_DELAYED_REFUSALS: Final = 256
-"""Connections above `connection_creation_rate` that are kept open until they are closed."""
+"""Maximum of refused connections that stay open for a while, so that clients do not reconnect at
+once.
+"""
 
 
 ListenOn = Callable[[Listener, Config], socket.socket]

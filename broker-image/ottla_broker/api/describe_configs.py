@@ -10,7 +10,8 @@
 - A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type
   102) has its status, from each broker of the partitions that it leads. A user (type 103) has its
   SCRAM credentials in the text form of Kafka's tools, for mirrors. The report of a pipeline (type
-  104), or those of all for the empty name, are in the memory of the active controller.
+  104), or those of all for the empty name, and the report of a rolling restart (type 105) are in
+  the memory of the active controller.
 - No names requested means all. v3 adds types and documentation; v4 is flexible.
 """
 

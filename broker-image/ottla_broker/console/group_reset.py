@@ -62,7 +62,7 @@ class GroupResetPages:
         """Offsets of topics that the user may describe. Nothing is written."""
         group, committed = await self._find(page, page.http.query.get("id", ""))
         target = parse_target(page) if page.text("to") else None
-        resets = [] if target is None else await self._plan(select(committed, page.text("topic")), target)
+        resets = [] if target is None else await self._plan(select_topic(committed, page.text("topic")), target)
         return page.render(
             "group_reset.html",
             group=group,
@@ -103,7 +103,7 @@ class GroupResetPages:
     async def download_undo(self, page: PageRequest) -> web.Response:
         """The offsets after the changes of a form, as a file for Kafka's tool."""
         changes = read_changes(await read_write_form(page))
-        return attach((one.topic, one.partition, one.after) for one in changes)
+        return build_file_response((one.topic, one.partition, one.after) for one in changes)
 
     async def _commit(self, page: PageRequest, group: ListedGroup, changes: list[OffsetChange]) -> None:
         """Raises PageError, GROUP_ and TOPIC_AUTHORIZATION_FAILED."""
@@ -132,9 +132,9 @@ class GroupResetPages:
         if file not in FILES:
             raise PageError(400, f"file={file!r}: expected {', '.join(FILES)}")
         _, committed = await self._find(page, page.http.query.get("id", ""))
-        resets = await self._plan(select(committed, page.text("topic")), parse_target(page))
+        resets = await self._plan(select_topic(committed, page.text("topic")), parse_target(page))
         offsets = ((one.topic, one.partition, one.committed if file == "undo" else one.target) for one in resets)
-        return attach(offsets, file)
+        return build_file_response(offsets, file)
 
     async def _find(self, page: PageRequest, name: str) -> tuple[ListedGroup, OffsetsByPartition]:
         group = await find_group(self._groups, page, name)
@@ -160,7 +160,7 @@ class GroupResetPages:
         ]
 
 
-def attach(offsets: Iterable[tuple[str, int, int]], name: str = "undo") -> web.Response:
+def build_file_response(offsets: Iterable[tuple[str, int, int]], name: str = "undo") -> web.Response:
     response = web.Response(text=write_offsets(offsets), content_type="text/csv")
     response.headers["Content-Disposition"] = f'attachment; filename="{name}-offsets.csv"'
     return response
@@ -177,7 +177,7 @@ def read_changes(form: Mapping[str, str]) -> list[OffsetChange]:
     return changes
 
 
-def select(committed: OffsetsByPartition, topic: str) -> OffsetsByPartition:
+def select_topic(committed: OffsetsByPartition, topic: str) -> OffsetsByPartition:
     """`topic` empty: all."""
     return {one: offset for one, offset in committed.items() if topic in ("", one[0])}
 

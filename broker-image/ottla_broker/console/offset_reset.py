@@ -28,7 +28,7 @@ class PartitionReset:
 
     @property
     def lag(self) -> int:
-        """After the reset."""
+        """Lag after the reset; −1 if it is unknown."""
         return max(0, self.end - self.target) if min(self.end, self.target) >= 0 else -1
 
 

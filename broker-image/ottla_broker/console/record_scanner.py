@@ -88,7 +88,7 @@ class Scanner:
 
 
 def serve(requests: BinaryIO, responses: BinaryIO) -> None:
-    """Until the broker closes its end."""
+    """Responds to requests until the broker closes its end of the pipe."""
     decode = msgspec.msgpack.Decoder(SearchRequest).decode
     scanner: Scanner | None = None
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:

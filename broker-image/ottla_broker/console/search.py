@@ -88,7 +88,7 @@ class Search:
         self.progress.positions = {one.partition: one.next for one in ranges}
 
     async def run(self, process: SearchProcess) -> AsyncIterator[Found]:
-        """To the end of all ranges, or to the limit. Raises PageError, KafkaError, OSError."""
+        """Scans all ranges, up to the limit. Raises PageError, KafkaError, OSError."""
         async for range_, chunk in read_ranges(self._client, self._topic, self._ranges):
             response = await self._scan(process, range_, chunk, range_.end)
             self.progress.left = sum(self._left(one) for one in self._ranges)

@@ -208,8 +208,7 @@ def _updated_member(member: StreamsMember, request: StreamsHeartbeat) -> Streams
 
 def _update_topology(change: StreamsChange, request: StreamsHeartbeat) -> StreamsTopologyValue:
     """The group's topology, which the first member sets. Changing it is INVALID_REQUEST, as in
-    Kafka 4.2; the response to a member with an older one has
-    the status STALE_TOPOLOGY."""
+    Kafka 4.2; the response to a member with an older one has the status STALE_TOPOLOGY."""
     group, sent = change.group, request.topology
     if group.topology is None:
         if sent is None:

@@ -84,7 +84,7 @@ class LazyRegistry:
             each.close()
 
     def _stop_waiting(self) -> None:
-        """From now on no connection loads the registry."""
+        """Stops waiting for connections: from now on none loads the registry."""
         if not self._is_loading:
             self._is_loading = True
             for each in self._sockets:

@@ -46,8 +46,9 @@ ConnectionKey = tuple[int, bool]
 
 @dataclass(slots=True, eq=False)
 class FollowedPartition:
-    """`epoch`: the leader epoch in which it is fetched. `lag`: records by which the leader's high
-    watermark is ahead."""
+    """See `FetchedPartition`. `epoch`: the leader epoch in which it is fetched. `lag`: records by
+    which the leader's high watermark is ahead.
+    """
 
     partition: Partition
     key: tuple[UUID, int] = field(init=False)

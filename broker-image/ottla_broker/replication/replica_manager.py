@@ -93,8 +93,9 @@ class ReplicaManager:
                     self._fetchers.follow_leader(hosted)  # topics whose acks wait for a sync have another fetcher
 
     async def shrink_isrs(self) -> None:
-        """Until cancelled, remove followers that do not keep up from their ISRs, and notify
-        fetchers of records that retention has deleted."""
+        """Removes followers that lag from their ISRs, and notifies fetchers of records that
+        retention has deleted.
+        """
         while True:
             max_lag_s = self._config(REPLICA_LAG_TIME_MAX_MS) / 1000
             await asyncio.sleep(max_lag_s / LAG_CHECKS)

@@ -111,8 +111,8 @@ def describe_exit(code: int) -> str:
 
 
 def _terminate_with_parent() -> Callable[[], object] | None:
-    """For the new process to call: the kernel signals it when this one exits. None where the system
-    is not Linux.
+    """A function for the new process to call, so that the kernel signals it when this one exits.
+    None where the system is not Linux.
     """
     if sys.platform != "linux":
         return None

@@ -30,7 +30,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """`error` is empty if a leader was elected, or no election was `needed`."""
+    """`error` is empty if a leader was elected, or if no election was needed (`is_needed`)."""
 
     topic: str
     partition: int

@@ -44,7 +44,7 @@ class _Steps:
         self._changed: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
 
     def find(self) -> _Step | None:
-        """From the fullest broker that has a step to the emptiest."""
+        """The next step: from the fullest broker that has one to the emptiest."""
         count = self._layout.count
         by_load = sorted(self._layout.targets_in(self._home), key=lambda it: (count[it], it))
         for high in reversed(by_load):
@@ -73,7 +73,7 @@ class _Steps:
         return found
 
     def _rank(self, indexes: Collection[int], high: int, low: int) -> Iterable[int]:
-        """In the order of `movable_partitions`: topics with the largest excess first."""
+        """Sorts partitions as `movable_partitions` does: topics with the largest excess first."""
         partitions = self._layout.partitions
         return sorted(indexes, key=lambda it: -self._layout.excess(partitions[it].topic, high, low))
 

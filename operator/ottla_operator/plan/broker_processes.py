@@ -45,8 +45,9 @@ class BrokerProcessPlan:
     """One broker process. `settings`: everything it is started with, except the addresses of the
     console and of a registry whose port the spec does not name. `ports`: on 127.0.0.1 by listener.
     `inter_broker_listener`: by which brokers and `ottla up` itself reach it. `console_port`,
-    `registry_port`: port of its schema registry, if it is free; None: it serves none, or the
-    registry where its settings say."""
+    `registry_port`: the ports of its console and schema registry, unless another program has them.
+    None: it serves none; the registry may also have its address in the settings.
+    """
 
     cluster: str
     id: int

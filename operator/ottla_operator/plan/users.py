@@ -87,8 +87,8 @@ def plan_user_changes(desired: DesiredUser, observed: ObservedUser) -> UserChang
 def previous_credential_end(
     changes: UserChanges, overlap_ms: int, known_end: datetime.datetime | None, now: datetime.datetime
 ) -> datetime.datetime | None:
-    """Until when credentials of other mechanisms remain, so that clients have time to get the new
-    password; None if they are removed now.
+    """Time until which credentials of other mechanisms remain, so that clients have time to get the
+    new password; None if they are removed now.
 
     `known_end`: the time that was decided when the password of the new mechanism was set.
     Credentials that are added later by others are removed at once.

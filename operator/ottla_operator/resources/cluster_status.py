@@ -18,7 +18,7 @@ class BrokerStatus(Model, frozen=True):
     config_hash: Annotated[str | None, doc("Hash of the settings that the broker was started with.")] = None
 
 
-class RollBlocker(Model, frozen=True):
+class BlockingPartition(Model, frozen=True):
     """Partition that would become unwritable if the next broker were restarted now."""
 
     topic: Annotated[str, doc("Name of the topic.")]
@@ -33,7 +33,7 @@ class RollStatus(Model, frozen=True):
     pending: Annotated[list[int] | None, doc("Ids of brokers that have not been restarted yet.")] = None
     current: Annotated[int | None, doc("Id of the broker that is being restarted.")] = None
     blocked_by: Annotated[
-        list[RollBlocker] | None, doc("Partitions that block the next restart, up to 100 of them.")
+        list[BlockingPartition] | None, doc("Partitions that block the next restart, up to 100 of them.")
     ] = None
 
 

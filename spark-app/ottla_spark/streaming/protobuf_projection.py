@@ -163,7 +163,7 @@ def _to_integer(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert | N
 
 
 def read_timestamp(message: Any) -> datetime.datetime:
-    """To microseconds, as Spark has it."""
+    """The time to the microsecond, as Spark has it."""
     try:
         return EPOCH + datetime.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
     except OverflowError:

@@ -40,14 +40,14 @@ class RejectedRows(Protocol):
     the rejected ones are dropped from them later.
     """
 
-    def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
-        """Decoded rows of a source, some of which may have a decode error."""
+    def observe_undecoded(self, rows: DataFrame, source: str) -> DataFrame:
+        """`rows`: decoded rows of a source, some of which may have a decode error."""
 
-    def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
-        """Rows of a step, some of which may not satisfy the expectations."""
+    def observe_unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        """`rows`: rows of a step, some of which may not satisfy the expectations."""
 
-    def dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
-        """Rows of a step, of which those that do not satisfy the expectations are no dead
+    def observe_dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+        """`rows`: rows of a step, of which those that do not satisfy the expectations are no dead
         letters.
         """
 
@@ -55,18 +55,18 @@ class RejectedRows(Protocol):
 class RejectedRowCounter:
     """Counts the rejected rows of streams in the progress event of the batch."""
 
-    def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
+    def observe_undecoded(self, rows: DataFrame, source: str) -> DataFrame:
         if not rows.isStreaming:
             return rows
         undecoded = F.count(decode.DECODE_ERROR)
         metric = rejected_metric(source, UNDECODED)
         return rows.observe(f"undecoded_{source}", undecoded.alias("dead"), undecoded.alias(metric))
 
-    def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+    def observe_unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
         dead = F.count_if(~dead_letters.satisfies_all(expectations)).alias("dead")
         return rows.observe(f"broken_{step}", dead, *dead_letters.count_by_rule(step, expectations))
 
-    def dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+    def observe_dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
         return rows.observe(f"dropped_{step}", *dead_letters.count_by_rule(step, expectations))
 
 
@@ -79,17 +79,17 @@ class RejectedRowCollector:
         self.letters: list[DataFrame] = []
         self._skip = skip
 
-    def undecoded(self, rows: DataFrame, source: str) -> DataFrame:
+    def observe_undecoded(self, rows: DataFrame, source: str) -> DataFrame:
         if source not in self._skip:
             self.letters.append(dead_letters.from_undecoded(rows))
         return rows
 
-    def unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+    def observe_unsatisfied(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
         if step not in self._skip:
             self.letters.append(dead_letters.from_rejected(rows, step, expectations))
         return rows
 
-    def dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
+    def observe_dropped(self, rows: DataFrame, step: str, expectations: Sequence[Expectation]) -> DataFrame:
         return rows
 
 
@@ -151,7 +151,7 @@ def build_views(
         if spec.dead_letter is None:
             rows = decode.fail_on_undecoded(rows)
         else:
-            rows = decode.drop_undecoded(rejected.undecoded(rows, name))
+            rows = decode.drop_undecoded(rejected.observe_undecoded(rows, name))
         if source.watermark is not None:
             delay = _watermark_delay(source.watermark, spec.dedupe)
             add_watermark = partial(rows.withWatermark, source.watermark.column, delay)
@@ -215,14 +215,14 @@ def _apply_expectations(
     for expectation in by_reaction["fail"]:
         rows = rows.where(_satisfied_or_fail(step.name, expectation))
     if by_reaction["drop"]:
-        rows = rejected.dropped(rows, step.name, by_reaction["drop"])
+        rows = rejected.observe_dropped(rows, step.name, by_reaction["drop"])
         rows = rows.where(dead_letters.satisfies_all(by_reaction["drop"]))
     if not (expectations := by_reaction["deadLetter"]):
         return rows
     if is_stateful(rows):
         views.deferred[step.name] = DeferredExpectations(step.name, rows, tuple(expectations))
     else:
-        rows = rejected.unsatisfied(rows, step.name, expectations)
+        rows = rejected.observe_unsatisfied(rows, step.name, expectations)
     return rows.where(dead_letters.satisfies_all(expectations))
 
 
