@@ -1,9 +1,13 @@
-"""`python -m bench.hot_paths [--requests N]`: processor time of small requests, without sockets.
+"""`python -m bench.hot_paths [--requests N] [--threads N]`: small requests without sockets.
 
 Requests are given to `Connection` in one process, and a transport takes the responses. What it
 prints is the interpreter's part of the bench lines `many-producers-*-cpu`: the system calls of
 sockets are not in it, the write of the log is. It runs on the source or on the compiled modules,
 whichever Python imports.
+
+With `--threads`, one process has so many brokers, each with connections, an event loop and a thread
+of its own, and the rates of all together are printed. They share nothing but the interpreter, so no
+broker with a thread for each shard of its connections can scale better.
 """
 
 import argparse
@@ -11,6 +15,7 @@ import asyncio
 import json
 import struct
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +32,7 @@ from tests.unit.broker_without_sockets import run_broker
 TOPIC, PARTITIONS = "hot", 12
 REPEATS = 7
 REQUESTS = 20_000
+CONNECTIONS = 500  # of each thread
 
 
 class NullTransport(asyncio.Transport):
@@ -94,6 +100,56 @@ async def measure(clients: Sequence[Client], requests: int) -> float:
     return min(took)
 
 
+async def create_topic(server: Server, record: bytes) -> list[bytes]:
+    """Returns a Produce request with the record for each partition of a topic that has a leader."""
+    metadata = Client(server, plain_requests.metadata_request(TOPIC))
+    ready = Client(server, plain_requests.produce_request(TOPIC, record))
+    for _ in range(1000):
+        metadata.send()
+        ready.send()
+        await asyncio.sleep(0.01)
+        if ready.transport.last and plain_requests.error_code(bytes(ready.transport.last[4:]), TOPIC) == 0:
+            break
+    return [plain_requests.produce_request(TOPIC, record, number) for number in range(PARTITIONS)]
+
+
+async def run_shard(barrier: threading.Barrier, kind: str, requests: int) -> None:
+    """One thread of `measure_threads`, which passes the barrier before and after its requests."""
+    record = plain_requests.encode_batch(bytes(100))
+    with tempfile.TemporaryDirectory() as folder:
+        async with run_broker(Path(folder)) as broker:
+            server = Server(broker)
+            producers = await create_topic(server, record)
+            log = broker.partitions.leader(TOPIC, 0).log
+            request = producers[0] if kind == "produce" else fetch_request(0, log.end - 1)
+            clients = [Client(server, request) for _ in range(CONNECTIONS)]
+            barrier.wait()
+            for _ in range(requests // CONNECTIONS):
+                for client in clients:
+                    client.send()
+                await asyncio.sleep(0)
+            barrier.wait()
+
+
+def measure_threads(threads: int, kind: str, requests: int) -> float:
+    """Requests per second of all threads together: the most of three repeats."""
+    rates = []
+    for _ in range(3):
+        barrier = threading.Barrier(threads + 1)
+        shards = [
+            threading.Thread(target=uvloop.run, args=(run_shard(barrier, kind, requests),)) for _ in range(threads)
+        ]
+        for shard in shards:
+            shard.start()
+        barrier.wait()
+        began_s = time.monotonic()
+        barrier.wait()
+        rates.append(threads * (requests // CONNECTIONS) * CONNECTIONS / (time.monotonic() - began_s))
+        for shard in shards:
+            shard.join()
+    return max(rates)
+
+
 async def measure_all(requests: int) -> dict[str, float]:
     record = plain_requests.encode_batch(bytes(100))
     large = plain_requests.encode_batch(bytes(60_000))
@@ -101,15 +157,7 @@ async def measure_all(requests: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         async with run_broker(Path(folder)) as broker:
             server = Server(broker)
-            metadata = Client(server, plain_requests.metadata_request(TOPIC))
-            producers = [plain_requests.produce_request(TOPIC, record, number) for number in range(PARTITIONS)]
-            ready = Client(server, plain_requests.produce_request(TOPIC, record))
-            for _ in range(1000):
-                metadata.send()
-                ready.send()
-                await asyncio.sleep(0.01)
-                if ready.transport.last and plain_requests.error_code(bytes(ready.transport.last[4:]), TOPIC) == 0:
-                    break
+            producers = await create_topic(server, record)
             kinds: dict[str, Callable[[int], bytes]] = {
                 "produce": lambda number: producers[0],
                 "fetch-empty": lambda number: fetch_request(0, broker.partitions.leader(TOPIC, 0).log.end),
@@ -127,7 +175,13 @@ async def measure_all(requests: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.hot_paths", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--requests", type=int, default=REQUESTS, help=f"requests of each repeat (default: {REQUESTS})")
+    parser.add_argument("--threads", type=int, help="measure the rates of so many brokers in one process")
     arguments = parser.parse_args()
+    if arguments.threads:
+        for kind in ("produce", "fetch-record"):
+            rate = measure_threads(arguments.threads, kind, arguments.requests)
+            print(f"{kind}, {arguments.threads} threads: {rate:,.0f} requests/s")
+        return
     print(json.dumps({k: round(v, 2) for k, v in uvloop.run(measure_all(arguments.requests)).items()}))
 
 
