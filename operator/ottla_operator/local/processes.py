@@ -41,7 +41,7 @@ class ProcessIdentity:
 @dataclass(slots=True)
 class Process:
     """A running process. `child`: None for one that an earlier `ottla up` has started.
-    `output_from`: position in the output file at which this run's output begins.log, in bytes."""
+    `output_from`: position in output.log at which this run's output begins, in bytes."""
 
     folder: Path
     identity: ProcessIdentity

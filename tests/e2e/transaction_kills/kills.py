@@ -34,7 +34,7 @@ GROUP, TRANSACTION = 0, 1
 @dataclass
 class KillResult:
     """`killed`: why each broker was chosen → how often. `duplicates` and `losses`: values of all
-    targets."""
+    targets. `strangers`: copied values that were not produced."""
 
     killed: Counter[str] = field(default_factory=Counter)
     sent: int = 0
