@@ -57,7 +57,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     """Creates all valid topics of the request in one commit."""
     times = Counter(topic.name for topic in request.topics)
     results = [
-        error_result(name, KafkaError(ErrorCode.invalid_request, f"the request names topic {name!r} twice"))
+        build_error_result(name, KafkaError(ErrorCode.invalid_request, f"the request names topic {name!r} twice"))
         for name in times
         if times[name] > 1
     ]
@@ -68,7 +68,7 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
             if times[topic.name] == 1:
                 new_topics.append(validate_topic(ctx, topic))
         except KafkaError as reason:
-            results.append(error_result(topic.name, reason))
+            results.append(build_error_result(topic.name, reason))
     try:
         outcomes = await ctx.broker.active_controller().create_topics(
             new_topics, validate_only=request.validate_only, charge=quota.charge
@@ -76,9 +76,9 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
     except KafkaError as reason:
         outcomes = [reason] * len(new_topics)
     results += [
-        error_result(TopicName(new_topic.name), outcome)
+        build_error_result(TopicName(new_topic.name), outcome)
         if isinstance(outcome, KafkaError)
-        else created_topic(ctx, new_topic, outcome)
+        else build_result(ctx, new_topic, outcome)
         for new_topic, outcome in zip(new_topics, outcomes, strict=True)
     ]
     return CreateTopicsResponse(throttle_time=quota.throttle_time, topics=tuple(results))
@@ -123,8 +123,8 @@ def build_new_topic(ctx: RequestContext, topic: CreatableTopic, config: dict[str
     )
 
 
-def created_topic(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
-    """Its configs and numbers are for clients that may describe them."""
+def build_result(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
+    """The result has configs and numbers only for clients that may describe them."""
     if not ctx.may(Operation.describe_configs, Resource.topic(topic.name)):
         return CreatableTopicResult(
             name=TopicName(topic.name),
@@ -154,7 +154,7 @@ def created_topic(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> Creat
     )
 
 
-def error_result(name: TopicName, reason: KafkaError) -> CreatableTopicResult:
+def build_error_result(name: TopicName, reason: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, topic_id=None, error_code=reason.code, error_message=reason.message, configs=()
     )

@@ -96,7 +96,7 @@ def describe_resource(
         error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=tuple(config_result(entry, request) for entry in configs if not keys or entry.name in keys),
+        configs=tuple(build_config_result(entry, request) for entry in configs if not keys or entry.name in keys),
     )
 
 
@@ -184,7 +184,7 @@ def describe_credentials(ctx: RequestContext, user: str) -> list[ConfigEntry]:
     ]
 
 
-def config_result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def build_config_result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -84,12 +84,12 @@ def partition_data(quorum: QuorumDescription, topic: TopicName, partition: int) 
         leader_id=BrokerId(quorum.leader_id),
         leader_epoch=i32(quorum.leader_epoch),
         high_watermark=i64(quorum.high_watermark),
-        current_voters=tuple(replica_state(replica) for replica in quorum.voters),
-        observers=tuple(replica_state(replica) for replica in quorum.observers),
+        current_voters=tuple(build_replica_state(replica) for replica in quorum.voters),
+        observers=tuple(build_replica_state(replica) for replica in quorum.observers),
     )
 
 
-def replica_state(replica: QuorumReplica) -> ReplicaState:
+def build_replica_state(replica: QuorumReplica) -> ReplicaState:
     broker, directory = replica.key
     return ReplicaState(
         replica_id=BrokerId(broker),

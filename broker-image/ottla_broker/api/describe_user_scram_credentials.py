@@ -38,7 +38,7 @@ async def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     if not ctx.is_authorized(Operation.describe, CLUSTER):
-        return refused(request)
+        return build_refusal(request)
     by_user: dict[str, list[CredentialInfo]] = {}
     for (name, mechanism), credential in sorted(ctx.broker.image.scram_credentials.items()):
         by_user.setdefault(name, []).append(
@@ -53,7 +53,7 @@ async def describe_user_scram_credentials(
     )
 
 
-def refused(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+def build_refusal(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     """The response to an unauthorized client. As in Kafka it has a result for each requested user,
     without the name.
     """

@@ -40,7 +40,7 @@ PREFERRED, UNCLEAN = 0, 1
 @API.handler()
 async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     if not ctx.is_authorized(Operation.alter, CLUSTER):
-        return refused(request)
+        return build_refusal(request)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.invalid_request, f"election type {request.election_type} is neither 0 nor 1")
     requested: list[TopicPartition] | None = None
@@ -55,7 +55,7 @@ async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> El
     )
 
 
-def refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+def build_refusal(request: ElectLeadersRequest) -> ElectLeadersResponse:
     error = KafkaError(ErrorCode.cluster_authorization_failed)
     return ElectLeadersResponse(
         throttle_time=NO_THROTTLE,

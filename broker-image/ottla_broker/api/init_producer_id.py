@@ -49,17 +49,17 @@ async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) 
     if request.transactional_id == "" or (request.producer_id == NO_PRODUCER_ID) != (
         request.producer_epoch == NO_PRODUCER_ID
     ):
-        return producer_id_response(ErrorCode.invalid_request)
+        return build_response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         return await init_transactional_producer(ctx, request, request.transactional_id)
     # Who may write to any topic may do so idempotently (KIP-679).
     if not (ctx.may_any(Operation.write, ResourceType.topic) or ctx.is_authorized(Operation.idempotent_write, CLUSTER)):
-        return producer_id_response(ErrorCode.cluster_authorization_failed)
+        return build_response(ErrorCode.cluster_authorization_failed)
     try:
-        return producer_id_response(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
+        return build_response(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
     except KafkaError as reason:
         logger.warning("cannot get producer ids from the controller: %s", reason)
-        return producer_id_response(ErrorCode.coordinator_load_in_progress)
+        return build_response(ErrorCode.coordinator_load_in_progress)
 
 
 async def init_transactional_producer(
@@ -81,11 +81,11 @@ async def init_transactional_producer(
         code = reason.code
         if code is ErrorCode.producer_fenced and ctx.version < PRODUCER_FENCED_SINCE:
             code = ErrorCode.invalid_producer_epoch
-        return producer_id_response(code)
-    return producer_id_response(ErrorCode.none, producer.producer_id, producer.epoch)
+        return build_response(code)
+    return build_response(ErrorCode.none, producer.producer_id, producer.epoch)
 
 
-def producer_id_response(code: ErrorCode, producer_id: int = -1, epoch: int = 0) -> InitProducerIdResponse:
+def build_response(code: ErrorCode, producer_id: int = -1, epoch: int = 0) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=code,

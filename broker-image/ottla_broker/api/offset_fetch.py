@@ -71,7 +71,7 @@ async def fetch_one_group(ctx: RequestContext, request: RequestV7) -> ResponseV7
     return ResponseV7(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            Topic(name=TopicName(name), partitions=partition_results(Partition, partitions))
+            Topic(name=TopicName(name), partitions=build_partitions(Partition, partitions))
             for name, partitions in found
         ),
         error_code=ErrorCode.none,
@@ -96,7 +96,7 @@ def group_by_name(ctx: RequestContext, group: GroupByName, require_stable: bool)
     return GroupOffsetsByName(
         group_id=group.group_id,
         topics=tuple(
-            TopicByName(name=TopicName(name), partitions=partition_results(PartitionByName, partitions))
+            TopicByName(name=TopicName(name), partitions=build_partitions(PartitionByName, partitions))
             for name, partitions in found
         ),
     )
@@ -138,13 +138,13 @@ def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> 
     return GroupOffsetsById(
         group_id=group.group_id,
         topics=tuple(
-            TopicById(topic_id=topic_id, partitions=partition_results(PartitionById, partitions))
+            TopicById(topic_id=topic_id, partitions=build_partitions(PartitionById, partitions))
             for topic_id, partitions in found
         ),
     )
 
 
-def partition_results(kind: Callable[..., P], partitions: CommittedPartitions) -> tuple[P, ...]:
+def build_partitions(kind: Callable[..., P], partitions: CommittedPartitions) -> tuple[P, ...]:
     """Partitions of one topic, as `kind`, the class of the response's version."""
     return tuple(
         kind(

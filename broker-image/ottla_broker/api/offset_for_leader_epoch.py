@@ -46,14 +46,14 @@ async def offset_for_leader_epoch(
         topics=tuple(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=tuple(epoch_end_offset(ctx, topic.topic, requested) for requested in topic.partitions),
+                partitions=tuple(find_epoch_end_offset(ctx, topic.topic, requested) for requested in topic.partitions),
             )
             for topic in request.topics
         ),
     )
 
 
-def epoch_end_offset(ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+def find_epoch_end_offset(ctx: RequestContext, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         if not ctx.may(Operation.cluster_action, CLUSTER):
             ctx.check_authorized(Operation.describe, Resource.topic(topic))

@@ -66,11 +66,11 @@ async def write_marker(ctx: RequestContext, wanted: WritableTxnMarker, allowed: 
     else:
         codes = [ErrorCode.cluster_authorization_failed] * len(partitions)
     return WritableTxnMarkerResult(
-        producer_id=wanted.producer_id, topics=tuple(topic_results(zip(partitions, codes, strict=True)))
+        producer_id=wanted.producer_id, topics=tuple(build_topic_results(zip(partitions, codes, strict=True)))
     )
 
 
-def topic_results(results: Iterable[tuple[TopicPartition, ErrorCode]]) -> Iterable[WritableTxnMarkerTopicResult]:
+def build_topic_results(results: Iterable[tuple[TopicPartition, ErrorCode]]) -> Iterable[WritableTxnMarkerTopicResult]:
     for name, found in groupby(results, key=lambda one: one[0].topic):
         yield WritableTxnMarkerTopicResult(
             name=TopicName(name),

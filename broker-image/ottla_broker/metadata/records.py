@@ -125,7 +125,7 @@ class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, tag="remove-ac
 
 class UserScramCredentialRecord(msgspec.Struct, frozen=True, tag="scram", omit_defaults=True):
     """`mechanism`: Kafka's code, 1 SCRAM-SHA-256, 2 SCRAM-SHA-512. A user has one credential per
-    mechanism. `mirror`: that has copied the credential; empty for one that was set here.
+    mechanism. `mirror`: the mirror that has copied it; empty for one that was set here.
     """
 
     name: str

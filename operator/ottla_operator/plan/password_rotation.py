@@ -110,7 +110,7 @@ class LoginSecret:
 
     @property
     def version(self) -> str:
-        """Names the login module, of whose random bits it says nothing."""
+        """Digest of the login module, whose passwords are too long to be guessed from it."""
         return hashlib.sha256(self.login_module.encode()).hexdigest()[:12]
 
     def to_values(self) -> dict[str, str]:

@@ -151,7 +151,7 @@ async def test_rule_12_a_reassignment_ends_when_every_target_is_in_sync() -> Non
 
 
 @async_test
-async def test_a_leader_outside_of_the_target_replicas_gets_new_leader_elected() -> None:
+async def test_a_leader_outside_of_the_target_replicas_is_replaced() -> None:
     small = await SmallController().add_brokers(1, 2, 3)
     await small.add_topic(replicas=(1,))
     await reassign(small, (2, 3))
