@@ -295,7 +295,7 @@ def check_response(code: ErrorCode, what: str) -> None:
 
 
 async def open_members(protocol: str, port: int, group: str, topic: str, partitions: int, count: int) -> list[Member]:
-    """Connected, and not in the group yet. `protocol`: classic or consumer."""
+    """Members that are connected and not in the group yet. `protocol`: classic or consumer."""
     channels = [await open_channel(HOST, port, "bench") for _ in range(count)]
     if protocol == "classic":
         return [ClassicMember(channel, group, topic, partitions) for channel in channels]

@@ -69,7 +69,7 @@ class ConnectionQuotas:
         if not self._of_host[host]:
             del self._of_host[host]
 
-    def room_for(self, listener: str, host: str) -> Room:
+    def check_room(self, listener: str, host: str) -> Room:
         """Checks that one more connection is allowed. A connection that is not allowed is counted
         as refused.
         """
@@ -86,7 +86,7 @@ class ConnectionQuotas:
             return Room.FOR_BROKERS
         return self._refuse(host, MAX_CONNECTIONS.name, limit)
 
-    def throttle_time_of_host_s(self, host: str) -> float:
+    def count_connection_of_host(self, host: str) -> float:
         """Counts a new connection from an address. Returns seconds: above 0, the address has opened
         more connections than its quota allows, and this one must be refused."""
         if not self._client_quotas.is_active or not (wait_s := self._client_quotas.count_connection(host)):
@@ -94,7 +94,7 @@ class ConnectionQuotas:
         self.refused += 1
         return wait_s
 
-    def throttle_time_s(self, listener: str, host: str) -> float | None:
+    def count_connection(self, listener: str, host: str) -> float | None:
         """Counts a new connection. Returns the seconds that it has to wait; None: it must be
         refused."""
         wait_s = self._wait_s(listener, self._config.own_of_listener(listener, MAX_CONNECTION_CREATION_RATE))

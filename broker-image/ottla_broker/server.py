@@ -241,9 +241,9 @@ class Server:
             return 0.0
         wait_s: float | None = 0.0
         if listener not in self._handshakes:  # otherwise its handshake has waited
-            if (refused_for_s := self._quotas.throttle_time_of_host_s(host)) > 0:
+            if (refused_for_s := self._quotas.count_connection_of_host(host)) > 0:
                 return self._delay_refusal(connection, refused_for_s)
-            wait_s = self._quotas.throttle_time_s(listener, host)
+            wait_s = self._quotas.count_connection(listener, host)
             if wait_s is None:
                 return 0.0
         self.connections[connection] = None
@@ -253,15 +253,15 @@ class Server:
         return None
 
     def _admit_handshake(self, listener: str, host: str) -> float | None:
-        if not self._has_room(listener, host) or self._quotas.throttle_time_of_host_s(host):
+        if not self._has_room(listener, host) or self._quotas.count_connection_of_host(host):
             return None
-        wait_s = self._quotas.throttle_time_s(listener, host)
+        wait_s = self._quotas.count_connection(listener, host)
         if wait_s is not None:
             self._quotas.add(listener, host)
         return wait_s
 
     def _has_room(self, listener: str, host: str) -> bool:
-        room = self._quotas.room_for(listener, host)
+        room = self._quotas.check_room(listener, host)
         if room is Room.FOR_BROKERS:
             others = [one for one in self.connections if one.state.listener != listener]
             if others:

@@ -184,7 +184,7 @@ def compare_schemas(old: Schema, new: Schema) -> list[DiffLine]:
 
 
 async def check_schema(registry: SchemaRegistry, subject: str, schema: Schema) -> SchemaCheck:
-    """By the checks of a registration."""
+    """Checks a schema as its registration would, without registering it."""
     try:
         parsed = await registry.parse_schema(subject, schema)
         plan = plan_check(registry.state, subject, parsed)

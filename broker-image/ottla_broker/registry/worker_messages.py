@@ -30,7 +30,9 @@ class FormatRequest(msgspec.Struct, tag="format"):
 
 
 class EncodeRequest(msgspec.Struct, tag="encode"):
-    """`text`: a value as JSON. `message`: of a Protobuf schema; empty: its first."""
+    """`text`: a value as JSON. `message`: name of a message of a Protobuf schema; empty for the
+    first.
+    """
 
     source: SchemaSource
     text: str

@@ -67,7 +67,7 @@ class LoginPasswords:
 
     @property
     def digest(self) -> str:
-        """Changes with the passwords, of whose 384 random bits it says nothing."""
+        """Changes with the passwords, whose 384 random bits cannot be guessed from it."""
         return hashlib.sha256(f"{self.broker}\0{self.operator}".encode()).hexdigest()[:10]
 
 

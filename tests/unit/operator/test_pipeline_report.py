@@ -1,4 +1,4 @@
-"""What brokers are told of a pipeline."""
+"""The report of a pipeline to brokers."""
 
 from typing import Any
 

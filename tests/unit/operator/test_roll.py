@@ -108,9 +108,9 @@ def test_no_partition_becomes_read_only_and_the_roll_ends(
     raise AssertionError("it does not end")
 
 
-def served(partitions: list[PartitionState], there: set[int]) -> set[int]:
+def served(partitions: list[PartitionState], up: set[int]) -> set[int]:
     """Partitions that are writable by replicas that are in sync and up, and can lose one."""
-    return writable([replace(it, isr=tuple(at for at in it.isr if at in there)) for it in partitions])
+    return writable([replace(it, isr=tuple(at for at in it.isr if at in up)) for it in partitions])
 
 
 @given(models(), st.integers(1, 4), st.sets(st.sampled_from(IDS)), st.sampled_from([*IDS, None]))
@@ -170,7 +170,7 @@ def test_the_controller_is_restarted_last() -> None:
     assert next_roll_step(brokers, [], 1) == RestartBroker(2, "new settings")
 
 
-def test_max_unavailable_allows_several_brokers_to_be_down_once_one_serves_with_the_new() -> None:
+def test_max_unavailable_allows_several_brokers_to_be_down_once_one_serves_with_the_new_settings() -> None:
     first_is_down = [BrokerState(1, False, ""), BrokerState(2, True, "x"), BrokerState(3, True, "x")]
     assert next_roll_step(first_is_down, [], None, max_unavailable=2) == RollBlocked(down=(1,))
     second_is_down = [BrokerState(1, True, ""), BrokerState(2, False, ""), BrokerState(3, True, "x")]

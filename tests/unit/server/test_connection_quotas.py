@@ -31,38 +31,38 @@ def quotas(clock: Clock | None = None, **settings: str) -> ConnectionQuotas:
 def test_listener_has_a_limit_of_its_own() -> None:
     tried = quotas(listener_name_clients_max_connections="2", max_connections="10")
     for _ in range(2):
-        assert tried.room_for("CLIENTS", HOST) is Room.AVAILABLE
+        assert tried.check_room("CLIENTS", HOST) is Room.AVAILABLE
         tried.add("CLIENTS", HOST)
-    assert tried.room_for("CLIENTS", HOST) is Room.EXHAUSTED
-    assert tried.room_for("BROKERS", HOST) is Room.AVAILABLE
+    assert tried.check_room("CLIENTS", HOST) is Room.EXHAUSTED
+    assert tried.check_room("BROKERS", HOST) is Room.AVAILABLE
     tried.remove("CLIENTS", HOST)
-    assert tried.room_for("CLIENTS", HOST) is Room.AVAILABLE
+    assert tried.check_room("CLIENTS", HOST) is Room.AVAILABLE
     assert tried.refused == 1
 
 
 def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
     tried = quotas(max_connections="1")
     tried.add("CLIENTS", HOST)
-    assert tried.room_for("CLIENTS", HOST) is Room.EXHAUSTED
-    assert tried.room_for("BROKERS", HOST) is Room.FOR_BROKERS
+    assert tried.check_room("CLIENTS", HOST) is Room.EXHAUSTED
+    assert tried.check_room("BROKERS", HOST) is Room.FOR_BROKERS
     alone = quotas(max_connections="1", listeners="BROKERS://127.0.0.1:0")
     alone.add("BROKERS", HOST)
-    assert alone.room_for("BROKERS", HOST) is Room.EXHAUSTED
+    assert alone.check_room("BROKERS", HOST) is Room.EXHAUSTED
 
 
 def test_connections_above_the_rate_wait_in_turn() -> None:
     clock = Clock()
     tried = quotas(clock, max_connection_creation_rate="2")
     burst = 20  # ten seconds' worth
-    assert [tried.throttle_time_s("CLIENTS", HOST) for _ in range(burst + 3)] == [0.0] * burst + [0.5, 1.0, 1.5]
+    assert [tried.count_connection("CLIENTS", HOST) for _ in range(burst + 3)] == [0.0] * burst + [0.5, 1.0, 1.5]
     clock.now_s += 2
-    assert tried.throttle_time_s("CLIENTS", HOST) == 0.0
-    assert tried.throttle_time_s("CLIENTS", HOST) == 0.5
+    assert tried.count_connection("CLIENTS", HOST) == 0.0
+    assert tried.count_connection("CLIENTS", HOST) == 0.5
 
 
 def test_connection_that_would_wait_too_long_is_refused_and_not_counted() -> None:
     tried = quotas(max_connection_creation_rate="1")
-    waits = [tried.throttle_time_s("CLIENTS", HOST) for _ in range(30)]
+    waits = [tried.count_connection("CLIENTS", HOST) for _ in range(30)]
     assert waits[:20] == [0.0] * 10 + [float(number) for number in range(1, 11)]
     assert waits[20:] == [None] * 10 and waits[19] == MAX_WAIT_S
     assert tried.refused == 10
@@ -70,11 +70,11 @@ def test_connection_that_would_wait_too_long_is_refused_and_not_counted() -> Non
 
 def test_connections_of_brokers_count_for_the_rate_and_do_not_wait() -> None:
     tried = quotas(max_connection_creation_rate="1")
-    assert [tried.throttle_time_s("BROKERS", HOST) for _ in range(12)] == [0.0] * 12
-    assert tried.throttle_time_s("CLIENTS", HOST) == 3.0
+    assert [tried.count_connection("BROKERS", HOST) for _ in range(12)] == [0.0] * 12
+    assert tried.count_connection("CLIENTS", HOST) == 3.0
 
 
 def test_listener_has_a_rate_of_its_own() -> None:
     tried = quotas(listener_name_clients_max_connection_creation_rate="1")
-    assert [tried.throttle_time_s("CLIENTS", HOST) for _ in range(11)][-1] == 1.0
-    assert [tried.throttle_time_s("BROKERS", HOST) for _ in range(40)] == [0.0] * 40
+    assert [tried.count_connection("CLIENTS", HOST) for _ in range(11)][-1] == 1.0
+    assert [tried.count_connection("BROKERS", HOST) for _ in range(40)] == [0.0] * 40

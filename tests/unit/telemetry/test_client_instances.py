@@ -61,7 +61,7 @@ def test_a_subscription_is_asked_for_once_an_interval(telemetry: Telemetry) -> N
     assert telemetry.get(START + INTERVAL) is ErrorCode.none
 
 
-def test_a_changed_subscription_is_told_at_once(telemetry: Telemetry) -> None:
+def test_a_client_gets_a_changed_subscription_at_once(telemetry: Telemetry) -> None:
     telemetry.get(START)
     telemetry.push(START + 10)
     telemetry.image.configs[CLIENT_METRICS_RESOURCE, "all"] = {"metrics": "a.", "interval.ms": str(INTERVAL)}

@@ -17,8 +17,8 @@ class CompatibilityApi:
         self._registry = registry
 
     async def check_version(self, request: web.Request) -> web.Response:
-        """Against one version, by the subject's level. A subject without versions accepts all for
-        "latest".
+        """Checks against one version, by the subject's level. A subject without versions accepts
+        all for "latest".
         """
         subject, number, state = subject_of(request), version_of(request), self._registry.state
         version = state.version(subject, number)
@@ -31,7 +31,7 @@ class CompatibilityApi:
         return await self._check(request, level, found)
 
     async def check_all(self, request: web.Request) -> web.Response:
-        """Against the versions that a registration would be checked against."""
+        """Checks against the versions that a registration is checked against."""
         subject = subject_of(request)
         body = await requests.read_schema_body(request)
         check = plan_check(self._registry.state, subject, body.to_schema())
