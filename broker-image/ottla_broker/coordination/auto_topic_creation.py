@@ -55,8 +55,8 @@ def auto_replication_factor(config: Config, image: MetadataImage, setting: Setti
 class AutoTopicCreator:
     _config: Config
     _image: MetadataImage
-    _watch: StateCondition
-    _link: ControllerChannel
+    _image_condition: StateCondition
+    _channel: ControllerChannel
 
     async def create_topic(self, name: str, *, allowed: bool = True) -> None:
         """Returns when the topic is in the image. Raises UNKNOWN_TOPIC_OR_PARTITION,
@@ -88,11 +88,13 @@ class AutoTopicCreator:
         if topic.name in self._image.topics:
             return
         request = CreateTopicsRequest(topics=(topic,))
-        response: CreateTopicsResponse = await self._link.send_request(request)
+        response: CreateTopicsResponse = await self._channel.send_request(request)
         [made] = response.topics
         if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
             raise KafkaError(made.error_code, made.error_message)
-        if not await self._watch.wait_for(lambda: topic.name in self._image.topics, timeout_s=IMAGE_TIMEOUT_S):
+        if not await self._image_condition.wait_for(
+            lambda: topic.name in self._image.topics, timeout_s=IMAGE_TIMEOUT_S
+        ):
             raise KafkaError(
                 ErrorCode.unknown_topic_or_partition, f"topic {topic.name!r} is not in this broker's metadata yet"
             )
