@@ -1,0 +1,73 @@
+"""Processes that give way to others: their nice value, and that of their session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla_broker.process_priority import lower_priority
+
+WAITS = [sys.executable, "-c", "input()"]
+
+
+def session_niceness(pid: int) -> int:
+    """Skips the test where the kernel has no autogroups."""
+    file = Path(f"/proc/{pid}/autogroup")
+    if not os.access(file, os.W_OK):
+        pytest.skip("this system has no /proc/PID/autogroup that can be written")
+    return int(file.read_text().rpartition(" ")[2])
+
+
+@contextmanager
+def waiting_process(*, new_session: bool) -> Iterator[int]:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE, start_new_session=new_session) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_process_gives_way_to_others() -> None:
+    with waiting_process(new_session=False) as pid:
+        lower_priority(pid, 3)
+        assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.nice(0) + 3)
+        lower_priority(pid, 19)
+        assert os.getpriority(os.PRIO_PROCESS, pid) == 19
+
+
+def test_session_gives_way_to_other_sessions() -> None:
+    with waiting_process(new_session=True) as first, waiting_process(new_session=True) as second:
+        for pid in (first, second):  # without a pause in between, which Linux requires of users
+            lower_priority(pid, 7)
+        assert [session_niceness(it) for it in (first, second)] == [min(19, os.nice(0) + 7)] * 2
+
+
+def test_process_in_the_session_of_others_changes_nothing_for_them() -> None:
+    with waiting_process(new_session=False) as pid:
+        before = session_niceness(os.getpid())
+        lower_priority(pid, 7)
+        assert session_niceness(os.getpid()) == before
+
+
+def test_process_lowers_its_own_priority_and_that_of_its_session() -> None:
+    code = (
+        "from ottla_broker.process_priority import lower_priority; lower_priority(0, 4);"
+        " print(open('/proc/self/autogroup').read())"
+    )
+    session_niceness(os.getpid())
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, start_new_session=True
+    )
+    assert found.stdout.split()[-1] == str(min(19, os.nice(0) + 4))
+
+
+def test_process_that_has_exited_is_ignored() -> None:
+    with waiting_process(new_session=True) as pid:
+        pass
+    lower_priority(pid, 5)
