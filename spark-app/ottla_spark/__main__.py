@@ -84,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="Spark configuration property; overrides spec.spark.conf",
     )
+    run.add_argument(
+        "--start-when", type=Path, metavar="FILE", help="start Spark, and the pipeline once this file exists"
+    )
     run.add_argument("--http", metavar="HOST:PORT", help="address that serves /livez, /readyz, /status and /metrics")
     run.add_argument(
         "--keep-serving", action="store_true", help="serve --http after the pipeline has finished, until stopped"
@@ -130,6 +133,7 @@ def _run(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
         registry=options.registry,
         secrets=options.secrets,
         report=RunReport(options.report) if options.report else None,
+        start_file=options.start_when,
     )
     stop_requested = _stop_on_signals()
     with serve_progress(_parse_address(options.http), environment.snapshot):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from ottla_spark.catch_up import CatchUpDisplay
 from ottla_spark.progress_snapshot import ProgressSnapshot
 from ottla_spark.run_report import RunReport
+
+_POLL_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,8 @@ class RuntimeEnvironment:
     configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
     one. secrets: a folder that has one folder for each Secret, named like it. snapshot: receives
     the pipeline's progress. display: shows a person the progress until the pipeline has caught up.
-    report: draws the progress as an HTML file.
+    report: draws the progress as an HTML file. start_file: the pipeline begins when this file
+    exists; None begins at once.
     """
 
     bootstrap: str
@@ -36,7 +41,15 @@ class RuntimeEnvironment:
     snapshot: ProgressSnapshot = field(default_factory=ProgressSnapshot)
     display: CatchUpDisplay | None = None
     report: RunReport | None = None
+    start_file: Path | None = None
 
     @property
     def client_properties(self) -> dict[str, str]:
         return {**self.kafka, "bootstrap.servers": self.bootstrap}
+
+    def wait_for_start(self, stop_requested: threading.Event) -> bool:
+        """Waits until the pipeline may begin. False if a stop is requested before."""
+        while self.start_file is not None and not self.start_file.exists():
+            if stop_requested.wait(_POLL_S):
+                return False
+        return True

@@ -114,6 +114,46 @@ def test_a_pipeline_runs_is_suspended_and_finishes(
     )
 
 
+def test_a_new_version_takes_over_from_a_running_one(kube: Kubernetes, resources: NamespaceClient) -> None:
+    for topic in ("visits", "by-city-1", "by-city-2"):
+        resources.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 1})
+    source = {"visits": {**SPEC["sources"]["events"], "topic": "visits"}}
+
+    def version(number: int, sql: str, sink: dict[str, Any]) -> dict[str, Any]:
+        target = {**SPEC["sinks"][0], "topic": f"by-city-{number}", **sink}
+        transforms = [{"name": "counts", "sql": sql}]
+        return {**SPEC, "sources": source, "transforms": transforms, "sinks": [target]}
+
+    def state(name: str) -> tuple[str, str]:
+        status = resources.get("Pipeline", name).get("status") or {}
+        return str(status.get("state")), str((status.get("replacement") or {}).get("phase"))
+
+    def describe() -> str:
+        statuses = [str(resources.get("Pipeline", name).get("status")) for name in ("city-1", "city-2")]
+        return "\n".join([*statuses, describe_pods(kube, NAMESPACE, "")])
+
+    bootstrap = external_bootstrap(kube, resources)
+    resources.wait_for_status("Topic", "visits")
+    produce_rows(bootstrap, "Prague", "Zurau", "Prague", topic="visits")
+    resources.create("Pipeline", "city-1", version(1, "SELECT city, count(*) AS n FROM visits GROUP BY city", {}))
+    eventually(
+        lambda: counts(bootstrap, "by-city-1", 1) == {"Prague": 2, "Zurau": 1},
+        within_s=STARTS_WITHIN_S,
+        message=lambda: describe_pods(kube, NAMESPACE, ""),
+    )
+    sql = "SELECT city, count(city) AS n, max(id) AS last FROM visits GROUP BY city"
+    replaces = {"name": "city-1", "takeOver": "WhenEqual"}
+    second = {**version(2, sql, {"compareWith": "by-city-1"}), "replaces": replaces}
+    resources.create("Pipeline", "city-2", second)
+    eventually(lambda: state("city-2")[1] == "TakenOver", within_s=STARTS_WITHIN_S, message=describe)
+    eventually(lambda: state("city-1")[0] == "Suspended", within_s=120, message=describe)
+    produce_rows(bootstrap, "Zurau", topic="visits")
+    eventually(lambda: counts(bootstrap, "by-city-2", 1) == {"Prague": 2, "Zurau": 2}, within_s=120, message=describe)
+    assert counts(bootstrap, "by-city-1", 1) == {"Prague": 2, "Zurau": 1}, "the old version still writes"
+    for name in ("city-2", "city-1"):
+        resources.delete("Pipeline", name)
+
+
 def test_a_pipeline_with_invalid_sql_reports_the_error(kube: Kubernetes, resources: NamespaceClient) -> None:
     resources.create(
         "Pipeline", "wrong", {**SPEC, "transforms": [{"name": "counts", "sql": "SELECT town FROM events"}]}

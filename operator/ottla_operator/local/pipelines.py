@@ -99,6 +99,7 @@ class PipelineProcess:
         self.connection = connection
         self.view = view
         self.runner: RunnerStatus | None = None
+        self.is_released = False
         self.hash = self._hash()
         self._on_change = on_change
         self._read_bytes = 0
@@ -130,10 +131,21 @@ class PipelineProcess:
         """Folder of the sinks' Secrets."""
         return self.folder / "secrets"
 
+    @property
+    def _start_file(self) -> Path:
+        return (self.folder / "released").resolve()
+
     def start(self) -> None:
+        """Starts the driver. It starts Spark, and waits for `release` before it reads topics."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._start_file.unlink(missing_ok=True)
         self.supervisor.start()
         self._reading = asyncio.create_task(self._read_periodically())
+
+    def release(self) -> None:
+        """Has the pipeline begin, also after each restart of the driver."""
+        self.is_released = True
+        self._start_file.touch()
 
     async def stop(self) -> bool:
         """Stops the driver. True if it had exited before."""
@@ -178,6 +190,7 @@ class PipelineProcess:
             *(("--registry", self.connection.registry) if self.connection.registry else ()),
             *(("--secrets", str(self.secrets.resolve())) if self.pipeline.secrets else ()),
             *("--progress", str(self.progress)),
+            *("--start-when", str(self._start_file)),
             *("--checkpoint", str(self._checkpoint())),
         ]
 
@@ -199,7 +212,8 @@ class PipelineProcess:
         if status.state in (State.failed, State.retrying):
             self.read_progress()
             self.row.rows_per_second = None
-        self._on_change()
+        if self.is_released:  # before, the Pipeline may be unknown to the controller
+            self._on_change()
 
     def _is_running(self) -> bool:
         self.read_progress()
@@ -265,7 +279,7 @@ class ProcessLaunch:
 
     @property
     def starts_driver(self) -> bool:
-        return not self.is_suspended and self._current is None
+        return not self.is_suspended and (self._current is None or not self._current.is_released)
 
     @property
     def _current(self) -> PipelineProcess | None:
@@ -276,10 +290,12 @@ class ProcessLaunch:
     async def apply(self) -> PipelineRun:
         if (self.is_suspended or self._current is None) and self.desired.pipeline.name in self.processes.by_name:
             await self.processes.stop_driver(self.desired.pipeline.name)
-        if self.starts_driver:
+        if not self.is_suspended and self._current is None:
             self.processes.by_name[self.desired.pipeline.name] = self.desired
             self.desired.start()
         driver = self._current
+        if driver is not None:
+            driver.release()
         return evaluate_driver(
             PipelineObservations(
                 settings=self.desired.hash,
@@ -324,6 +340,17 @@ class PipelineProcesses:
                 raise Blocked(Stalled("CredentialsUnusable", message))
             write_user_secret(process.secrets / name, secrets[name].values)
         return ProcessLaunch(self, process, is_suspended)
+
+    def start_spark(self, pipeline: Pipeline, document: Document, connection: ProcessConnection) -> None:
+        """Starts the driver of a Pipeline whose brokers and topics may not exist yet: Spark takes
+        as long to start as they do. A launch by the same files takes it over, and another one stops
+        it.
+        """
+        if self.by_name or pipeline.spec.state == "suspended" or find_missing_prerequisite() is not None:
+            return
+        launch = self.plan(pipeline, document, connection, {})
+        self.by_name[pipeline.name] = launch.desired
+        launch.desired.start()
 
     async def stop_driver(self, name: str) -> None:
         """Stops a driver, if there is one, and returns when it has exited."""

@@ -316,6 +316,21 @@ class LocalPlatform:
         connection = ProcessConnection(bootstrap, registry=registry)
         return self.pipelines.plan(pipeline, document, connection, self._secrets)
 
+    def start_spark(self) -> None:
+        """Starts the driver of the first Pipeline while its brokers start, if it needs nothing of
+        them: no login, and no schema. More would slow down the brokers.
+        """
+        for (kind, _), document in self._documents.items():
+            if kind == "Pipeline":
+                pipeline = Pipeline.parse(document.data)
+                brokers = self.clusters.get(pipeline.spec.cluster_ref.name)
+                if brokers is None or pipeline.uses_registry or pipeline.secrets:
+                    return
+                if not authenticates_everyone(Cluster.parse(brokers.document.data)):
+                    connection = ProcessConnection(",".join(brokers.bootstrap_addresses))
+                    self.pipelines.start_spark(pipeline, document, connection)
+                return
+
     async def forget_pipeline(self, key: Key) -> None:
         await self.pipelines.stop_driver(key.name)
 

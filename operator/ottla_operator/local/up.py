@@ -177,6 +177,7 @@ class UpRunner:
         for it in clusters:
             self._update(it)
             self._measure(it.name)
+        self.platform.start_spark()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
                 for it in clusters:

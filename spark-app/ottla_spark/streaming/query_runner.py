@@ -106,6 +106,9 @@ def _run_in_session(
     if (url := spark.sparkContext.uiWebUrl) is not None:
         progress.write_state("starting", sparkUi=url)
     try:
+        if not environment.wait_for_start(stop_requested):
+            progress.write_state("stopped")
+            return
         writing = session.writing_archive(spark, archive, lambda: environment.snapshot.rows > 0)
         with writing, KafkaAdmin(spark, environment.client_properties) as admin:
             files = Checkpoint(spark, environment.checkpoint)

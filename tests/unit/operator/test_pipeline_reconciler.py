@@ -64,7 +64,7 @@ def test_a_driver_is_not_started_before_its_source_topics_are_ready(
     world.reconcile()
     assert not api.of("Deployment")
     assert world.conditions["Ready"]["reason"] == "WaitingForTopics"
-    assert world.conditions["Ready"]["message"] == f"the driver is not started: topic flights: {why}"
+    assert world.conditions["Ready"]["message"] == f"the pipeline is not started: topic flights: {why}"
     assert world.conditions["TopicsReady"]["status"] == "False"
     world.put_topic("flights")
     world.reconcile()

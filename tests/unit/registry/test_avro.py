@@ -125,7 +125,7 @@ def test_an_incompatibility_names_the_field_and_its_path() -> None:
     assert one.subject == "b" and one.path == "/fields/0/type/fields/1" and "'b'" in str(one)
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(random=st.randoms(use_true_random=False))
 def test_compatible_schemas_can_be_read_and_avros_own_checker_agrees(random: Random) -> None:
     schemas = AvroSchemas(random)

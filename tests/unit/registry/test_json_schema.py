@@ -82,7 +82,7 @@ def test_a_schema_that_refers_to_itself_is_compared() -> None:
     assert kinds(tree, json.loads(json.dumps(tree))) == []
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(random=st.randoms(use_true_random=False))
 def test_compatible_schemas_accept_every_value_of_the_writer(random: Random) -> None:
     schemas = JsonSchemas(random)

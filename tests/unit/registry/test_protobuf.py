@@ -125,7 +125,7 @@ def random_message(random: Random) -> str:
     return f"{HEAD}message A {{ {' '.join(fields)} }}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(random=st.randoms(use_true_random=False))
 def test_compatible_schemas_are_parsed_without_unknown_wire_types(random: Random) -> None:
     writer, reader = random_message(random), random_message(random)
