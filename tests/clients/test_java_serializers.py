@@ -5,7 +5,6 @@ its own alone. Flink's jar on Maven Central has the same registry client within,
 framing. The JVM is controlled from Python (py4j), so no Java is compiled.
 """
 
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,15 +46,16 @@ def jvm() -> Iterator[Any]:
         classpath=kafka_classpath(FLINK, FORMAT),
         javaopts=[*SHORT_LIVED_JVM, *QUIET],
         java_path=java_program(),
-        redirect_stdout=subprocess.DEVNULL,
-        redirect_stderr=subprocess.DEVNULL,
         die_on_exit=True,
         return_proc=True,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    yield gateway.jvm
-    gateway.shutdown()
-    process.wait()
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
+        process.kill()
+        process.wait()
 
 
 def parse_schema(jvm: Any, schema: str) -> Any:

@@ -6,11 +6,10 @@ bounded amount of memory and yields to others. The broker ends it with the searc
 request takes too long.
 """
 
+import os
 import resource
 import sys
 from typing import Final
-
-from ottla_broker.process_priority import lower_priority
 
 MAX_MEMORY_BYTES: Final = 768 << 20
 """Limit of the worker's data segment: a batch may decompress to 128 MB, of which records are
@@ -19,7 +18,7 @@ NICENESS: Final = 10
 
 
 def main() -> None:
-    lower_priority(0, NICENESS)
+    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     # Imported at this priority: its libraries take half a second of a processor.
     from ottla_broker.console.record_scanner import serve

@@ -6,13 +6,13 @@ The process may use a bounded amount of memory and yields to others. The broker 
 request takes too long.
 """
 
+import os
 import resource
 import sys
 from typing import BinaryIO, Final
 
 import msgspec
 
-from ottla_broker.process_priority import lower_priority
 from ottla_broker.registry.languages.dispatch import find_incompatibilities, format_schema, print_schema
 from ottla_broker.registry.languages.incompatibility import SchemaError
 from ottla_broker.registry.languages.value_mismatch import ValueMismatch
@@ -35,7 +35,7 @@ MAX_RECURSION: Final = 4000
 
 
 def main() -> None:
-    lower_priority(0, NICENESS)
+    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(MAX_RECURSION)
     serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ottla_broker.process_priority import lower_priority
 from ottla_operator.local.home import replace_file
 from ottla_operator.local.live_view import LiveView, LoadRow, State
+from ottla_operator.local.process_priority import lower_priority
 
 SCRIPT: Final = "load.py"
 NICENESS: Final = 10  # people wait for the first result, not for the last record

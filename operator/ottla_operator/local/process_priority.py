@@ -25,8 +25,8 @@ def lower_priority(pid: int, niceness: int) -> None:
     with suppress(ProcessLookupError):
         value = min(MAX_NICENESS, os.getpriority(os.PRIO_PROCESS, pid) + niceness)
         os.setpriority(os.PRIO_PROCESS, pid, value)
-        if os.getsid(pid) == (pid or os.getpid()):
-            _set_session_niceness(pid or os.getpid(), value)
+        if os.getsid(pid) == pid:
+            _set_session_niceness(pid, value)
 
 
 def _set_session_niceness(leader: int, value: int) -> None:

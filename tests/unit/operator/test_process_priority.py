@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla_broker.process_priority import lower_priority
+from ottla_operator.local.process_priority import lower_priority
 
 WAITS = [sys.executable, "-c", "input()"]
 
@@ -53,18 +53,6 @@ def test_process_in_the_session_of_others_changes_nothing_for_them() -> None:
         before = session_niceness(os.getpid())
         lower_priority(pid, 7)
         assert session_niceness(os.getpid()) == before
-
-
-def test_process_lowers_its_own_priority_and_that_of_its_session() -> None:
-    code = (
-        "from ottla_broker.process_priority import lower_priority; lower_priority(0, 4);"
-        " print(open('/proc/self/autogroup').read())"
-    )
-    session_niceness(os.getpid())
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, start_new_session=True
-    )
-    assert found.stdout.split()[-1] == str(min(19, os.nice(0) + 4))
 
 
 def test_process_that_has_exited_is_ignored() -> None:
