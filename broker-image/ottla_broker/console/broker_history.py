@@ -8,7 +8,7 @@ from ottla_broker.metadata.image import BrokerRegistration
 
 OBSERVE_INTERVAL_S: Final = 0.5
 
-BrokerState = Literal["in session", "shutting down", "stopped", "starting", "not in session"]
+BrokerState = Literal["unfenced", "shutting down", "stopped", "starting", "fenced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class BrokerPhase:
     has_restarted: bool = False
 
 
-UNKNOWN_PHASE: Final = BrokerPhase("not in session", -1, None)
+UNKNOWN_PHASE: Final = BrokerPhase("fenced", -1, None)
 
 
 class BrokerHistory:
@@ -55,7 +55,7 @@ class BrokerHistory:
 
 def find_state(broker: BrokerRegistration, *, is_starting: bool) -> BrokerState:
     if not broker.fenced:
-        return "shutting down" if broker.shutting_down else "in session"
+        return "shutting down" if broker.shutting_down else "unfenced"
     if broker.shutting_down:
         return "stopped"
-    return "starting" if is_starting else "not in session"
+    return "starting" if is_starting else "fenced"

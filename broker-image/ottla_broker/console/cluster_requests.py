@@ -126,7 +126,7 @@ class ClusterRequests:
         return Answers(found, tuple(failures))
 
     async def log_dirs(self) -> tuple[list[LogDirDescription], tuple[str, ...]]:
-        """The log directories of all brokers in session, and who did not respond."""
+        """The log directories of all unfenced brokers, and who did not respond."""
         request = DescribeLogDirsRequest(topics=())
         answers = await self.send_to_brokers({one.id: request for one in self._broker.image.unfenced_brokers()})
         dirs = [
@@ -140,10 +140,10 @@ class ClusterRequests:
         self, topic: str, states: Mapping[int, PartitionRecord]
     ) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
         """Bytes of each replica by partition and broker."""
-        in_session = {one.id for one in self._broker.image.unfenced_brokers()}
+        unfenced = {one.id for one in self._broker.image.unfenced_brokers()}
         held: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for index, state in states.items():
-            for broker in in_session.intersection(state.replicas):
+            for broker in unfenced.intersection(state.replicas):
                 held[broker].append((topic, index))
         sizes, failures = await self.replica_bytes(held)
         return {(index, broker): size for (broker, _, index), size in sizes.items()}, failures

@@ -63,7 +63,7 @@ def _broker_problems(
     if fenced:
         names = ", ".join(map(str, fenced))
         is_one = len(fenced) == 1
-        sentence = f"Broker {names} is not in session." if is_one else f"Brokers {names} are not in session."
+        sentence = f"Broker {names} is fenced." if is_one else f"Brokers {names} are fenced."
         problems.append(Problem("warning", sentence, "ottla cluster describe"))
     return problems
 

@@ -44,9 +44,9 @@ def describe_restarts(
         phase, behind = history.phase(broker), census.behind[broker]
         age_s = None if phase.since_s is None else now_s - phase.since_s
         is_recent = phase.has_restarted and age_s is not None and age_s < RECENT_S
-        if phase.state == "in session" and not behind and not is_recent:
+        if phase.state == "unfenced" and not behind and not is_recent:
             continue
-        state = "restarted" if phase.state == "in session" and phase.has_restarted else phase.state
+        state = "restarted" if phase.state == "unfenced" and phase.has_restarted else phase.state
         waits_for = describe_wait(phase, census.leaders[broker], behind, bytes_behind.get(broker, -1))
         found.append(Restart(broker, state, age_s, waits_for))
     return found
@@ -60,9 +60,9 @@ def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int
             return "its process to start again"
         case "starting":
             return "it to read the metadata log to its end"
-        case "not in session":
+        case "fenced":
             return "its heartbeats: its process does not run, or does not reach the controller"
-        case "in session":
+        case "unfenced":
             size = f", {format_bytes(bytes_behind)} behind" if bytes_behind >= 0 else ""
             return f"{_partitions(behind)} to catch up{size}" if behind else NOTHING
 

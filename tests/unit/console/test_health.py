@@ -65,7 +65,7 @@ def test_replicas_that_are_being_added_are_no_problem() -> None:
 def test_missing_controller_and_brokers_are_named() -> None:
     image = image_of(partition(0, (1,), (1,), 1))
     fenced = assess(image, registration(1), registration(2, fenced=True), registration(3, fenced=True))
-    assert fenced[2:] == ["Brokers 2, 3 are not in session."]
+    assert fenced[2:] == ["Brokers 2, 3 are fenced."]
     assert assess(image, controller=-1)[0] == "error"
 
 

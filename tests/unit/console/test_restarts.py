@@ -73,7 +73,7 @@ def test_a_broker_that_is_lost_is_no_restart_in_progress_but_is_named() -> None:
     history.observe([registration(5)], 0)
     history.observe([registration(5, fenced=True)], 30)
     (lost,) = describe_restarts([2], history, census_of(WITHOUT_2), {}, 40)
-    assert (lost.state, lost.age_s) == ("not in session", 10)
+    assert (lost.state, lost.age_s) == ("fenced", 10)
     assert "does not run, or does not reach the controller" in lost.waits_for
 
 
@@ -88,10 +88,10 @@ def test_times_from_before_the_first_observation_are_unknown() -> None:
     history = BrokerHistory()
     history.observe([], 0)
     history.observe([registration(5, fenced=True)], 1)
-    assert (history.phase(2).state, history.phase(2).since_s) == ("not in session", None)
+    assert (history.phase(2).state, history.phase(2).since_s) == ("fenced", None)
     history.observe([registration(5, fenced=True), registration(7, fenced=True, id_=3)], 2)
     assert (history.phase(3).state, history.phase(3).since_s) == ("starting", 2)
-    assert history.phase(77).state == "not in session"
+    assert history.phase(77).state == "fenced"
 
 
 def test_replicas_that_a_reassignment_adds_are_not_behind() -> None:
