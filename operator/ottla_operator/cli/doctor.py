@@ -59,10 +59,10 @@ def doctor(
     except InvalidFiles as error:
         raise CommandError(ExitCode.usage, str(error)) from error
     folder = home or default_home()
-    ports = sorted({port for it in plan_broker_processes(clusters, folder) for port in it.ports.values()})
+    plans = plan_broker_processes(clusters, folder)
 
     async def examine() -> list[Finding]:
-        found = [*examine_machine(folder, ports), await examine_java()]
+        found = [*examine_machine(folder, plans), await examine_java()]
         if bootstrap is None:
             found.append(Finding("brokers", "access", Severity.skipped, "--bootstrap names the brokers to examine"))
         else:

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import errno
+import json
 import os
 import re
 import resource
@@ -16,6 +17,8 @@ from typing import Final
 from ottla_operator.doctor.finding import Finding, Severity
 from ottla_operator.formatting import format_size
 from ottla_operator.local.pipelines import find_java, find_missing_prerequisite
+from ottla_operator.local.processes import find_process
+from ottla_operator.plan.broker_processes import BrokerProcessPlan
 
 AREA: Final = "machine"
 MIN_FILES: Final = 4096
@@ -29,15 +32,20 @@ JAVA_TIMEOUT_S: Final = 20.0
 LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
-def examine_machine(folder: Path, ports: Iterable[int]) -> list[Finding]:
-    """`folder`: the data folder of `ottla up`. `ports`: ports of the brokers."""
+def examine_machine(folder: Path, plans: Iterable[BrokerProcessPlan]) -> list[Finding]:
+    """`folder`: the data folder of `ottla up`. `plans`: the brokers whose ports are examined."""
     existing = next(it for it in (folder.absolute(), *folder.absolute().parents) if it.exists())
     usage = shutil.disk_usage(existing)
     return [
         evaluate_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE)),
         evaluate_clock(*read_clock()),
         evaluate_disk(existing, usage.free, usage.total, is_writable=os.access(existing, os.W_OK)),
-        *(evaluate_port(port, is_free=_is_free(port)) for port in ports),
+        *(
+            evaluate_port(port, is_free=_is_free(port), broker=it.label if port in running else "")
+            for it in plans
+            for running in [find_running_ports(Path(it.folder))]
+            for port in sorted(it.ports.values())
+        ),
     ]
 
 
@@ -89,9 +97,18 @@ def evaluate_disk(folder: Path, free: int, total: int, *, is_writable: bool) -> 
     return Finding(AREA, subject, Severity.good, observed)
 
 
-def evaluate_port(port: int, *, is_free: bool) -> Finding:
-    if is_free:
-        return Finding(AREA, f"port {port}", Severity.good, "free")
+def find_running_ports(folder: Path) -> set[int]:
+    """Ports of the broker that `ottla up` has started in this folder; none if it does not run."""
+    if find_process(folder) is None:
+        return set()
+    listeners: str = json.loads((folder / "settings.json").read_text())["listeners"]
+    return {int(one.rpartition(":")[2]) for one in listeners.split(",")}
+
+
+def evaluate_port(port: int, *, is_free: bool, broker: str = "") -> Finding:
+    """`broker`: the one of the examined files that runs and has this port; empty if none does."""
+    if is_free or broker:
+        return Finding(AREA, f"port {port}", Severity.good, f"in use by {broker}, which runs" if broker else "free")
     impact = "a broker cannot listen on a port that another process has"
     return Finding(
         AREA, f"port {port}", Severity.problem, "in use", impact, f"ss -ltnp 'sport = :{port}' names the process"
