@@ -4,6 +4,7 @@ clients.
 
 import json
 import shutil
+import ssl
 import subprocess
 import urllib.parse
 import urllib.request
@@ -16,6 +17,7 @@ from typing import Any
 from tests.daemons import Daemon
 from tests.go_programs import cache_folder
 from tests.jars import skip_or_fail_in_ci
+from tests.kube.certificates import CertificateAuthority
 from tests.locks import file_lock
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -30,11 +32,14 @@ LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginMod
 
 @dataclass
 class OidcServer:
-    """`keys_file`: a JSON Web Key Set with the private keys that sign."""
+    """`keys_file`: a JSON Web Key Set with the private keys that sign. `authority`: of the server's
+    certificate, where it has one.
+    """
 
     url: str
     keys_file: Path
     daemon: Daemon
+    authority: CertificateAuthority | None = None
 
     @property
     def jwks_url(self) -> str:
@@ -67,9 +72,12 @@ class OidcServer:
             found = json.loads(response.read())
         return found["access_token"], float(found["expires_in"])
 
+    def _tls_context(self) -> ssl.SSLContext | None:
+        return None if self.authority is None else ssl.create_default_context(cafile=str(self.authority.certificate))
+
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(self.jwks_url, timeout=5) as response:
+            with urllib.request.urlopen(self.jwks_url, timeout=5, context=self._tls_context()) as response:
                 return bool(json.loads(response.read())["keys"])
         except OSError:
             return False
@@ -85,14 +93,24 @@ def new_key(key_id: str) -> dict[str, Any]:
 
 
 @contextmanager
-def run_oidc_server(folder: Path, keys: list[dict[str, Any]], redirect_uri: str = "") -> Iterator[OidcServer]:
-    """`redirect_uri`: where users of the client CONSOLE come back after their login."""
+def run_oidc_server(
+    folder: Path,
+    keys: list[dict[str, Any]],
+    redirect_uri: str = "",
+    host: str = "127.0.0.1",
+    authority: CertificateAuthority | None = None,
+) -> Iterator[OidcServer]:
+    """`redirect_uri`: where users of the client CONSOLE come back after their login. `authority`:
+    with a server certificate for `host`; without one, there is no TLS.
+    """
     node = shutil.which("node") or skip_or_fail_in_ci("no `node` on PATH to run an OIDC server with")
-    place = _install()
-    port, keys_file = free_port(), folder / "keys.json"
+    place = install()
+    keys_file = folder / "keys.json"
     keys_file.write_text(json.dumps({"keys": keys}))
-    daemon = Daemon([node, place / "server.mjs", str(port), keys_file, redirect_uri], folder / "oidc.log")
-    server = OidcServer(f"http://127.0.0.1:{port}", keys_file, daemon)
+    url = f"{'http' if authority is None else 'https'}://{host}:{free_port()}"
+    certificate = () if authority is None else (authority.server_certificate, authority.server_key)
+    daemon = Daemon([node, place / "server.mjs", url, keys_file, redirect_uri, *certificate], folder / "oidc.log")
+    server = OidcServer(url, keys_file, daemon, authority)
     try:
         server.start()
         yield server
@@ -100,7 +118,7 @@ def run_oidc_server(folder: Path, keys: list[dict[str, Any]], redirect_uri: str 
         daemon.stop()
 
 
-def _install() -> Path:
+def install() -> Path:
     """The folder with the server and its packages, which npm installs once."""
     npm = shutil.which("npm") or skip_or_fail_in_ci("no `npm` on PATH to install an OIDC server with")
     place = cache_folder(SOURCE, "oidc", "server")

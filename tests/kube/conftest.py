@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests import oidc_server
 from tests.jars import skip_or_fail_in_ci
 from tests.kube.cluster import Kubernetes, missing_requirement, run_kubernetes
 from tests.kube.control_plane import ControlPlane, control_plane
@@ -61,6 +62,8 @@ def images(request: pytest.FixtureRequest) -> dict[str, Path]:
     if missing := missing_requirement() or build.missing_requirement():
         skip_or_fail_in_ci(missing)
     requested = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    if "oidc" in requested:
+        oidc_server.install()
     names = ("broker", "operator", *(["spark"] if "spark_image" in requested else []))
     return {name: build.build_archive(name) for name in names}
 

@@ -1,10 +1,12 @@
-// An OpenID Connect server for tests: node server.mjs PORT KEYS_FILE [REDIRECT_URI]
+// An OpenID Connect server for tests: node server.mjs URL KEYS_FILE [REDIRECT_URI [CERTIFICATE KEY]]
 // Its clients get access tokens for audience "kafka" by the client credentials grant. At REDIRECT_URI is
 // the client "console", whose users log in with any name and password, and are asked for nothing else.
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { Provider } from 'oidc-provider';
 
-const [port, keysFile, redirectUri] = process.argv.slice(2);
+const [url, keysFile, redirectUri, certificate, key] = process.argv.slice(2);
 const clients = ['alice', 'bob'].map((name) => ({
   client_id: name,
   client_secret: `${name}-secret`,
@@ -16,7 +18,7 @@ const clients = ['alice', 'bob'].map((name) => ({
 if (redirectUri) {
   clients.push({ client_id: 'console', client_secret: 'console-secret', redirect_uris: [redirectUri] });
 }
-const provider = new Provider(`http://127.0.0.1:${port}`, {
+const provider = new Provider(url, {
   clients,
   jwks: JSON.parse(readFileSync(keysFile, 'utf8')),
   scopes: ['openid', 'produce', 'consume'],
@@ -45,4 +47,8 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
     },
   },
 });
-provider.listen(Number(port), '127.0.0.1', () => console.log(`listening on ${port}`));
+const server = certificate
+  ? createTlsServer({ cert: readFileSync(certificate), key: readFileSync(key) }, provider.callback())
+  : createServer(provider.callback());
+const { hostname, port } = new URL(url);
+server.listen(Number(port), hostname, () => console.log(`listening at ${url}`));
