@@ -1,5 +1,6 @@
 """A real Chromium, for tests of web pages. Screenshots are in build/screenshots afterwards."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.jars import skip_or_fail_in_ci
 
-SCREENSHOTS: Final = Path(__file__).parents[1] / "build" / "screenshots"
+ROOT: Final = Path(__file__).parents[1]
+SCREENSHOTS: Final = ROOT / "build" / "screenshots"
+PICTURES_WANTED: Final = bool(os.environ.get("OTTLA_PICTURES"))
+"""Set by `make console-pictures`."""
 WIDE: Final = (1280, 800)
 PHONE: Final = (390, 800)
 
@@ -53,3 +57,10 @@ def open_tab(browser: Browser, size: tuple[int, int] = WIDE, *, dark: bool = Fal
 def take_screenshot(page: Page, name: str) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def take_picture(page: Page, name: str) -> None:
+    """A screenshot that the documentation shows as docs/images/console-<name>.png."""
+    take_screenshot(page, name)
+    if PICTURES_WANTED:
+        shutil.copy(SCREENSHOTS / f"{name}.png", ROOT / "docs" / "images" / f"console-{name}.png")

@@ -3,28 +3,20 @@
 from playwright.sync_api import Page, expect
 
 from tests.brokers import BrokerProcess
-from tests.browser import take_screenshot
+from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
-from tests.clients.console_pages import RECORDS, url_of
-
-# True when every plot has a point or line in the colour of its series.
-PLOTS_ARE_DRAWN = """() => [...document.querySelectorAll(".plots canvas")].every((canvas) => {
-  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-  for (let at = 0; at < pixels.length; at += 4) {
-    if (pixels[at + 3] > 200 && pixels[at + 2] - pixels[at] > 100) return true;
-  }
-  return false;
-})"""
+from tests.clients.console_pages import PLOTS_ARE_DRAWN, RECORDS, consumer, url_of
 
 
-def test_overview_shows_health_brokers_disks_and_plots(tab: Page) -> None:
+def test_overview_shows_health_brokers_disks_and_plots(tab: Page, console: BrokerProcess) -> None:
     expect(tab.get_by_role("status")).to_have_text(
         "All is well: one broker, every partition has a leader and all its replicas."
     )
     expect(tab.get_by_role("region", name="Brokers").locator("tbody tr")).to_have_count(1)
     expect(tab.get_by_role("region", name="Disks").get_by_role("meter")).to_have_count(1)
-    expect(tab.locator(".plots canvas")).to_have_count(3)
-    tab.wait_for_function(PLOTS_ARE_DRAWN)
+    with consumer(console, "plots", "overview", commits=1):
+        expect(tab.locator(".plots canvas")).to_have_count(5)
+        tab.wait_for_function(PLOTS_ARE_DRAWN, arg=0)
     take_screenshot(tab, "overview")
     tab.get_by_role("link", name="0 now, 0 since it started").click()
     expect(tab.get_by_role("heading", name="Throttled by broker 1 since it started")).to_be_visible()
@@ -56,7 +48,7 @@ def test_topic_shows_partitions_with_offsets_and_sizes_and_its_configs(tab: Page
     first = tab.get_by_role("region", name="Configs").locator("tbody tr").first
     expect(first.locator("td").nth(0)).to_have_text("retention.ms")
     expect(first.locator("td").nth(2)).to_have_text("this topic")
-    take_screenshot(tab, "topic")
+    take_picture(tab, "topic")
 
 
 def test_pages_are_used_with_the_keyboard(tab: Page) -> None:

@@ -5,8 +5,8 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.brokers import BrokerProcess
-from tests.browser import take_screenshot
-from tests.clients.console_pages import RECORDS, consumer, url_of
+from tests.browser import take_picture, take_screenshot
+from tests.clients.console_pages import PLOTS_ARE_DRAWN, RECORDS, consumer, url_of
 from tests.waiting import eventually
 
 
@@ -27,7 +27,8 @@ def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProces
         expect(plot).to_contain_text("lag")
         samples = eventually(lambda: sampled_lags(tab, console), within_s=30)
         assert set(samples) == {10}
-        take_screenshot(tab, "group")
+        tab.wait_for_function(PLOTS_ARE_DRAWN, arg=0.9)  # a single sample, too, is at the end of the time axis
+        take_picture(tab, "group")
         tab.get_by_role("link", name="Try an offset reset").click()
         expect(tab.locator(".problem.warning")).to_contain_text("only while it has no members")
         tab.locator("select[name=to]").select_option("shift")

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType, UserS
 from playwright.sync_api import Browser, Page, expect
 
 from tests.brokers import run_ottla_broker
-from tests.browser import open_tab, take_screenshot
+from tests.browser import open_tab, take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.test_sasl import SCRAM, SaslBroker, acl, create_acls, login_settings, set_password
 from tests.ports import free_port
@@ -126,14 +126,17 @@ def test_rules_that_decide_are_explained_to_those_who_may_see_them(tab: Page, se
     tab.get_by_role("link", name="Access").click()
     rows = tab.get_by_role("region", name="Rules").locator("tbody tr")
     expect(rows.first).to_contain_text("User:alice")
-    take_screenshot(tab, "access")
+    take_screenshot(tab, "rules")
     tab.get_by_role("link", name="Why may X do Y").click()
     for topic, reason in (("orders", "Allowed. A rule allows it."), ("payments", "Refused. No rule is about")):
         tab.get_by_label("May").fill("alice")
         tab.get_by_label("named").fill(topic)
         tab.get_by_role("button", name="Explain").click()
         expect(tab.get_by_role("main").get_by_role("status")).to_contain_text(reason)
-        take_screenshot(tab, f"access-why-{topic}")
+    tab.get_by_label("named").fill("orders")
+    tab.get_by_role("button", name="Explain").click()
+    expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("Allowed.")
+    take_picture(tab, "access")
     tab.get_by_role("link", name="Users").click()
     expect(tab.get_by_role("region", name="Users")).to_contain_text("SCRAM-SHA-512")
 

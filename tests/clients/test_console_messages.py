@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 from ottla_broker.console.record_display import printable
 from tests.brokers import BrokerProcess
-from tests.browser import take_screenshot
+from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import RECORDS, WITHIN_MS, assert_is_text, search, url_of
 from tests.clients.hostile_values import HOSTILE
@@ -26,7 +26,7 @@ def test_messages_are_browsed_by_place_and_shown_in_full(tab: Page, console: Bro
     rows = tab.get_by_role("region", name="Records").locator("tbody tr")
     expect(rows).to_have_count(50)
     expect(rows.first).to_contain_text('"amount": 599')
-    take_screenshot(tab, "messages")
+    take_picture(tab, "messages")
     tab.get_by_label("Partition").fill("2")
     tab.get_by_label("From").select_option("offset")
     tab.get_by_label("at", exact=True).fill("3")

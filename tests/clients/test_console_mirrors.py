@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.brokers import BrokerProcess, run_ottla_broker
-from tests.browser import open_tab, take_screenshot
+from tests.browser import open_tab, take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import WITHIN_MS, url_of
 from tests.clients.sample_messages import START_MS, Message
@@ -58,11 +58,11 @@ def test_mirror_shows_lag_and_state_of_topics_and_what_a_failover_needs(tab: Pag
     expect(checks).to_contain_text("ok The source responds.")
     expect(checks).to_contain_text("open Offsets of groups are not copied")
     expect(checks).to_contain_text("to check Producers of the source are stopped")
-    take_screenshot(tab, "mirror")
+    take_screenshot(tab, "mirror-running")
     pair.source.kill()
     expect(checks).to_contain_text("open The source", timeout=WITHIN_MS)
     expect(tab.get_by_role("region", name="Partitions that need attention").locator("tbody tr")).to_have_count(4)
-    take_screenshot(tab, "mirror-unreachable")
+    take_picture(tab, "mirror")
     command = [sys.executable, "-m", "ottla_operator.cli", "mirror", "failover", "west", "--yes"]
     subprocess.run([*command, "--bootstrap", pair.console.bootstrap], check=True, timeout=60)
     expect(checks.get_by_role("listitem")).to_have_text(

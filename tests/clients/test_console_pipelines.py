@@ -11,7 +11,7 @@ from ottla_broker.wire.pipeline_report import PipelineReport, PipelineView
 from ottla_operator.kafka.client import connect
 from ottla_operator.kafka.pipelines import report_pipeline
 from tests.brokers import BrokerProcess
-from tests.browser import take_screenshot
+from tests.browser import take_picture, take_screenshot
 from tests.clients.console_pages import WITHIN_MS, assert_is_text, url_of
 from tests.clients.hostile_values import HOSTILE
 
@@ -65,11 +65,11 @@ def test_pipelines_show_rates_lag_errors_and_their_graph(tab: Page, console: Bro
     expect(tab.get_by_role("link", name="Spark’s UI")).to_have_attribute("href", "http://127.0.0.1:4040")
     boxes = tab.locator("svg.graph g")
     expect(boxes).to_have_count(len(VIEWS))
-    take_screenshot(tab, "pipeline")
+    take_screenshot(tab, "pipeline-running")
     report(console, delays=FAILING)
     error = tab.get_by_role("region", name="Last error")
     expect(error).to_contain_text("the topic airports does not exist", timeout=WITHIN_MS)
-    take_screenshot(tab, "pipeline-failing")
+    take_picture(tab, "pipeline")
     tab.locator("svg.graph a").filter(has_text="topic orders").click()
     expect(tab.get_by_role("heading", level=1)).to_have_text("orders")
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
 from ottla_operator.kafka.client import connect
 from ottla_operator.kafka.rolls import report_roll
-from tests.browser import PHONE, WIDE, open_tab, take_screenshot
+from tests.browser import PHONE, WIDE, open_tab, take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import WITHIN_MS
 from tests.clusters import ProcessCluster, run_cluster
@@ -122,6 +122,6 @@ def test_a_roll_of_the_operator_is_shown_with_what_it_waits_for(
             page.goto(tab.url)
             expect(page.get_by_role("region", name="Rolling restart")).to_be_visible(timeout=WITHIN_MS)
             assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-            take_screenshot(page, f"roll-{size[0]}")
+            take_picture(page, "roll" if size == WIDE else "roll-phone")
     report(cluster, None)
     expect(roll).to_have_count(0, timeout=WITHIN_MS)

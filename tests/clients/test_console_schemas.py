@@ -9,7 +9,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from playwright.sync_api import Page, expect
 
 from tests.brokers import BrokerProcess
-from tests.browser import take_screenshot
+from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import NOTE, SHIPMENT, WITHIN_MS, assert_is_text, register, search, url_of
 from tests.clients.hostile_values import HOSTILE
@@ -23,7 +23,7 @@ def test_subject_shows_its_schema_and_changes_and_checks_another(tab: Page, cons
     tab.get_by_role("link", name="shipments-value").click()
     expect(tab.locator(".figures")).to_contain_text("BACKWARD")
     expect(tab.get_by_role("region", name="Changes").locator(".added")).to_contain_text(['"name": "note"'])
-    take_screenshot(tab, "subject")
+    take_picture(tab, "schema")
     tab.get_by_role("textbox", name="Schema").fill(SHIPMENT.replace("long", "string"))
     tab.get_by_role("button", name="Check").click()
     expect(tab.get_by_role("alert")).to_contain_text("TYPE_MISMATCH")

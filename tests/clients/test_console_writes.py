@@ -10,7 +10,7 @@ import requests
 from playwright.sync_api import Browser, Page, expect
 
 from tests.brokers import BrokerProcess
-from tests.browser import open_tab, take_screenshot
+from tests.browser import open_tab, take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import RECORDS, consumer, run_console, url_of
 
@@ -36,7 +36,7 @@ def test_offsets_of_a_group_are_reset_and_the_reset_is_undone(tab: Page, console
     tab.locator("select[name=to]").select_option("earliest")
     tab.get_by_role("button", name="Try").click()
     expect(tab.get_by_role("region", name="Offsets").locator("tbody tr")).to_have_count(6)
-    take_screenshot(tab, "reset-dry-run")
+    take_picture(tab, "reset")
     tab.get_by_role("button", name="Reset the offsets").click()
     expect(tab.get_by_role("main").get_by_role("status")).to_have_text("Offsets of 6 partitions are committed.")
     take_screenshot(tab, "reset-done")

@@ -1,5 +1,5 @@
-"""The overview: health, brokers, elections, reassignments, restarts, disks, and the throughput of
-this broker.
+"""The overview: health, brokers, elections, reassignments, restarts, disks, and the throughput
+and latency of this broker.
 """
 
 import asyncio
@@ -151,7 +151,8 @@ class Overview:
         interval_s = FIRST_INTERVAL_S  # so that the plots of a broker that has just started are not empty
         while True:
             traffic = [partition.traffic for partition in self._broker.partitions]
-            totals = add_up(traffic, self._server.dispatcher.request_counts)
+            dispatcher = self._server.dispatcher
+            totals = add_up(traffic, dispatcher.request_counts, dispatcher.request_times.by_api)
             self._history.add(self._broker.runtime.now_ms() / 1000, totals)
             await asyncio.sleep(interval_s)
             interval_s = SAMPLE_INTERVAL_S
@@ -162,17 +163,17 @@ class Overview:
             await asyncio.sleep(OBSERVE_INTERVAL_S)
 
     async def _find_bytes_behind(self, census: PartitionCensus) -> tuple[dict[int, int], tuple[str, ...]]:
-        """By broker in session, the bytes that its replicas have less than their leaders', of those
+        """By unfenced broker, the bytes that its replicas have less than their leaders', of those
         that the census names. Without those of which either size is unknown.
         """
         image = self._broker.image
-        in_session = {one.id for one in image.unfenced_brokers()}
+        unfenced = {one.id for one in image.unfenced_brokers()}
         held: dict[int, set[tuple[str, int]]] = defaultdict(set)
         pairs: list[tuple[int, int, tuple[str, int]]] = []
-        for broker in in_session & census.behind_named.keys():
+        for broker in unfenced & census.behind_named.keys():
             for topic, index in census.behind_named[broker]:
                 state = image.topics[topic].partitions.get(index) if topic in image.topics else None
-                if state is not None and state.leader in in_session:
+                if state is not None and state.leader in unfenced:
                     pairs.append((broker, state.leader, (topic, index)))
                     held[broker].add((topic, index))
                     held[state.leader].add((topic, index))

@@ -54,7 +54,9 @@ async def run_console(folder: Path, registry: Any = None, **settings: str) -> As
     """A broker with the topic `t` and its console. `registry`: what loads a schema registry.
     `settings`: with underscores for dots.
     """
-    server: Any = SimpleNamespace(dispatcher=SimpleNamespace(request_counts=[0] * 128))
+    server: Any = SimpleNamespace(
+        dispatcher=SimpleNamespace(request_counts=[0] * 128, request_times=SimpleNamespace(by_api={}))
+    )
     async with broker_with_topic(folder, **settings) as broker:
         console = Console(broker, server, registry)
         http = HttpServer(broker, server, console.routes())

@@ -7,37 +7,49 @@
   function formatBytes(value) {
     let unit = 0;
     while (Math.abs(value) >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
-    return (unit || !Number.isInteger(value) ? value.toFixed(1) : value) + " " + units[unit] + "B";
+    return Number(value.toFixed(1)) + " " + units[unit] + "B";
   }
 
   function formatCount(value) {
     return value >= 1e6 ? (value / 1e6).toFixed(1) + " M" : value >= 1e4 ? (value / 1e3).toFixed(1) + " k" : value.toLocaleString("en");
   }
 
+  function formatMilliseconds(value) { return Number(value.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 3 }) + " ms"; }
+
+  // Steps between the marks of an axis of bytes: 16 KiB, not 19.5 KiB.
+  const byteSteps = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+  const formats = { bytes: formatBytes, ms: formatMilliseconds };
+
   function formatTime(at) { return new Date(at * 1000).toTimeString().slice(0, 8); }
 
-  // Of a minute at least, up to the last sample: the axis of one sample would be without a time.
-  function atLeastAMinute(_, low, high) {
-    const end = high ?? Date.now() / 1000;
+  // Of a minute at least, up to the last sample. For a single one uPlot proposes the day that follows it.
+  function atLeastAMinute(plot, low, high) {
+    const times = plot.data[0];
+    const end = times.length === 1 ? times[0] : high ?? Date.now() / 1000;
     return [Math.min(low ?? end, end - 60), end];
   }
 
-  function hasOneSample(plot) { return plot.data[0].length === 1; }
+  // Values without a neighbour, of which no line is drawn.
+  function findSingleValues(plot, series) {
+    const values = plot.data[series];
+    return values.flatMap((value, at) => (value !== null && (values[at - 1] ?? values[at + 1] ?? null) === null ? [at] : []));
+  }
 
   function makePlot(element) {
     const names = element.dataset.series.split(",").map((one) => one.split(":"));
-    const format = element.dataset.unit === "bytes" ? formatBytes : formatCount;
+    const format = formats[element.dataset.unit] ?? formatCount;
     const suffix = element.dataset.suffix ?? "/s";
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
     const strokes = [colour("--accent"), colour("--second")];
     const options = {
       width: element.clientWidth, height: 150, cursor: { y: false },
-      axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map(formatTime) }, { ...axis, size: 70, values: (_, ticks) => ticks.map(format) }],
+      axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map(formatTime) }, { ...axis, size: 70, values: (_, ticks) => ticks.map(format), ...(format === formatBytes && { incrs: byteSteps }) }],
       scales: { x: { range: atLeastAMinute }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       series: [
         { value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) },
         ...names.map(([, label], index) => ({
-          label, stroke: strokes[index], width: 1.5, points: { show: hasOneSample, size: 6, fill: strokes[index] },
+          label, stroke: strokes[index], width: 1.5, points: { show: true, filter: findSingleValues, size: 6, fill: strokes[index] },
           value: (_, value) => (value === null ? "–" : format(value) + suffix),
         })),
       ],

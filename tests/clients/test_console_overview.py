@@ -1,0 +1,73 @@
+"""The overview of three brokers under load in a real browser, and what would happen without one."""
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import NewTopic
+from playwright.sync_api import Browser, expect
+
+from tests.browser import PICTURES_WANTED, open_tab, take_picture
+from tests.clients import librdkafka as rd
+from tests.clients.console_pages import PLOTS_ARE_DRAWN, WITHIN_MS
+from tests.clusters import ProcessCluster, run_cluster
+from tests.e2e.background_producer import fail_on_rejected_record, produce_in_background
+from tests.ports import free_port
+
+TOPIC, PARTITIONS = "payments", 6
+SAMPLES = 14 if PICTURES_WANTED else 2
+"""Every 10 seconds after the first one."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ProcessCluster]:
+    """Under a load whose bytes rise and fall."""
+    with ExitStack() as stack:
+        made = stack.enter_context(run_cluster("ottla", 3, start=False, console_enable="true"))
+        for number, broker in made.brokers.items():
+            broker.settings |= {"http.listener": f"127.0.0.1:{free_port()}", "broker.rack": f"rack-{number}"}
+        made.start()
+        for created in rd.admin_client(made.bootstrap).create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values():
+            created.result(30)
+        stack.enter_context(
+            produce_in_background(
+                made.bootstrap, TOPIC, PARTITIONS, value_of, lambda _: None, fail_on_rejected_record, pause_s=0.1
+            )
+        )
+        reader = ck.Consumer({"bootstrap.servers": made.bootstrap, "group.id": "billing"})
+        stack.callback(reader.close)
+        reader.assign([ck.TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+        yield made
+
+
+def value_of(number: int) -> str:
+    return "x" * round(500 + 400 * math.sin(number / 1500))
+
+
+def test_overview_shows_what_clients_do_and_how_long_it_takes(browser: Browser, cluster: ProcessCluster) -> None:
+    url = f"http://{cluster.brokers[1].settings['http.listener']}"
+    with open_tab(browser) as tab:
+        tab.goto(url)
+        expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("All is well", timeout=WITHIN_MS)
+        tab.wait_for_function(HAS_SAMPLES, arg=SAMPLES, timeout=SAMPLES * 20_000)
+        tab.reload()
+        tab.wait_for_function(PLOTS_ARE_DRAWN, arg=0.9)
+        assert all(value is not None for value in tab.evaluate(LAST_SAMPLE).values())
+        expect(tab.get_by_role("region", name="Brokers").locator("tbody tr")).to_contain_text(
+            ["rack-1", "rack-2", "rack-3"]
+        )
+        take_picture(tab, "overview")
+        tab.get_by_role("link", name="Cluster").click()
+        tab.get_by_label("What would happen if broker").select_option("2")
+        tab.get_by_role("button", name="Simulate").click()
+        expect(tab.get_by_role("main").get_by_role("status")).to_have_text(
+            "Every partition would keep a leader and take records."
+        )
+        take_picture(tab, "departure")
+
+
+HAS_SAMPLES = """async (count) => (await (await fetch("/throughput")).json()).at_s.length >= count"""
+LAST_SAMPLE = """async () => Object.fromEntries(
+  Object.entries(await (await fetch("/throughput")).json()).map(([name, values]) => [name, values.at(-1)]))"""
