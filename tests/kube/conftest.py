@@ -5,13 +5,14 @@ with nodes share one Kubernetes with one installed operator and one Cluster.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from tests import oidc_server
-from tests.jars import skip_or_fail_in_ci
+from tests.jars import JarsUnavailable, fetch_classpath, skip_or_fail_in_ci
 from tests.kube.cluster import Kubernetes, missing_requirement, run_kubernetes
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.custom_resource_definitions import crd_path, install_crds
@@ -56,11 +57,13 @@ def resources(plane: ControlPlane, crds: None) -> NamespaceClient:
 
 @pytest.fixture(scope="package")
 def images(request: pytest.FixtureRequest) -> dict[str, Path]:
-    """Image archives by name. They are built before a fixture enters the node network, from which
-    nothing can be downloaded.
+    """Image archives by name. They are built, and the Apache Kafka of some tests is fetched, before
+    a fixture enters the node network, from which nothing can be downloaded.
     """
     if missing := missing_requirement() or build.missing_requirement():
         skip_or_fail_in_ci(missing)
+    with suppress(JarsUnavailable):  # the tests that need it say why
+        fetch_classpath()
     requested = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     if "oidc" in requested:
         oidc_server.install()

@@ -5,7 +5,7 @@ pending there.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -41,16 +41,22 @@ def report_ready(plane: ControlPlane, name: str) -> None:
     plane.admin.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": status})
 
 
-def wait_for_pods_of_nodes(plane: ControlPlane, resources: NamespaceClient, expected: dict[str | None, int]) -> None:
-    """Waits until each node has been assigned so many pods; of None, pods that no node can take."""
+def wait_for(
+    plane: ControlPlane, nodes: Sequence[str], condition: Callable[[], bool], message: Callable[[], str]
+) -> None:
+    """Waits while the nodes send heartbeats."""
 
-    def pods_of_nodes() -> dict[str | None, int]:
-        for node in expected:
-            if node is not None:
-                report_ready(plane, node)
-        return Counter(it["spec"].get("nodeName") for it in resources.list_objects("v1", "pods").values())
+    def holds() -> bool:
+        for node in nodes:
+            report_ready(plane, node)
+        return condition()
 
-    eventually(lambda: pods_of_nodes() == expected, within_s=120, message=lambda: f"pods of nodes: {pods_of_nodes()}")
+    eventually(holds, within_s=120, message=message)
+
+
+def count_pods(resources: NamespaceClient) -> dict[str | None, int]:
+    """By node that they are assigned to; None: no node can take them."""
+    return Counter(it["spec"].get("nodeName") for it in resources.list_objects("v1", "pods").values())
 
 
 def says_why_a_pod_is_pending(resources: NamespaceClient) -> bool:
@@ -61,15 +67,20 @@ def says_why_a_pod_is_pending(resources: NamespaceClient) -> bool:
 def test_a_node_takes_no_more_brokers_than_brokers_per_node(
     plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
-    for name in ("node-1", "node-2", "node-3"):
+    nodes = ["node-1", "node-2", "node-3"]
+    for name in nodes:
         add_node(plane, name)
         report_ready(plane, name)
     resources.create("Cluster", "demo", {"replicas": 7, "brokersPerNode": 2, "storage": {"size": "1Gi"}})
-    wait_for_pods_of_nodes(plane, resources, {"node-1": 2, "node-2": 2, "node-3": 2, None: 1})
-    eventually(
+    packed = {"node-1": 2, "node-2": 2, "node-3": 2, None: 1}
+    wait_for(plane, nodes, lambda: count_pods(resources) == packed, lambda: f"{count_pods(resources)}")
+    wait_for(
+        plane,
+        nodes,
         lambda: says_why_a_pod_is_pending(resources),
-        within_s=60,
-        message=lambda: f"{resources.get('Cluster', 'demo')}",
+        lambda: f"{resources.condition('Cluster', 'demo')}",
     )
     add_node(plane, "node-4")
-    wait_for_pods_of_nodes(plane, resources, {"node-1": 2, "node-2": 2, "node-3": 2, "node-4": 1})
+    nodes.append("node-4")
+    packed = {"node-1": 2, "node-2": 2, "node-3": 2, "node-4": 1}
+    wait_for(plane, nodes, lambda: count_pods(resources) == packed, lambda: f"{count_pods(resources)}")

@@ -207,9 +207,12 @@ def test_a_spark_application_matches_the_documented_fields_and_its_status_is_rep
         resources.wait_for_status("Pipeline", "hourly", "Failed")
         status = resources.get("Pipeline", "hourly")["status"]
         assert status["lastError"] == "driver container failed with ExitCode: 1, Reason: Error"
-        assert any(
-            it["reason"] == "ApplicationFailed" and it["type"] == "Warning"
-            for it in resources.list_objects("v1", "events").values()
+        eventually(
+            lambda: any(
+                it["reason"] == "ApplicationFailed" and it["type"] == "Warning"
+                for it in resources.list_objects("v1", "events").values()
+            ),
+            message=lambda: describe(resources, operator),
         )
         assert operator.count_writes()["SparkApplication"] == writes, (
             "the API server pruned no field, so nothing is written again"
