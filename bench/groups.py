@@ -1,5 +1,5 @@
 """`python -m bench.groups [LINE…]`: groups on one broker, beside one Apache Kafka broker. All
-members are in one process: those of `group_members.py` and of `share_acknowledgements.py`.
+members are in one process: that of `members.c`, or of `share_acknowledgements.py`.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ def measure_groups(
     return {
         f"{prefix}-start": found.start_s,
         f"{prefix}-rebalance": found.rebalance_ms,
-        f"{prefix}-cpu": found.cpu_ms,
+        f"{prefix}-cpu": found.broker_cpu_ms,
     }
 
 

@@ -5,6 +5,8 @@ last one delivered, as Kafka's share consumer does.
 """
 
 import asyncio
+import base64
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,13 +25,14 @@ from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatReque
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from bench.group_members import HOST, JOINING_EPOCH, LEAVING_EPOCH, check_response, new_member_id
 from bench.rebalances import wait_for_coordinator
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode
 from tests.brokers import BrokerProcess
 
+HOST: Final = "127.0.0.1"
+JOINING_EPOCH, LEAVING_EPOCH = 0, -1
 MAX_WAIT: Final = i32Timedelta.parse(timedelta(milliseconds=500))
 MAX_BYTES: Final = i32(50 << 20)
 RECORD_LIMIT: Final = i8(1)
@@ -49,6 +52,17 @@ class ShareResult:
     acknowledged_per_s: float
     cpu_us: float
     """Processor time of the broker for one acknowledged record."""
+
+
+def new_member_id() -> str:
+    """A random id as clients of the newer protocols choose theirs."""
+    return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+
+
+def check_response(code: ErrorCode, what: str) -> None:
+    """Raises RuntimeError: a member of a healthy group gets no errors."""
+    if code is not ErrorCode.none:
+        raise RuntimeError(f"{what}: {code.name}")
 
 
 @dataclass(eq=False)
