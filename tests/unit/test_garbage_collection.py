@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla_broker.garbage_collection import MAX_FROZEN_S, MAX_PAUSE_S, MIN_REMOVED, PauseLimit
+from ottla_broker.garbage_collection import MAX_FROZEN_S, MAX_PAUSE_S, MAX_YOUNG, MIN_REMOVED, PauseLimit
 
 
 class Hosted:
@@ -48,6 +48,15 @@ def limit(hosted: Hosted) -> Iterator[PauseLimit]:
     found.stop()
     assert gc.get_freeze_count() == 0
     assert found.on_collection not in gc.callbacks
+
+
+def test_the_youngest_generation_is_larger_until_the_broker_stops(hosted: Hosted) -> None:
+    before = gc.get_threshold()
+    limit = PauseLimit(hosted)
+    limit.start()
+    assert gc.get_threshold() == (MAX_YOUNG, *before[1:])
+    limit.stop()
+    assert gc.get_threshold() == before
 
 
 def test_survivors_of_a_long_collection_are_not_examined_again(limit: PauseLimit, clock: Clock) -> None:

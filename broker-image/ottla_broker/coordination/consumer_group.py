@@ -220,13 +220,12 @@ class ConsumerGroup:
     def _apply_current_assignment(self, member_id: str, value: CurrentAssignmentValue) -> None:
         member = self.members.get(member_id) or ConsumerMember(member_id)
         known = value.state in (MemberState.stable, MemberState.unrevoked_partitions, MemberState.unreleased_partitions)
-        after = replace(
-            member,
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
-            state=MemberState(value.state) if known else MemberState.unknown,
-            assigned=from_topic_partitions(value.assigned),
-            pending_revocation=from_topic_partitions(value.pending_revocation),
+        after = member.with_assignment(
+            value.member_epoch,
+            value.previous_member_epoch,
+            MemberState(value.state) if known else MemberState.unknown,
+            from_topic_partitions(value.assigned),
+            from_topic_partitions(value.pending_revocation),
         )
         self.set_member(member_id, after)
 

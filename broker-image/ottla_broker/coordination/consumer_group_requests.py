@@ -157,8 +157,9 @@ class ConsumerGroupRequests:
         return result, write
 
     def repeat_heartbeat(self, group_id: str, member_id: str, member_epoch: int) -> int | None:
-        """See `GroupCoordinator.repeat_consumer_group_heartbeat`. An earlier response has had this
-        epoch, so there is no write to wait for.
+        """Extends the session of a member whose heartbeat repeats the last one and changes nothing.
+        Returns the heartbeat interval in milliseconds; None if the heartbeat needs more than that.
+        An earlier response has had this epoch, so there is no write to wait for.
         """
         group = self._store.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):

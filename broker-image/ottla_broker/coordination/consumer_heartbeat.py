@@ -54,6 +54,28 @@ class ConsumerHeartbeat:
     may_describe: Callable[[str], bool] = lambda _: True
 
     @property
+    def says_epoch_only(self) -> bool:
+        return (
+            self.rebalance_timeout_ms == -1
+            and self.subscribed_topic_names is None
+            and self.subscribed_topic_regex is None
+            and self.server_assignor is None
+            and self.rack_id is None
+            and self.owned is None
+        )
+
+    def with_epoch(self, member_epoch: int) -> "ConsumerHeartbeat":
+        """Of a heartbeat that says its epoch only."""
+        return ConsumerHeartbeat(
+            self.member_id,
+            member_epoch,
+            self.group_instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            may_describe=self.may_describe,
+        )
+
+    @property
     def is_full(self) -> bool:
         has_subscription = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
@@ -204,6 +226,10 @@ def changes_nothing(group: ConsumerGroup, member_id: str, member_epoch: int, met
 
 def _with_sent_fields(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
     """The member itself if nothing has changed, as in nearly all heartbeats."""
+    is_same_client = request.client_id == member.client_id and request.client_host == member.client_host
+    is_same_instance = request.group_instance_id == member.group_instance_id
+    if request.says_epoch_only and is_same_client and is_same_instance and member.classic is None:
+        return member
     names = request.subscribed_topic_names
     sent: dict[str, object] = {
         "group_instance_id": request.group_instance_id,

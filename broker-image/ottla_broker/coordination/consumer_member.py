@@ -60,6 +60,33 @@ class ConsumerMember:
     def subscription(self) -> TopicSubscription:
         return self.subscribed_topic_names, self.subscribed_topic_regex
 
+    def with_assignment(
+        self,
+        epoch: int,
+        previous_epoch: int,
+        state: MemberState,
+        assigned: Assignment,
+        pending_revocation: Assignment,
+    ) -> "ConsumerMember":
+        """Like `replace`, in a fraction of its time: each rebalance replaces all members."""
+        return ConsumerMember(
+            self.id,
+            self.group_instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.subscribed_topic_names,
+            self.subscribed_topic_regex,
+            self.server_assignor,
+            self.classic,
+            epoch,
+            previous_epoch,
+            state,
+            assigned,
+            pending_revocation,
+        )
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.stable and self.epoch == assignment_epoch
 

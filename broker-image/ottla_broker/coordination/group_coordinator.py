@@ -21,13 +21,12 @@ from ottla_broker.coordination.commit_checks import (
     find_group_with_offsets,
 )
 from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
-from ottla_broker.coordination.consumer_group_requests import Group
+from ottla_broker.coordination.consumer_group_requests import ConsumerGroupRequests, Group
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.heartbeat_turn import OnHeartbeat
 from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.coordination.offsets import TopicOffsets
@@ -173,17 +172,9 @@ class GroupCoordinator:
         """Returns when what the heartbeat has changed is replicated."""
         return await self._shard_of_named_group(group_id).consumer_groups.heartbeat(group_id, request)
 
-    def repeat_consumer_group_heartbeat(self, group_id: str, member_id: str, member_epoch: int) -> int | None:
-        """Extends the session of a member whose heartbeat repeats the last one and changes nothing.
-        Returns the heartbeat interval in milliseconds; None if the heartbeat needs more than that.
-        """
-        return self._shard_of(group_id).consumer_groups.repeat_heartbeat(group_id, member_id, member_epoch)
-
-    def join_heartbeat_turn(self, group_id: str, request: ConsumerHeartbeat, complete: OnHeartbeat) -> None:
-        """Like `consumer_group_heartbeat`, of a member that does not leave. `complete` gets the
-        result. Raises NOT_COORDINATOR and the like at once.
-        """
-        self._shard_of_named_group(group_id).consumer_groups.join_turn(group_id, request, complete)
+    def consumer_groups_of(self, group_id: str) -> ConsumerGroupRequests:
+        """The requests of consumer groups, where this group is kept. Raises INVALID_GROUP_ID."""
+        return self._shard_of_named_group(group_id).consumer_groups
 
     async def share_group_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
         """Returns when what the heartbeat has changed is replicated."""

@@ -59,13 +59,7 @@ def _next_state(
     owned: Assignment | None,
 ) -> ConsumerMember:
     if target == member.assigned and target.keys() <= subscribed:  # most members of a large group
-        return replace(
-            member,
-            epoch=target_epoch,
-            previous_epoch=member.epoch,
-            state=MemberState.stable,
-            pending_revocation=NO_PARTITIONS,
-        )
+        return member.with_assignment(target_epoch, member.epoch, MemberState.stable, member.assigned, NO_PARTITIONS)
     assigned: dict[UUID, frozenset[int]] = {}
     to_revoke: dict[UUID, frozenset[int]] = {}
     to_assign: dict[UUID, frozenset[int]] = {}
@@ -83,22 +77,9 @@ def _next_state(
         if free:
             to_assign[topic] = free
     if to_revoke and _owns_any(owned, to_revoke):
-        return replace(
-            member,
-            epoch=epoch,
-            previous_epoch=member.epoch,
-            state=MemberState.unrevoked_partitions,
-            assigned=assigned,
-            pending_revocation=to_revoke,
-        )
-    return replace(
-        member,
-        epoch=target_epoch,
-        previous_epoch=member.epoch,
-        state=MemberState.unreleased_partitions if has_unreleased else MemberState.stable,
-        assigned=_union(assigned, to_assign),
-        pending_revocation={},
-    )
+        return member.with_assignment(epoch, member.epoch, MemberState.unrevoked_partitions, assigned, to_revoke)
+    state = MemberState.unreleased_partitions if has_unreleased else MemberState.stable
+    return member.with_assignment(target_epoch, member.epoch, state, _union(assigned, to_assign), {})
 
 
 def _drop_unsubscribed(member: ConsumerMember, subscribed: frozenset[UUID]) -> ConsumerMember:

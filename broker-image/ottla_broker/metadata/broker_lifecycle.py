@@ -89,6 +89,8 @@ class BrokerLifecycle:
         self._now = asyncio.get_running_loop().time
         self._last_heartbeat_s = -self._session_s  # send time of the last heartbeat that was answered
         self._controller_resigned_s = -self._session_s  # heartbeats sent before that do not count
+        self._session_checked_s: float | None = None  # time of `_was_in_session`; None: out of date
+        self._was_in_session = False
         self._request: OttlaBrokerRegistrationRequest | None = None
         self._wake = asyncio.Event()
         self._is_shutting_down = False
@@ -98,7 +100,14 @@ class BrokerLifecycle:
 
     @property
     def is_in_session(self) -> bool:
-        is_expired = self._now() - self._last_heartbeat_s >= self._session_s
+        """Evaluated once for each time of the event loop, because each request of a group asks."""
+        now_s = self._now()
+        if now_s != self._session_checked_s:
+            self._was_in_session, self._session_checked_s = self._check_session(now_s), now_s
+        return self._was_in_session
+
+    def _check_session(self, now_s: float) -> bool:
+        is_expired = now_s - self._last_heartbeat_s >= self._session_s
         if is_expired or self._last_heartbeat_s <= self._controller_resigned_s:
             return False
         return self._hears_majority(self._leadership_timeout_s) is not False
@@ -185,6 +194,7 @@ class BrokerLifecycle:
         to the next controller.
         """
         self._controller_resigned_s = self._now()
+        self._session_checked_s = None
 
     async def controlled_shutdown(self) -> None:
         """Requests a controlled shutdown while requests are still served. Returns when other
@@ -244,6 +254,7 @@ class BrokerLifecycle:
         match response.error_code:
             case ErrorCode.none:
                 self._last_heartbeat_s = -self._session_s if response.is_fenced else sent_s
+                self._session_checked_s = None
                 self._update_fencing(fenced=response.is_fenced)
                 if response.should_shut_down:
                     self._may_stop.set()
@@ -266,7 +277,7 @@ class BrokerLifecycle:
         """
         known = self._image.brokers.get(self._broker_id)
         if known is not None and known.epoch > self.broker_epoch and known.incarnation != self._incarnation:
-            self._last_heartbeat_s = -self._session_s
+            self._last_heartbeat_s, self._session_checked_s = -self._session_s, None
             self._on_replaced(f"another process has registered as broker {self._broker_id}")
             return False
         if code is ErrorCode.stale_broker_epoch and known is not None and known.epoch <= self.broker_epoch:

@@ -1,6 +1,8 @@
 """The state machine of consumer groups (KIP-848), by examples and at random."""
 
+from dataclasses import fields, replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 from ottla_broker.coordination import consumer_heartbeat, reconciliation
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup
+from ottla_broker.coordination.consumer_group_records import ClassicMemberMetadata
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
-from ottla_broker.coordination.consumer_member import MemberState
+from ottla_broker.coordination.consumer_member import ConsumerMember, MemberState
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGroupSimulation
@@ -23,6 +26,35 @@ def group_of(members: int, partitions: int) -> tuple[ConsumerGroupSimulation, li
     group.set_partitions("t", partitions)
     clients = [group.add_client("t") for _ in range(members)]
     return group, clients
+
+
+def test_a_member_keeps_all_else_when_it_gets_another_assignment() -> None:
+    classic = ClassicMemberMetadata(session_timeout_ms=9, supported_protocols=())
+    one, other = {UUID(int=1): frozenset({1})}, {UUID(int=1): frozenset({2})}
+    member = ConsumerMember(
+        "m", "i", "r", "c", "/h", 5, ("t",), "u.*", "range", classic, 1, 0, MemberState.unknown, one, other
+    )
+    assert all(getattr(member, it.name) != getattr(ConsumerMember(""), it.name) for it in fields(ConsumerMember))
+    after = member.with_assignment(3, 2, MemberState.unrevoked_partitions, other, one)
+    changed: dict[str, Any] = {"epoch": 3, "previous_epoch": 2, "state": MemberState.unrevoked_partitions}
+    assert after == replace(member, **changed, assigned=other, pending_revocation=one)
+
+
+def test_a_heartbeat_that_says_its_epoch_only_keeps_its_client() -> None:
+    heartbeat = ConsumerHeartbeat("m", 4, "i", client_id="c", client_host="/h", may_describe=str.isascii)
+    assert heartbeat.says_epoch_only
+    assert heartbeat.with_epoch(5) == replace(heartbeat, member_epoch=5)
+    says_more: dict[str, Any] = {
+        "rack_id": "r",
+        "rebalance_timeout_ms": 5,
+        "subscribed_topic_names": ("t",),
+        "subscribed_topic_regex": "u.*",
+        "server_assignor": "range",
+        "owned": {},
+    }
+    known = {"member_id", "member_epoch", "group_instance_id", "client_id", "client_host", "may_describe"}
+    assert {one.name for one in fields(ConsumerHeartbeat)} == known | says_more.keys()
+    assert not any(replace(heartbeat, **{name: value}).says_epoch_only for name, value in says_more.items())
 
 
 def test_the_first_member_is_assigned_everything_at_once() -> None:
