@@ -12,8 +12,9 @@ SEED ?= 1
 KIND ?= ottla
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
-# The broker with compiled hot paths (docs/compiled.md), which `make up` runs after `make compiled`.
+# The broker with compiled hot paths (docs/compiled.md), which `make up` runs once it is there. CAN_COMPILE tells whether it can be built.
 COMPILED := build/compiled
+CAN_COMPILE = command -v cc >/dev/null && [ -e "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]
 COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
 
 .PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs clean
@@ -35,23 +36,28 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(VENV)/.installed-up $(VENV)/.installed-compile
 
+# Not the extra itself: that would install ottla again, from which brokers may be running.
 $(VENV)/.installed-compile: pyproject.toml | $(VENV)/bin/python
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[compile]'
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["compile"], sep="\n")' \
+		| $(BIN)/python -m pip install --quiet --requirement /dev/stdin
 	touch $@
 
+# Compiling takes a minute of a processor. So this run is of the source unless the compiled broker is up to date, and one of the next
+# runs is of what is compiled meanwhile. Ctrl-C does not end the compilation: shells let commands in the background ignore it.
 up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flights) on this machine
-	@[ ! -e $(COMPILED)/.built ] || $(MAKE) --no-print-directory compiled
-	PYTHONPATH=$(COMPILED) $(BIN)/ottla up $(FILES)
+	@if make --question $(COMPILED)/.built >/dev/null 2>&1; then export PYTHONPATH=$(COMPILED); \
+	elif $(CAN_COMPILE); then mkdir -p build; nice -n 19 make --no-print-directory compiled >build/compiling.log 2>&1 & fi; \
+	$(BIN)/ottla up $(FILES)
 
 compiled: $(COMPILED)/.built ## compile the broker's hot paths into build/compiled, for PYTHONPATH
 
 $(COMPILED)/.built: setup.py pyproject.toml $(shell find broker-image -name '*.py') | $(VENV)/.installed-compile
 	@echo "compiling the hot paths of the broker, which takes about a minute"
-	@rm -rf $(COMPILED) build/compile
-	@mkdir -p build; OTTLA_COMPILED=1 $(BIN)/python setup.py --quiet build --build-base build/compile --build-lib $(COMPILED) \
+	@rm -rf build/compile; mkdir -p build/compile
+	@touch build/compile/.began; OTTLA_COMPILED=1 $(BIN)/python setup.py --quiet build --build-base build/compile --build-lib build/compile/lib \
 		> build/compile.log 2>&1 || { tail -n 20 build/compile.log; exit 1; }
-	@rm -rf $(COMPILED)/ottla_operator $(COMPILED)/ottla_spark
-	@touch $@
+	@rm -rf build/compile/lib/ottla_operator build/compile/lib/ottla_spark $(COMPILED)
+	@mv build/compile/.began build/compile/lib/.built; mv build/compile/lib $(COMPILED)
 
 compiled-tests: $(VENV)/.installed-test compiled ## run unit tests and tests of clients on the compiled broker
 	OTTLA_HOT_PATHS=compiled $(BIN)/pytest -o pythonpath='$(COMPILED) operator spark-app .' $(COMPILED_TESTS)

@@ -3,11 +3,28 @@
 import os
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from bench.programs import compile_load_program
+from ottla_broker.hot_paths import hot_paths_build
 from tests.jars import KAFKA, java_program
+
+ROOT = Path(__file__).parents[1]
+COMPILED = ROOT / "build" / "compiled"
+
+
+def use_compiled_broker() -> None:
+    """Runs this program again with the compiled broker if it is built and up to date: that is the
+    one that `make up` runs. Returns otherwise.
+    """
+    if hot_paths_build() == "compiled" or not COMPILED.exists():
+        return
+    question = ["make", "--question", f"VENV={sys.prefix}", f"{COMPILED.relative_to(ROOT)}/.built"]
+    if subprocess.run(question, cwd=ROOT, capture_output=True, check=False).returncode == 0:
+        path = os.pathsep.join(filter(None, [str(COMPILED), os.environ.get("PYTHONPATH")]))
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, "PYTHONPATH": path})
 
 
 def describe() -> dict[str, str]:
@@ -38,7 +55,7 @@ def _version(package: str) -> str:
 
 def _commit() -> str:
     described = _first_line(["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"])
-    return f"{_version('ottla')} ({described})"
+    return f"{_version('ottla')} ({described}), hot paths {hot_paths_build()}"
 
 
 def _first_line(command: list[str]) -> str:

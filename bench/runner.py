@@ -54,6 +54,7 @@ class Benchmark(Generic[Side, LoadSize]):
 def run_benchmark(benchmark: Benchmark[Side, LoadSize]) -> int:
     """Runs the benchmark. Returns the exit code: 1 if a requirement is missed."""
     arguments = _parse_arguments(benchmark)
+    machine.use_compiled_broker()
     console = Console(width=None if sys.stdout.isatty() else 180)
     lines = benchmark.select_lines(arguments.lines)
     names = [line.name for line in lines]
