@@ -30,7 +30,7 @@ class Image:
 
 BASE_IMAGES = {"debian:bookworm-slim": debian.install_debian_slim}
 IMAGES = {
-    "broker": Image("broker-image/Dockerfile", "broker", "python"),
+    "broker": Image("broker-image/Dockerfile", "broker-source", "python"),  # compiling takes minutes, at each change
     "operator": Image("broker-image/Dockerfile", "operator", "python"),
     "client": Image("broker-image/Dockerfile", "client", "operator"),
     "spark": Image("spark-app/Dockerfile", "spark", "java"),
