@@ -18,7 +18,9 @@ def up(tmp_path: Path) -> Iterator[UpProcess]:
         yield process
 
 
-def resources(up: UpProcess, *, partitions: int, retention_ms: int, default_partitions: int, rate: int) -> list[Json]:
+def resources(
+    up: UpProcess, *, partitions: int, retention_ms: int, default_partitions: int = 1, rate: int = 1000
+) -> list[Json]:
     listeners = [{"name": "clients", "port": up.port, "authentication": "SCRAM"}]
     reference = {"name": "demo"}
     return [
@@ -93,5 +95,14 @@ def test_impossible_changes_are_reported(up: UpProcess) -> None:
     assert code == 1 and "impossible: the topic has 2 partitions and cannot shrink to 1" in text
     code, text = diff(up, wanted, "--cluster", "other")
     assert code == 2 and "no resource is of Cluster 'other'; in the files: demo" in text
+    mirror = resource(
+        "Mirror",
+        "west",
+        target={"clusterRef": {"name": "demo"}},
+        source={"bootstrap": "localhost:1"},
+        topics=["orders"],
+    )
+    wanted.write_text(yaml.safe_dump_all([resources(up, partitions=2, retention_ms=1000)[1], mirror]))
+    assert diff(up, wanted) == (0, "no differences: 1 resource\nnot compared: Mirror west\n")
     code, text = diff(up, up.folder / "missing.yaml")
     assert code == 2 and "no such file or folder" in text

@@ -12,6 +12,7 @@ from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, new_app
 from ottla_operator.cli.output import print_rows
+from ottla_operator.formatting import format_count
 from ottla_operator.kafka import configs
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.cluster import describe_cluster
@@ -27,6 +28,8 @@ from ottla_operator.resources.user import User
 
 KINDS = ("Cluster", "Topic", "User")
 """Kinds that brokers can be compared with."""
+POLICY = "AccessPolicy"
+"""Compared as a part of its Users."""
 
 Differences = Sequence[tuple[Document, Sequence[Difference]]]
 
@@ -46,8 +49,8 @@ def diff(
 ) -> None:
     """Show what `ottla up` or the operator would change on the brokers.
 
-    Compares Clusters (number of brokers, settings), Topics and Users. Changes nothing. The exit
-    code is 1 if there are differences.
+    Compares Clusters (number of brokers, settings), Topics and Users, and names resources of
+    other kinds. Changes nothing. The exit code is 1 if there are differences.
 
     Example: ottla diff orders.yaml --bootstrap localhost:9092
     """
@@ -58,9 +61,11 @@ def diff(
         raise CommandError(ExitCode.usage, str(error)) from error
     selected = select_documents(documents, cluster)
     found = call_brokers(bootstrap, command_config, lambda client: find_differences(client, selected))
+    if left_out := [f"{it.kind} {it.name}" for it in documents if it.kind not in (*KINDS, POLICY)]:
+        typer.echo(f"not compared: {', '.join(left_out)}", err=True)
     rows = [_row(document, it) for document, differences in found for it in differences]
     if output is OutputFormat.table and not rows:
-        print(f"no differences: {len(found)} resources")
+        print(f"no differences: {format_count(len(found), 'resource')}")
         return
     print_rows(rows, {it: it.upper() for it in ("kind", "name", "field", "now", "then")}, output)
     if rows:
@@ -81,7 +86,7 @@ def _row(document: Document, it: Difference) -> Mapping[str, Any]:
 
 def select_documents(documents: Iterable[Document], cluster: str | None) -> list[Document]:
     """The resources of one Cluster. Raises CommandError if the files are about several."""
-    found = [it for it in documents if it.kind in (*KINDS, "AccessPolicy")]
+    found = [it for it in documents if it.kind in (*KINDS, POLICY)]
     names = sorted({name for it in found if (name := _cluster_name(it)) is not None})
     if cluster is None and len(names) > 1:
         raise CommandError(ExitCode.usage, f"the files are about several Clusters; set --cluster: {', '.join(names)}")
@@ -103,7 +108,7 @@ async def find_differences(client: KafkaClient, documents: Sequence[Document]) -
     clusters = [it for it in documents if it.kind == "Cluster"]
     topics = [it for it in documents if it.kind == "Topic"]
     users = [it for it in documents if it.kind == "User"]
-    policies = {it.name: AccessPolicy.parse(it.data) for it in documents if it.kind == "AccessPolicy"}
+    policies = {it.name: AccessPolicy.parse(it.data) for it in documents if it.kind == POLICY}
     return [
         *[(it, await _compare_cluster(client, Cluster.parse(it.data))) for it in clusters],
         *(await _compare_topics(client, topics)),
