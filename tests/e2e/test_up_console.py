@@ -68,7 +68,7 @@ def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> 
     page = eventually(lambda: find_text(f"{url}/pipeline?name=copy", "Java 17"), within_s=60)
     assert "topic greetings" in page, "the graph names its source"
     up.write_resources(cluster(up), topic)
-    eventually(lambda: find_text(f"{url}/pipelines", "Nobody has reported"), within_s=60)
+    eventually(lambda: find_text(f"{url}/pipelines", "No pipeline has been reported"), within_s=60)
     assert up.stop() == 0
 
 

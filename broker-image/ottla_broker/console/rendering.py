@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -19,13 +20,21 @@ def make_environment() -> Environment:
     )  # fmt: skip
     environment.filters.update(
         bytes=format_bytes,
+        code_spans=mark_code_spans,
         count=format_count,
         time=format_time,
+        partitions=format_partitions,
         percent=format_percent,
         duration=format_duration,
         rate=format_rate,
     )
     return environment
+
+
+def mark_code_spans(text: str) -> Markup:
+    """Text with names and values in backticks, as descriptions of settings have it."""
+    code = Markup("<code>{}</code>")
+    return Markup().join(code.format(part) if index % 2 else escape(part) for index, part in enumerate(text.split("`")))
 
 
 def format_bytes(size: int | None) -> str:
@@ -41,6 +50,10 @@ def format_bytes(size: int | None) -> str:
 def format_count(count: int | None) -> str:
     """The number with thousands separators; a dash for None or a negative number."""
     return UNKNOWN if count is None or count < 0 else f"{count:,}"
+
+
+def format_partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count:,} partitions"
 
 
 def format_time(timestamp_ms: int | None) -> str:

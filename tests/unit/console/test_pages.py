@@ -10,6 +10,7 @@ import pytest
 from ottla_broker.config import Config, SettingError
 from ottla_broker.console.console import Console
 from ottla_broker.console.login_methods import find_authentication
+from ottla_broker.console.rendering import format_partitions, mark_code_spans
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.security.authorizer import Operation, Resource
@@ -47,6 +48,34 @@ def test_overview_shows_health_and_brokers(tmp_path: Path) -> None:
             broken = await console.get("/")
             assert "no &lt;b&gt;space&lt;/b&gt; left" in broken.text
             assert "ottla doctor" in broken.text
+
+    asyncio.run(scenario())
+
+
+def test_descriptions_of_configs_show_code_as_code(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with run_console(tmp_path) as console:
+            page = await console.get("/topics/t")
+            assert "<code>delete</code> removes old segments" in page.text
+            assert "`" not in page.text
+
+    asyncio.run(scenario())
+
+
+def test_code_spans_are_escaped() -> None:
+    assert mark_code_spans("`<b>` & <i>") == "<code>&lt;b&gt;</code> &amp; &lt;i&gt;"
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 partitions"), (1, "1 partition"), (4_000, "4,000 partitions")])
+def test_partitions_are_counted(count: int, text: str) -> None:
+    assert format_partitions(count) == text
+
+
+def test_open_cluster_names_no_user(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with run_console(tmp_path) as console:
+            for path in ("/topics/t", "/topics/t/groups", "/pipelines", "/mirrors", "/"):
+                assert "ANONYMOUS" not in (await console.get(path)).text, path
 
     asyncio.run(scenario())
 
