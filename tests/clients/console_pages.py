@@ -22,12 +22,12 @@ WITHIN_MS = 60_000
 SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"long"}]}'
 NOTE = '{"name":"note","type":"string","default":""}'
 
-# True when every plot has a point or line of its first series right of this share of its width.
+# True when every plot has a point or line of a series right of this share of its width.
 PLOTS_ARE_DRAWN = """(share) => [...document.querySelectorAll(".plots canvas")].every((canvas) => {
   const left = Math.floor(canvas.width * share);
   const pixels = canvas.getContext("2d").getImageData(left, 0, canvas.width - left, canvas.height).data;
   for (let at = 0; at < pixels.length; at += 4) {
-    if (pixels[at + 3] > 200 && pixels[at + 2] - pixels[at] > 100) return true;
+    if (pixels[at + 3] > 200 && Math.abs(pixels[at + 2] - pixels[at]) > 100) return true;
   }
   return false;
 })"""
