@@ -17,7 +17,7 @@ COMPILED := build/compiled
 CAN_COMPILE = command -v cc >/dev/null && [ -e "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]
 COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
 
-.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs clean
+.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs console-pictures clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -135,6 +135,9 @@ bench-kube: kube-programs ## measure the operator; LINES as above; lines that ne
 
 bench-report: $(VENV)/.installed-test ## draw docs/images/benchmark-*.svg from the results stored in docs/measurements
 	$(BIN)/python -m bench.chart
+
+console-pictures: $(VENV)/.installed-test chromium ## take the console's pictures in docs/images, by its tests
+	OTTLA_PICTURES=1 $(BIN)/pytest tests/clients/test_console*.py
 
 kind: ## install the operator in a kind cluster named KIND; needs docker, kind and helm
 	docker build -f broker-image/Dockerfile -t ottla-broker:$(VERSION) .

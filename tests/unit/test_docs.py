@@ -1,4 +1,6 @@
-"""Files that the glossary and CONTRIBUTING name as owners exist."""
+"""Files that the glossary and CONTRIBUTING name as owners exist. Pictures of the console are taken
+by tests and shown.
+"""
 
 import re
 from pathlib import Path
@@ -19,3 +21,12 @@ def test_paths_that_the_glossary_and_contributing_name_exist() -> None:
         assert len(found) > 5, name
         missing = [path for path in found if not any((base / path).exists() for base in BASES)]
         assert not missing, f"{name}: {missing}"
+
+
+def test_each_picture_of_the_console_is_taken_by_a_test_and_shown() -> None:
+    pictures = {path.name for path in (ROOT / "docs" / "images").glob("console-*.png")}
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "clients").glob("test_console*.py"))
+    calls = re.findall(r"take_picture\((.*)\)", tests)
+    assert pictures == {f"console-{name}.png" for call in calls for name in re.findall(r'"([a-z-]+)"', call)}
+    shown = re.findall(r"\(images/(console-[a-z-]+\.png)\)", (ROOT / "docs" / "console.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(pictures)
