@@ -324,13 +324,13 @@ def test_pipeline_reads_one_topic_and_writes_another(up: UpProcess) -> None:
 
 def test_spark_starts_while_a_topic_of_the_pipeline_is_not_ready(up: UpProcess) -> None:
     process = up.folder / ".ottla" / "demo" / "pipelines" / "shout" / "process.json"
-    up.write_resources(cluster(up), topic(), topic("shouts", replicas=2), shouting_pipeline())
+    up.write_resources(cluster(up), topic("shouts"), shouting_pipeline())
     up.start()
-    up.wait_for_line("pipeline shout: the pipeline is not started: topic shouts")
-    eventually(process.exists, message="a driver's process")
+    up.wait_for_line("pipeline shout: the pipeline is not started: topic greetings")
     started = process.read_text()
+    up.write_resources(cluster(up), topic(), topic("shouts"), shouting_pipeline())
+    up.wait_for_line("topic greetings created")
     produce_values(up, "greetings", '{"word": "hello"}')
-    up.write_resources(cluster(up), topic(), topic("shouts", replicas=1), shouting_pipeline())
     up.wait_for_line("first pipeline row after", within_s=150)
     assert consume_values(up, "shouts", 1) == ['{"word":"HELLO"}']
     assert process.read_text() == started, "another driver was started"
