@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla_operator.local.live_view import LiveView
+from ottla_operator.local.load import NICENESS, LoadScript
 from ottla_operator.local.process_priority import lower_priority
+from tests.unit.async_tests import async_test
 
 WAITS = [sys.executable, "-c", "input()"]
 
@@ -59,3 +63,26 @@ def test_process_that_has_exited_is_ignored() -> None:
     with waiting_process(new_session=True) as pid:
         pass
     lower_priority(pid, 5)
+
+
+SCRIPT = """
+import os, pathlib
+while os.getpriority(os.PRIO_PROCESS, 0) < min(19, {niceness}):
+    os.sched_yield()
+pathlib.Path(r"{file}").write_text(str(os.getsid(0) == os.getpid()))
+import signal; signal.pause()
+"""
+
+
+@async_test
+async def test_load_gives_way_with_its_session(tmp_path: Path) -> None:
+    script, file = tmp_path / "load.py", tmp_path / "started"
+    script.write_text(SCRIPT.format(niceness=os.nice(0) + NICENESS, file=file))
+    load = LoadScript(script, tmp_path, "127.0.0.1:1", LiveView(say=lambda *_: None))
+    running = asyncio.create_task(load.run({}))
+    async with asyncio.timeout(15):
+        while not file.exists():  # noqa: ASYNC110  # another process writes it
+            await asyncio.sleep(0.01)
+    await load.stop()
+    await running
+    assert file.read_text() == "True"
