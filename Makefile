@@ -15,6 +15,9 @@ VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 # The broker with compiled hot paths (docs/compiled.md), which `make up` runs once it is there. CAN_COMPILE tells whether it can be built.
 COMPILED := build/compiled
 CAN_COMPILE = command -v cc >/dev/null && [ -e "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]
+# In a session of its own: else it would have the weight of this one, whatever its nice value (ottla_broker/process_priority.py).
+AT_LOWEST_PRIORITY = $(BIN)/python -c 'import os, sys; from ottla_broker.process_priority import lower_priority; \
+	os.setsid(); lower_priority(0, 19); os.execvp(sys.argv[1], sys.argv[1:])'
 COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
 
 .PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs console-pictures clean
@@ -46,7 +49,7 @@ $(VENV)/.installed-compile: pyproject.toml | $(VENV)/bin/python
 # runs is of what is compiled meanwhile. Ctrl-C does not end the compilation: shells let commands in the background ignore it.
 up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flights) on this machine
 	@if make --question $(COMPILED)/.built >/dev/null 2>&1; then export PYTHONPATH=$(COMPILED); \
-	elif $(CAN_COMPILE); then mkdir -p build; nice -n 19 make --no-print-directory compiled >build/compiling.log 2>&1 & fi; \
+	elif $(CAN_COMPILE); then mkdir -p build; $(AT_LOWEST_PRIORITY) make --no-print-directory compiled >build/compiling.log 2>&1 & fi; \
 	$(BIN)/ottla up $(FILES)
 
 compiled: $(COMPILED)/.built ## compile the broker's hot paths into build/compiled, for PYTHONPATH
