@@ -19,7 +19,7 @@ BUILD_TOOLS = ("gcc", "cc", "make", "pip", "pip3", "curl", "wget", "git")
 pytestmark = pytest.mark.timeout(1200)  # the first build downloads Debian, Python packages and Spark
 
 
-@pytest.fixture(scope="module", params=["broker", "operator", "spark"])
+@pytest.fixture(scope="module", params=["broker", "broker-compiled", "operator", "spark"])
 def built(request: pytest.FixtureRequest) -> tuple[str, BuiltImage]:
     """(name, built image)."""
     if missing := build.missing_requirement():
@@ -44,9 +44,12 @@ def root(built: tuple[str, BuiltImage], tmp_path: Path) -> Iterator[Path]:
 
 def run(root: Path, built: BuiltImage, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Runs the image's entry point as the image's user."""
-    chroot = ["chroot", f"--userspec={built.stage.user}", str(root)]
+    return run_program(root, built, *built.stage.entrypoint, *arguments)
+
+
+def run_program(root: Path, built: BuiltImage, *command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*chroot, *built.stage.entrypoint, *arguments],
+        ["chroot", f"--userspec={built.stage.user}", str(root), *command],
         env=built.stage.environment | {"HOME": "/tmp"},
         capture_output=True,
         text=True,
@@ -84,6 +87,14 @@ def test_an_image_has_byte_code(built: tuple[str, BuiltImage], root: Path) -> No
     assert not [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))]
 
 
+def test_hot_paths_of_the_brokers_image_are_compiled(built: tuple[str, BuiltImage], root: Path) -> None:
+    name, image = built
+    if name.startswith("broker"):
+        kind = "compiled" if name == "broker-compiled" else "pure"
+        program = "from ottla_broker.hot_paths import hot_paths_build; print(hot_paths_build())"
+        assert run_program(root, image, "python", "-c", program).stdout == f"{kind}\n"
+
+
 def test_an_image_has_no_build_tools(root: Path) -> None:
     found = [
         name
@@ -94,10 +105,11 @@ def test_an_image_has_no_build_tools(root: Path) -> None:
     assert found == []
 
 
-def test_the_broker_image_adds_less_than_150_mb_to_python() -> None:
+@pytest.mark.parametrize("name", ["broker", "broker-compiled"])
+def test_the_broker_image_adds_less_than_150_mb_to_python(name: str) -> None:
     if missing := build.missing_requirement():
         skip_or_fail_in_ci(missing)
-    assert build.own_size("broker") < 150 * MB
+    assert build.own_size(name) < 150 * MB
 
 
 def test_an_unsupported_instruction_is_an_error(tmp_path: Path) -> None:

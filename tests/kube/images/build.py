@@ -30,7 +30,9 @@ class Image:
 
 BASE_IMAGES = {"debian:bookworm-slim": debian.install_debian_slim}
 IMAGES = {
-    "broker": Image("broker-image/Dockerfile", "broker-source", "python"),  # compiling takes minutes, at each change
+    # What pods of the tests run: to compile takes minutes, after each change of the source.
+    "broker": Image("broker-image/Dockerfile", "broker-source", "python"),
+    "broker-compiled": Image("broker-image/Dockerfile", "broker", "python"),
     "operator": Image("broker-image/Dockerfile", "operator", "python"),
     "client": Image("broker-image/Dockerfile", "client", "operator"),
     "spark": Image("spark-app/Dockerfile", "spark", "java"),
