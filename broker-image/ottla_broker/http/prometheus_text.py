@@ -102,11 +102,11 @@ targets (`strimzi_io_cluster`, `strimzi_io_name`, `kubernetes_pod_name`, and `co
 ## Cost of a scrape
 
 A broker with 5,000 partitions exposes 11 samples for each: 3.3 MB, 155 kB with gzip. A scrape takes
-185 ms of processor time, compression included; prometheus-client takes 350 ms to format as many
+152 ms of processor time, compression included; prometheus-client takes 273 ms to format as many
 samples, which is why the broker formats them itself. It writes 500 samples at a time and serves
-requests between them. `python -m bench.scrape` measures it. On two processors with seven times as
-much other load a scrape took 0.7 s, and the 99th percentile of a producer's latency was 34 and 24
-ms without scrapes, 35 and 72 ms with one per second.
+requests between them. `python -m bench.scrape` measures it. With [much other
+load](measurements/2026-11-28-console.md), a scrape took 201 ms, and the 99th percentile of a
+producer's latency was 5.5 ms without scrapes and 5.8 ms with one per second.
 """
 
 
