@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from ottla_operator.local.home import replace_file
 from ottla_operator.local.live_view import LiveView, LoadRow, State
-from ottla_operator.local.process_priority import lower_priority
 
 SCRIPT: Final = "load.py"
 NICENESS: Final = 10  # people wait for the first result, not for the last record
@@ -45,7 +44,7 @@ class LoadScript:
     bootstrap: str
     view: LiveView
     command_config: Path | None = None
-    _pids: tuple[int, ...] = ()
+    _process_group: int | None = None
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -69,19 +68,18 @@ class LoadScript:
             self.row.state, self.row.note = State.finished, last_line
             replace_file(self._file("loaded"), json.dumps(current, sort_keys=True))
             self.view.say(f"{self.script}: {last_line}", "success")
-        elif self._pids:
+        elif self._process_group is not None:
             self.row.state, self.row.note = State.failed, last_line or f"exited with code {code}"
             self.view.say(f"{self.script}: {self.row.note}", "error")
 
     async def stop(self) -> None:
         """Interrupts the load and returns when it has ended."""
-        pids, self._pids = self._pids, ()
-        if not pids or self._ended.is_set():
+        group, self._process_group = self._process_group, None
+        if group is None or self._ended.is_set():
             return
         for number, timeout_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._ended.wait()
@@ -98,8 +96,8 @@ class LoadScript:
             return None
 
     async def _run_processes(self) -> tuple[int, str]:
-        """Runs `script | ottla produce`, each in a session of its own. Returns the first exit code
-        that is not 0, and the last line of that process.
+        """Runs `script | ottla produce` in its own process group. Returns the first exit code that
+        is not 0, and the last line of that process.
         """
         reader, writer = os.pipe()
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
@@ -110,29 +108,23 @@ class LoadScript:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         try:
             sink = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *produce,
-                stdin=reader,
-                stdout=null,
-                stderr=pipe,
-                env=environment,
-                start_new_session=True,
+                sys.executable, *produce, stdin=reader, stdout=null, stderr=pipe, env=environment, process_group=0
             )
-            self._pids = (sink.pid,)
+            self._process_group = sink.pid
             source = await asyncio.create_subprocess_exec(
                 *(sys.executable, str(self.script)),
                 stdin=null,
                 stdout=writer,
                 stderr=pipe,
                 env=environment,
-                start_new_session=True,
+                process_group=sink.pid,
             )
-            self._pids = (sink.pid, source.pid)
         finally:
             os.close(writer)
             os.close(reader)
-        for pid in self._pids:
-            await asyncio.to_thread(lower_priority, pid, NICENESS)
+        for process in (sink, source):
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
         sink_line, source_line, sink_code, source_code = await asyncio.gather(
             self._show_lines(sink.stderr), self._show_lines(source.stderr), sink.wait(), source.wait()
         )
