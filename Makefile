@@ -15,9 +15,9 @@ VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 # The broker with compiled hot paths (docs/compiled.md), which `make up` runs once it is there. CAN_COMPILE tells whether it can be built.
 COMPILED := build/compiled
 CAN_COMPILE = command -v cc >/dev/null && [ -e "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]
-# In a session of its own: else it would have the weight of this one, whatever its nice value (ottla_broker/process_priority.py).
-AT_LOWEST_PRIORITY = $(BIN)/python -c 'import os, sys; from ottla_broker.process_priority import lower_priority; \
-	os.setsid(); lower_priority(0, 19); os.execvp(sys.argv[1], sys.argv[1:])'
+# In a session of its own with that priority: Linux divides processors between sessions first (autogroups, sched(7)).
+AT_LOWEST_PRIORITY = $(BIN)/python -c 'import os, sys; os.setsid(); os.nice(19); own = "/proc/self/autogroup"; \
+	os.path.exists(own) and open(own, "w").write("19"); os.execvp(sys.argv[1], sys.argv[1:])'
 COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
 
 .PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs console-pictures clean
