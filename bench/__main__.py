@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import floor, large_logs, many_consumers, one_broker, secured, under_load, wide
+from bench import floor, large_logs, many_consumers, one_broker, secured, two_workers, under_load, wide
 from bench.lines import LINES
 from bench.load_size import QUICK, LoadSize
 from bench.runner import Benchmark, Session, run_benchmark
@@ -13,9 +13,11 @@ ONE_BROKER = Benchmark(
     lines=LINES,
     sides=BROKERS,
     sessions=(
-        Session(one_broker.LINES, 5, one_broker.measure_one_broker),
-        Session(("many-consumers",), 3, many_consumers.measure_many_consumers),
-        Session(("latency-under-load",), 1, under_load.measure_under_load),
+        Session(one_broker.LINES, 3, one_broker.measure_one_broker),
+        Session(one_broker.CONNECTION_LINES, 3, one_broker.measure_one_broker),
+        Session(("two-workers",), 3, two_workers.measure_two_workers),
+        Session(("many-consumers", "group-of-200"), 3, many_consumers.measure_many_consumers),
+        Session(("latency-under-load",), 2, under_load.measure_under_load),
         Session(("wide",), 1, wide.measure_wide),
         Session(("tls", "sasl"), 3, secured.measure_secured),
         Session(("cold-read", "recover"), 1, large_logs.measure_large_log),

@@ -24,10 +24,10 @@ from rich.table import Table
 from bench import machine, programs
 from bench.report import Spread
 from ottla_broker.wire.batch import iter_batches
-from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_request import read_fetch_request
 from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
+from ottla_broker.wire.request_header import read_request_header
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.ports import free_port

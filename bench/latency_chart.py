@@ -33,7 +33,8 @@ def draw_latencies(results: Mapping[str, Any], theme: Theme, other: str) -> str:
     for number, (name, title) in enumerate(PERCENTILES.items()):
         body += _panel(LEFT + number * (PANEL_WIDTH + PANEL_GAP), title, panels[name], decades, theme)
     height = TOP + PLOT_HEIGHT + 60
-    foot = "1 KiB, six partitions, one broker, acks=all; from when a record is due until a consumer has it"
+    brokers = "three brokers, replication factor 3" if "brokers" in results["about"] else "one broker"
+    foot = f"1 KiB, six partitions, {brokers}, acks=all; from when a record is due until a consumer has it"
     body.append(text(LEFT, height - 10, f"{foot}. {results['about']['date']}.", theme.muted, size=11))
     width = LEFT + len(PERCENTILES) * (PANEL_WIDTH + PANEL_GAP)
     return svg_document(width, height, f"Latency under load: Ottla and {other}", body)

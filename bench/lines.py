@@ -30,7 +30,16 @@ def _many_producers(connections: int) -> tuple[Line, ...]:
     )
 
 
-def _under_load(share: int) -> tuple[Line, ...]:
+def _two_workers(connections: int) -> tuple[Line, ...]:
+    name, what = f"two-workers-{connections}", f"{connections:,} connections as above, two workers of one machine"
+    return (
+        Line(f"{name}-rate", f"{what}, acks=all", "requests/s", "higher", 1.0),
+        Line(f"{name}-p50", f"{what}: ack, median", "ms", "lower", 1.0),
+        Line(f"{name}-p99", f"{what}: ack, 99th percentile", "ms", "lower", 1.0),
+    )
+
+
+def under_load_lines(share: int) -> tuple[Line, ...]:
     what = f"1 KiB at {share} % of the rate that Kafka sustains, from when a record is due until it is read"
     return tuple(
         Line(f"latency-under-load-{share}-{name}", f"{what}: {it}", "ms", "lower", 0.5 if name == "p99" else None)
@@ -58,15 +67,24 @@ LINES = (
     *_many_producers(50),
     *_many_producers(500),
     *_many_producers(2000),
+    *_two_workers(500),
+    *_two_workers(2000),
     Line("connections-memory", "10,000 idle connections: resident memory of each", "KiB", "lower", 1.0),
     Line("connections-cpu", "10,000 idle connections: share of a core over 10 s", "%", "lower", None, 2.0),
+    Line("connections-new-p50", "1,000 new connections/s: from due until a first ack, median", "ms", "lower", 1.0),
+    Line("connections-new-p99", "1,000 new connections/s: the same, 99th percentile", "ms", "lower", 1.0),
+    Line("connections-new-cpu", "1,000 new connections/s: processor time of each", "µs", "lower", 1.0),
     Line("many-consumers-rate", "500 consumers of 1,000 records/s: deliveries", "records/s", "higher", 1.0),
     Line("many-consumers-p50", "500 consumers of 1,000 records/s: from due until received, median", "ms", "lower", 1.0),
     Line("many-consumers-p99", "500 consumers of 1,000 records/s: the same, 99th percentile", "ms", "lower", 1.0),
     Line("many-consumers-cpu", "500 consumers: the broker's processor time for each delivery", "µs", "lower", 1.0),
-    *_under_load(10),
-    *_under_load(50),
-    *_under_load(80),
+    Line("group-of-200-start", "a group of 200 members joins until every partition has an owner", "s", "lower", 1.0),
+    Line("group-of-200-p50", "200 members, 1,000 records/s: from due until received, median", "ms", "lower", 1.0),
+    Line("group-of-200-p99", "200 members, 1,000 records/s: the same, 99th percentile", "ms", "lower", 1.0),
+    Line("group-of-200-cpu", "200 members: the broker's processor time for each record", "µs", "lower", 1.0),
+    *under_load_lines(10),
+    *under_load_lines(50),
+    *under_load_lines(80),
     Line("wide-produce", "produce 100 B to 2,000 partitions in turn, librdkafka", "MB/s", "higher", 1.0),
     Line("wide-consume", "consume 2,000 partitions, librdkafka: without fetch sessions", "MB/s", "higher", 1.0),
     Line("wide-consume-sessions", "consume 2,000 partitions, Java: with fetch sessions", "MB/s", "higher", 1.0),

@@ -19,13 +19,15 @@ READS = 5
 PARTITIONS, TOPICS = 2000, 20
 MANY_CONNECTIONS, MANY_PARTITIONS = (50, 500, 2000), 12
 IDLE_CONNECTIONS = 10_000
+NEW_CONNECTIONS_PER_S = 1_000
 PRODUCER_SETTINGS = {
     "produce-idempotent": ("enable.idempotence=true",),
     "produce-lz4": ("compression.codec=lz4",),
     "produce-zstd": ("compression.codec=zstd",),
 }
 STARTS_WITHIN_S = 120.0
-LINES = ("produce", "consume", "latency-p", "fan-out", "start", "memory", "partitions", "many-producers", "connections")
+LINES = ("produce", "consume", "latency-p", "fan-out", "start", "memory", "partitions")
+CONNECTION_LINES = ("many-producers", "connections")
 STOPS_WITHIN_S = 180.0  # Kafka with many partitions may take more than half a minute
 
 
@@ -41,9 +43,12 @@ def measure_one_broker(side: RunBroker, selected: Sequence[str], load_size: Load
     if is_any_selected(selected, "many-producers"):
         with side(test_settings=False) as broker:
             found |= _measure_many_producers(broker, selected, load_size)
-    if is_any_selected(selected, "connections"):
+    if is_any_selected(selected, "connections-memory", "connections-cpu"):
         with side(test_settings=False) as broker:
             found |= _measure_idle_connections(broker, load_size)
+    if is_any_selected(selected, "connections-new"):
+        with side(test_settings=False) as broker:
+            found |= _measure_new_connections(broker, load_size)
     return {name: value for name, value in found.items() if name in selected}
 
 
@@ -168,6 +173,25 @@ def _measure_idle_connections(broker: BrokerProcess, load_size: LoadSize) -> dic
     for connection in connections:
         connection.close()
     return {"connections-memory": each_kib, "connections-cpu": share * 100}
+
+
+def _measure_new_connections(broker: BrokerProcess, load_size: LoadSize) -> dict[str, float]:
+    rd.create_topic(broker.bootstrap, "new", MANY_PARTITIONS)
+    plain_requests.wait_for_first_ack(broker.port, "new", STARTS_WITHIN_S)
+    took = programs.measure_new_connections(
+        broker.port,
+        broker.pid,
+        "new",
+        MANY_PARTITIONS,
+        NEW_CONNECTIONS_PER_S,
+        load_size.many_warm_s,
+        load_size.many_s,
+    )
+    return {
+        "connections-new-p50": took.p50,
+        "connections-new-p99": took.p99,
+        "connections-new-cpu": took.broker_cpu_us,
+    }
 
 
 def _measure_idle_share(broker: BrokerProcess, load_size: LoadSize) -> float:

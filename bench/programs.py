@@ -156,6 +156,29 @@ def measure_many_producers(
     return ManyClientsResult(**json.loads(run_program([compile_program("many"), *map(str, numbers)], requests)))
 
 
+def measure_new_connections(
+    port: int, pid: int, topic: str, partitions: int, per_s: int, warm_s: float, seconds: float
+) -> ManyClientsResult:
+    """Connections that begin at fixed times, send one record of 100 B, and close when it is
+    acknowledged. `pid`: the broker's process.
+    """
+    record = plain_requests.encode_batch(os.urandom(100))
+    requests = b"".join(plain_requests.produce_request(topic, record, partition) for partition in range(partitions))
+    numbers = (port, pid, per_s, warm_s, seconds, plain_requests.error_code_offset(topic))
+    return ManyClientsResult(**json.loads(run_program([compile_program("connects"), *map(str, numbers)], requests)))
+
+
+def measure_group(
+    bootstrap: str, pid: int, topic: str, partitions: int, members: int, per_s: int, warm_s: float, seconds: float
+) -> tuple[float, ManyClientsResult]:
+    """Members of one group on librdkafka, to which `per_s` records of 100 B are written: seconds
+    until all partitions have owners, and what the members receive then. `pid`: the broker's.
+    """
+    words = [bootstrap, str(pid), topic, *map(str, (partitions, members, per_s, warm_s, seconds))]
+    printed = json.loads(run_program([compile_program("group"), *words]))
+    return printed["start"], ManyClientsResult(**printed["clients"])
+
+
 def measure_many_consumers(
     port: int, pid: int, topic: str, consumers: int, per_s: int, warm_s: float, seconds: float
 ) -> ManyClientsResult:

@@ -13,6 +13,8 @@ from tests.clients import librdkafka as rd
 
 TOPIC, PARTITIONS, KIB = "under-load", 6, 1024
 SHARES = (10, 50, 80)  # percent of the sustained rate
+TRIAL_S, TRIAL_STEP = 3.0, 0.85
+KEEPS_UP_S = 0.25
 PERCENTILES = {"p50": "e2e_p50", "p99": "e2e_p99", "p99.9": "e2e_p999"}
 
 
@@ -20,7 +22,7 @@ def measure_under_load(side: RunBroker, selected: Sequence[str], load_size: Load
     per_s = sustained_per_s(load_size)
     with side(test_settings=False) as broker:
         rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
-        measure_sustained(broker.bootstrap, load_size.sustained)  # warms up
+        measure_flood(broker.bootstrap, load_size.sustained)  # warms up
         return measure_shares(broker.bootstrap, per_s, selected, load_size.under_load_warm_s, load_size.under_load_s)
 
 
@@ -33,23 +35,39 @@ def measure_shares(
         line = f"latency-under-load-{share}-"
         if is_any_selected(selected, line):
             rate = sustained * share / 100
-            took = programs.measure_lag(bootstrap, TOPIC, bootstrap, TOPIC, PARTITIONS, KIB, rate, warm_s, seconds)
+            took = measure_lag(bootstrap, rate, warm_s, seconds)
             found |= {line + name: took[key] * 1000 for name, key in PERCENTILES.items()}
     return found
 
 
 @cache
 def sustained_per_s(load_size: LoadSize) -> float:
-    """Records per second that one Apache Kafka broker takes and delivers when they come as fast as
-    possible, after it is warm.
-    """
+    """What one warm Apache Kafka broker sustains."""
     with run_apache_kafka(test_settings=False) as kafka:
         rd.create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
-        return measure_sustained(kafka.bootstrap, load_size.sustained)
+        return find_sustained_rate(kafka.bootstrap, load_size.sustained)
 
 
-def measure_sustained(bootstrap: str, records: int) -> float:
+def find_sustained_rate(bootstrap: str, records: int) -> float:
+    """Records per second, due at fixed times, with which a cluster keeps up: the last one is read
+    at most KEEPS_UP_S after it was due. Searched downwards from the rate at which it delivers
+    `records` that are all due at once, which come in larger batches.
+    """
+    rate = measure_flood(bootstrap, records)
+    while rate > 1.0:
+        took = measure_lag(bootstrap, rate, 0, TRIAL_S)
+        if took["seconds"] <= TRIAL_S + KEEPS_UP_S:
+            break
+        rate *= TRIAL_STEP
+    return rate
+
+
+def measure_flood(bootstrap: str, records: int) -> float:
     """Records per second: `records` that are all due at the start, until the last one is read."""
     for _ in range(2):  # the first one warms up
-        took = programs.measure_lag(bootstrap, TOPIC, bootstrap, TOPIC, PARTITIONS, KIB, records * 1e3, 0, 1e-3)
+        took = measure_lag(bootstrap, records * 1e3, 0, 1e-3)
     return took["read"] / took["seconds"]
+
+
+def measure_lag(bootstrap: str, per_s: float, warm_s: float, seconds: float) -> dict[str, float]:
+    return programs.measure_lag(bootstrap, TOPIC, bootstrap, TOPIC, PARTITIONS, KIB, per_s, warm_s, seconds)

@@ -9,13 +9,14 @@ that their worker leads. Cases take turns, so that other work on the machine mee
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka.admin import NewTopic
@@ -55,9 +56,21 @@ class LineResult:
         return statistics.median(it.client_cpu_s / (it.per_s * it.seconds) * 1e6 for it in self.results[workers])
 
 
+@dataclass(frozen=True)
+class Target:
+    """What one load program sends to: a port, the process that serves it, and a topic. `core`: both
+    are pinned to it; None: they run where the kernel lets them.
+    """
+
+    port: int
+    pid: int
+    topic: str
+    core: int | None = None
+
+
 @contextmanager
 def run_workers(count: int) -> Iterator[BrokerProcess]:
-    """`count` workers, each pinned to a core of its own, with a topic for each: `many-0`, …"""
+    """`count` workers, with a topic for each: `many-0`, …"""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-workers-") as folder:
         port = free_ports(count)
         home = Path(folder)
@@ -65,8 +78,6 @@ def run_workers(count: int) -> Iterator[BrokerProcess]:
         command = BrokerProcess("ottla", port, home / "data", home, {}, lambda it: _command(it, count), ready_line)
         command.start()
         try:
-            for index, pid in enumerate(worker_pids(command)):
-                pin(pid, index)
             _create_topics(command.bootstrap, count)
             yield command
         finally:
@@ -102,25 +113,38 @@ def pin(pid: int, core: int) -> None:
         os.sched_setaffinity(int(thread.name), {core})
 
 
+def targets_of(command: BrokerProcess) -> list[Target]:
+    return [Target(command.port + index, pid, f"many-{index}") for index, pid in enumerate(worker_pids(command))]
+
+
 def measure(workers: int, connections: int, warm_s: float, seconds: float) -> list[ManyClientsResult]:
     """One load program for each worker, on the worker's core."""
-    program = programs.compile_program("many")
     with run_workers(workers) as command:
-        running = []
-        for index, pid in enumerate(worker_pids(command)):
-            topic = f"many-{index}"
-            batch = plain_requests.encode_batch(os.urandom(RECORD))
-            requests = [plain_requests.produce_request(topic, batch, partition) for partition in range(PARTITIONS)]
-            offset = plain_requests.error_code_offset(topic)
-            numbers = (command.port + index, pid, connections, warm_s, seconds, offset)
-            words = ["taskset", "-c", str(index), program, *map(str, numbers)]
-            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            assert process.stdin is not None
-            process.stdin.write(b"".join(requests))
-            process.stdin.close()
-            process.stdin = None
-            running.append(process)
-        outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in running]
+        targets = [replace(target, core=index) for index, target in enumerate(targets_of(command))]
+        for index, target in enumerate(targets):
+            pin(target.pid, index)
+        return send_to(targets, connections, warm_s, seconds)
+
+
+def send_to(targets: Sequence[Target], connections: int, warm_s: float, seconds: float) -> list[ManyClientsResult]:
+    """Runs a load program for each target at the same time, with as many connections each."""
+    program = programs.compile_program("many")
+    running = []
+    for target in targets:
+        batch = plain_requests.encode_batch(os.urandom(RECORD))
+        requests = [plain_requests.produce_request(target.topic, batch, partition) for partition in range(PARTITIONS)]
+        offset = plain_requests.error_code_offset(target.topic)
+        numbers = (target.port, target.pid, connections, warm_s, seconds, offset)
+        pinned = [] if target.core is None else ["taskset", "-c", str(target.core)]
+        words = [*pinned, program, *map(str, numbers)]
+        programs.command_log.append(shlex.join(words))
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdin is not None
+        process.stdin.write(b"".join(requests))
+        process.stdin.close()
+        process.stdin = None
+        running.append(process)
+    outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in running]
     return [ManyClientsResult(**json.loads(output)) for output in outputs]
 
 

@@ -1,6 +1,6 @@
 """The lines of the benchmark of three brokers, with their requirements."""
 
-from bench.lines import Line
+from bench.lines import Line, under_load_lines
 
 LINES = (
     Line("start", "start of three brokers to the first acknowledged record", "s", "lower", None, 2.0),
@@ -10,6 +10,9 @@ LINES = (
     Line("latency-p50", "ack at a steady 2,000 records/s, median", "ms", "lower", 0.7),
     Line("latency-p99", "ack at a steady 2,000 records/s, 99th percentile", "ms", "lower", 0.7),
     Line("latency-p99.9", "ack at a steady 2,000 records/s, 99.9th percentile", "ms", "lower", 0.7),
+    *under_load_lines(10),
+    *under_load_lines(50),
+    *under_load_lines(80),
     Line("new-topic", "idle cluster: creation of a topic to its first ack, longest of 15", "s", "lower", None, 0.25),
     Line("killed-p50", "leader killed (SIGKILL): time without acks, median", "s", "lower", None, 0.7),
     Line("killed-p95", "leader killed (SIGKILL): time without acks, 95th percentile", "s", "lower", None, 1.5),

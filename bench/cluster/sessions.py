@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
+from bench import under_load
 from bench.cluster import acks, many_partitions
 from bench.cluster.topics import create_topic, wait_for_first_ack, wait_until_topic_created
 from bench.programs import command_log
@@ -27,6 +28,7 @@ HEALTHY_WITHIN_S = 180.0
 # shorter, for both sides.
 SHORT_CLIENT_TIMEOUTS = ("socket.timeout.ms=1000", "request.timeout.ms=1000")
 KAFKA_HEAP = ("-Xms1g", "-Xmx1g")
+STEADY_LATENCY = {"latency-p50": "p50", "latency-p99": "p99", "latency-p99.9": "p999"}
 
 RunCluster = Callable[..., AbstractContextManager[ProcessCluster]]
 
@@ -45,9 +47,12 @@ class LoadSize:
     restarts: int = 6
     partitions: int = 10_000
     idle_s: float = 10.0
+    sustained: int = 500_000
+    under_load_warm_s: float = 3.0
+    under_load_s: float = 8.0
 
 
-QUICK = LoadSize(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0)
+QUICK = LoadSize(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0, 100_000, 1.0, 2.0)
 
 
 def cluster_runner(kind: str) -> RunCluster:
@@ -75,14 +80,14 @@ def measure_load(side: RunCluster, selected: Sequence[str], load_size: LoadSize)
                 before = _cpu_s(cluster)
                 found[name] = acks.measure_flood(cluster.bootstrap, name, PARTITIONS, size, records)
                 command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
-        if any(name.startswith("latency") for name in selected):
+        if any(name in STEADY_LATENCY for name in selected):
             create_topic(cluster, "steady", PARTITIONS)
             ask = partial(acks.measure_steady_latency, cluster.bootstrap, "steady", PARTITIONS, KIB, STEADY_PER_S)
             ask(load_size.warm_s)
             before = _cpu_s(cluster)
             took = ask(load_size.steady_s)
             command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
-            found |= {f"latency-{name}": took[key] * 1000 for name, key in PERCENTILES.items()}
+            found |= {name: took[key] * 1000 for name, key in STEADY_LATENCY.items()}
         if "new-topic" in selected:
             found["new-topic"] = _measure_new_topics_s(cluster)
     return found
@@ -100,11 +105,26 @@ def _measure_new_topics_s(cluster: ProcessCluster) -> float:
     return max(took)
 
 
-PERCENTILES = {"p50": "p50", "p99": "p99", "p99.9": "p999"}
-
-
 def _cpu_s(cluster: ProcessCluster) -> float:
     return sum(broker.cpu_s() for broker in cluster.brokers.values())
+
+
+def measure_under_load(side: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+    per_s = _sustained_per_s(load_size)
+    with side() as cluster:
+        create_topic(cluster, under_load.TOPIC, under_load.PARTITIONS)
+        under_load.measure_flood(cluster.bootstrap, load_size.sustained)  # warms up
+        return under_load.measure_shares(
+            cluster.bootstrap, per_s, selected, load_size.under_load_warm_s, load_size.under_load_s
+        )
+
+
+@cache
+def _sustained_per_s(load_size: LoadSize) -> float:
+    """What three warm Apache Kafka brokers sustain."""
+    with cluster_runner("kafka")() as cluster:
+        create_topic(cluster, under_load.TOPIC, under_load.PARTITIONS)
+        return under_load.find_sustained_rate(cluster.bootstrap, load_size.sustained)
 
 
 def measure_faults(side: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
@@ -223,7 +243,8 @@ def _log_values(took: Sequence[float]) -> None:
 
 
 SESSIONS: tuple[Session[RunCluster, LoadSize], ...] = (
-    Session(("start", "memory", "produce", "latency", "new-topic"), 3, measure_load),
+    Session(("start", "memory", "produce", *STEADY_LATENCY, "new-topic"), 3, measure_load),
+    Session(("latency-under-load",), 1, measure_under_load),
     Session(("killed", "silent", "planned", "controller"), 1, measure_faults),
     Session(("10k",), 1, many_partitions.measure_many_partitions),
 )

@@ -14,7 +14,16 @@ from bench.mirror.lines import LINES as MIRROR_LINES
 MEASUREMENTS = DOCS / "measurements"
 KINDS = {"one-broker": LINES, "three-brokers": CLUSTER_LINES, "mirrors": MIRROR_LINES}
 ADDED_SINCE = (
-    *("new-topic", "produce-idempotent", "produce-lz4", "produce-zstd", "many-producers-", "connections-"),
+    *(
+        "new-topic",
+        "two-workers-",
+        "group-of-200-",
+        "produce-idempotent",
+        "produce-lz4",
+        "produce-zstd",
+        "many-producers-",
+        "connections-",
+    ),
     *(
         "many-consumers-",
         "latency-under-load-",
