@@ -34,18 +34,18 @@ from ottla_broker.mute_state import (
 )
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import CloseConnection, ConnectionState
-from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse
+from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse, Reply
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.response_queue import ResponseQueue
 from ottla_broker.same_turn import SameTurnFuture
 from ottla_broker.security.principal_mapping import NoMatchingRule
 from ottla_broker.unsent_responses import UnsentResponses
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.framing import SMALL_FRAME_BYTES
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.produce_template import ProduceTemplates
+from ottla_broker.wire.request_header import read_request_header
 
 logger = logging.getLogger(__name__)
 
@@ -209,17 +209,19 @@ class Connection(asyncio.BufferedProtocol):
                 login = ServedRequest(ApiKey.SASL_AUTHENTICATE, queue_s, began_s, times.clock())
                 self._wait_for(cast("Future[Buffers]", reply), login, pipelined=False)
                 return
-            header = read_request_header(frame)
-            key = header.api_key
-            if services.dispatcher.must_wait_for_start(frame, header, self._listener):
-                self._hold(frame, began_s - queue_s)
-                return
-            if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
-                self._wait_for_response_memory(frame, began_s - queue_s)
-                return
-            reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes(), trace)
-            if key == ApiKey.PRODUCE:
-                self._templates.learn(frame, header)
+            key, reply = int(ApiKey.FETCH), self._repeat_fetch(frame, trace)
+            if reply is None:
+                header = read_request_header(frame)
+                key = header.api_key
+                if services.dispatcher.must_wait_for_start(frame, header, self._listener):
+                    self._hold(frame, began_s - queue_s)
+                    return
+                if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
+                    self._wait_for_response_memory(frame, began_s - queue_s)
+                    return
+                reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes(), trace)
+                if key == ApiKey.PRODUCE:
+                    self._templates.learn(frame, header)
             api = FOLLOWER_FETCH if key == ApiKey.FETCH and self.state.is_follower else key
             handled_s = times.clock()
             if isinstance(reply, Future):
@@ -239,6 +241,12 @@ class Connection(asyncio.BufferedProtocol):
             self._close_for_error(str(reason))
         if len(frame) > SMALL_FRAME_BYTES:
             services.requests.release(len(frame))
+
+    def _repeat_fetch(self, frame: bytearray, trace: RequestTrace | None) -> Reply:
+        services = self._services
+        if self.state.last_fetch is None or trace is not None or services.responses.is_exhausted:
+            return None
+        return services.dispatcher.repeat_fetch(frame, self.state, services.max_response_bytes())
 
     def _earn_busy_poll(self, busy_poll: BusyPoll, frame: bytearray) -> None:
         if len(frame) <= MAX_REQUEST_BYTES and self.is_idle:

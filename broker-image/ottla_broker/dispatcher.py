@@ -28,11 +28,12 @@ from ottla_broker.same_turn import SameTurnTask
 from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import RequestHeader, read_request, read_response, response_class, write_response
+from ottla_broker.wire.codec import read_request, read_response, response_class, write_response
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.request_header import RequestHeader
 
 ALLOW_ALL: Final = AllowAll()
 LOGIN_APIS: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -73,7 +74,8 @@ class RequestDispatcher:
         self._authorizer = authorizer or broker.authorizer
         self._client_quotas = broker.client_quotas
         self._processing_clock = broker.runtime.processing_clock
-        self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: FetchHandler(broker)}
+        self._fetch = FetchHandler(broker)
+        self._frame_handlers: dict[int, FrameHandler] = {ApiKey.PRODUCE: produce, ApiKey.FETCH: self._fetch}
         self._tasks: dict[asyncio.Task[Buffers], None] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -149,6 +151,19 @@ class RequestDispatcher:
             response = api_versions_response(ErrorCode.unsupported_version)
             return [write_response(key, 0, header.correlation_id, response)]
         raise MalformedMessage(f"no such request: API key {key}, version {version}")
+
+    def repeat_fetch(self, frame: bytearray, connection: ConnectionState, max_response_bytes: int) -> Reply:
+        """The reply to a fetch that repeats the last one of its connection, without reading its
+        header. None where `dispatch` must decide.
+        """
+        if self._client_quotas.is_active or not self._broker.ready:
+            return None
+        if connection.sasl is not None and not connection.sasl.may_send(ApiKey.FETCH):
+            return None
+        reply = self._fetch.repeat(frame, connection, max_response_bytes)
+        if reply is not None:
+            self.request_counts[ApiKey.FETCH] += 1
+        return reply
 
     def authenticate(self, token: bytearray, connection: ConnectionState, session: SaslSession) -> Reply:
         """The response to a bare token, which follows a SaslHandshake of version 0. A failure

@@ -31,10 +31,10 @@ from ottla_broker.requests.reply import DeferredResponse
 from ottla_broker.security.authorizer import Authorizer, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import parse_batch_header
-from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.produce import ProduceResponsePartition, Topic
 from ottla_broker.wire.produce_template import ProduceTemplate
+from ottla_broker.wire.request_header import read_request_header
 
 MAX_TURN_BYTES: Final = 256 << 10
 """When a turn has received as many bytes of requests, it appends them without waiting for the rest,

@@ -18,10 +18,11 @@ from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request, read_request_header, write_response
+from ottla_broker.wire.codec import read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.forwarding import read_host, read_principal
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.request_header import read_request_header
 
 API = Api(ApiKey.ENVELOPE, versions=(0, 0), flexible=0, rights=(Right(Operation.cluster_action, ResourceType.cluster),))
 

@@ -32,16 +32,17 @@ from ottla_broker.replication.replica_selector import is_rack_aware
 from ottla_broker.replication.throttle import Throttle
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_reader import ConsumerReader
-from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.context import ChargedRequest, ConnectionState, RequestContext
 from ottla_broker.requests.fetch_until_due import DelayedFetch, Fetch
 from ottla_broker.requests.repeated_fetch import RepeatedFetch
 from ottla_broker.requests.reply import Reply
+from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.fetch_request import CONSUMER, TOPIC_IDS_SINCE, FetchRequest, read_fetch_request
 from ottla_broker.wire.fetch_response import write_fetch_response
+from ottla_broker.wire.request_header import RequestHeader
 
 API = Api(
     ApiKey.FETCH,
@@ -78,11 +79,9 @@ class FetchHandler:
     def __call__(
         self, context: RequestContext, frame: bytearray, header: RequestHeader, max_response_bytes: int
     ) -> Reply:
-        repeated = context.connection.last_fetch
-        if isinstance(repeated, RepeatedFetch) and (fetch := repeated.restart(frame, header)) is not None:
-            fetch.context = context
-            fetch.limit = self._consumer_limit(context, fetch.request, max_response_bytes)
-            return self._respond(fetch)
+        repeated = self.repeat(frame, context.connection, max_response_bytes, context.quota, context.trace)
+        if repeated is not None:
+            return repeated
         request = read_fetch_request(frame, header)
         if request.partitions and request.partitions[0].topic == METADATA_TOPIC_ID:
             # A broker that is alone never needs it: its start is shorter.
@@ -104,9 +103,28 @@ class FetchHandler:
         fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental, self.sessions.end)
         fetch.limit = self._consumer_limit(context, request, max_response_bytes)
         if not session.id and len(request.partitions) == 1 and request.replica == CONSUMER:
-            context.connection.last_fetch = RepeatedFetch(frame, header, fetch)
+            context.connection.last_fetch = RepeatedFetch(frame, fetch)
             if not self.by_rack:
                 fetch.response_cache = self._response_cache
+        return self._respond(fetch)
+
+    def repeat(
+        self,
+        frame: bytearray,
+        connection: ConnectionState,
+        max_response_bytes: int,
+        quota: ChargedRequest | None = None,
+        trace: RequestTrace | None = None,
+    ) -> Reply:
+        """The reply to a request that differs from the last one of its connection only in its
+        offset; None to another request.
+        """
+        last = connection.last_fetch
+        if not isinstance(last, RepeatedFetch) or (fetch := last.restart(frame)) is None:
+            return None
+        context = fetch.context
+        context.correlation_id, context.quota, context.trace = fetch.correlation_id, quota, trace
+        fetch.limit = self._consumer_limit(context, fetch.request, max_response_bytes)
         return self._respond(fetch)
 
     def _replica_reader(self, context: RequestContext, version: int, session: FetchSession) -> Reader:

@@ -40,7 +40,6 @@ from ottla_broker.requests.transactional_produce import RequestTransaction
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression, parse_batch_header
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.produce import (
     CURRENT_LEADER_SINCE,
@@ -51,6 +50,7 @@ from ottla_broker.wire.produce import (
     read_produce_request,
     write_produce_response,
 )
+from ottla_broker.wire.request_header import RequestHeader
 
 API = Api(
     ApiKey.PRODUCE,

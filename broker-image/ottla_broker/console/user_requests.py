@@ -21,8 +21,9 @@ from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS, DONE, ConnectionState
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header, read_response, write_request
+from ottla_broker.wire.codec import read_response, write_request
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.request_header import read_request_header
 
 SIZE_BYTES: Final = 4
 MAX_RESPONSE_BYTES: Final = 1 << 20

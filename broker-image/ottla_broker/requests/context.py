@@ -16,8 +16,8 @@ from ottla_broker.security.authorizer import CLUSTER, OPERATIONS, Authorizer, Op
 from ottla_broker.security.principal import ANONYMOUS, Principal
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.request_header import RequestHeader
 
 OPERATIONS_NOT_REQUESTED: Final = i32(-(2**31))
 """The bit field of authorized operations where the request does not ask for them (KIP-430)."""

@@ -20,8 +20,9 @@ from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.reply import Buffers
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
-from ottla_broker.wire.codec import RequestHeader, read_request, write_response
+from ottla_broker.wire.codec import read_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.request_header import RequestHeader
 
 
 def fetch_metadata_log(ctx: RequestContext, frame: bytearray, header: RequestHeader) -> Future[Buffers]:

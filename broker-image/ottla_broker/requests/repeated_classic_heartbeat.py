@@ -18,8 +18,9 @@ from ottla_broker.requests.repeated_request import CORRELATION_ID, RequestPatter
 from ottla_broker.requests.reply import Reply
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import RequestHeader, write_response
+from ottla_broker.wire.codec import write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.request_header import RequestHeader
 
 VERSION: Final = 4
 """Clients send the last version. Others are always parsed."""

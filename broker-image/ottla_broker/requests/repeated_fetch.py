@@ -3,9 +3,9 @@
 from typing import Final
 
 from ottla_broker.requests.fetch_until_due import Fetch
-from ottla_broker.wire.codec import RequestHeader
 
 CORRELATION_ID_AT: Final = 4  # in a request without its size
+REST_AT: Final = 8
 
 
 class RepeatedFetch:
@@ -16,14 +16,14 @@ class RepeatedFetch:
 
     __slots__ = ("_fetch", "_front", "_offset_at", "_rest", "_tail")
 
-    def __init__(self, frame: bytearray, header: RequestHeader, fetch: Fetch) -> None:
+    def __init__(self, frame: bytearray, fetch: Fetch) -> None:
         self._fetch = fetch
         self._offset_at = at = fetch.request.offset_at
         self._front = bytes(frame[:CORRELATION_ID_AT])
-        self._rest = bytes(frame[CORRELATION_ID_AT + 4 : at])
+        self._rest = bytes(frame[REST_AT:at])
         self._tail = bytes(frame[at + 8 :])
 
-    def restart(self, frame: bytearray, header: RequestHeader) -> Fetch | None:
+    def restart(self, frame: bytearray) -> Fetch | None:
         """The last fetch with this frame's offset and correlation id. None if the frame differs in
         anything else, or while the last fetch still waits.
         """
@@ -31,12 +31,12 @@ class RepeatedFetch:
         if (
             len(frame) != at + 8 + len(tail)
             or not frame.startswith(self._front)
-            or not frame.startswith(self._rest, CORRELATION_ID_AT + 4)
+            or not frame.startswith(self._rest, REST_AT)
             or not frame.endswith(tail)
             or fetch.session.wake is not None
         ):
             return None
         (cached,) = fetch.session.changed
         cached.request.offset = int.from_bytes(frame[at : at + 8], signed=True)
-        fetch.correlation_id = header.correlation_id
+        fetch.correlation_id = int.from_bytes(frame[CORRELATION_ID_AT:REST_AT], signed=True)
         return fetch

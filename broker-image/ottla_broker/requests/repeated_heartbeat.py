@@ -27,8 +27,9 @@ from ottla_broker.requests.repeated_request import CORRELATION_ID, EPOCH_SIZE, R
 from ottla_broker.requests.reply import DeferredResponse, Reply
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import RequestHeader, write_response
+from ottla_broker.wire.codec import write_response
 from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.request_header import RequestHeader
 
 KEY: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
 STRINGS_BEFORE_EPOCH: Final = 2  # the group id and the member id

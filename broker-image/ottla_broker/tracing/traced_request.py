@@ -17,10 +17,10 @@ from ottla_broker.tracing.request_spans import Phase, ServedRequestContent, requ
 from ottla_broker.tracing.trace_context import TraceContext
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Buffer
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_request import FetchRequest
 from ottla_broker.wire.produce import ProduceRequest, ProduceResponsePartition, Topic
+from ottla_broker.wire.request_header import RequestHeader
 
 MAX_PARTITIONS: Final = 20
 """Partitions of a request that its span names, and whose followers are watched."""

@@ -17,9 +17,9 @@ from ottla_broker.tracing.sampler import Sampler
 from ottla_broker.tracing.span_exporter import SpanExporter
 from ottla_broker.tracing.traced_request import TracedRequest, TracingServices
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.request_header import read_request_header
 
 TRACED: Final = (int(ApiKey.PRODUCE).to_bytes(2), int(ApiKey.FETCH).to_bytes(2))
 """How the frames of traced requests begin."""

@@ -8,7 +8,6 @@ https://kafka.apache.org/protocol#protocol_messages
 """
 
 import struct
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -19,26 +18,13 @@ from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, message_reader, skip_tagged_fields
 from ottla_broker.wire.message_writer import message_writer
 from ottla_broker.wire.recovery_messages import MESSAGES
+from ottla_broker.wire.request_header import RequestHeader
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _REGISTRATION: Final = (int(ApiKey.BROKER_REGISTRATION), 4)
-_HEADER: Final = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
 _SIZE_AND_HEADER: Final = struct.Struct(">ihhih")
 _SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
 _SIZE: Final = struct.Struct(">i")
-
-
-@dataclass(slots=True)
-class RequestHeader:
-    """`body_offset` is the offset in the frame at which tagged fields, if any, and the body
-    begin.
-    """
-
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str | None
-    body_offset: int
 
 
 @cache
@@ -60,21 +46,6 @@ def response_class(api_key: int, version: int) -> type:
     if (own := MESSAGES.get(api_key)) is not None:
         return own[1]
     return load_response_schema(api_key, version)
-
-
-def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
-    """Reads the header up to the client id. Raises MalformedMessage."""
-    try:
-        api_key, version, correlation_id, size = _HEADER.unpack_from(frame)
-        if size < 0:
-            return RequestHeader(api_key, version, correlation_id, None, _HEADER.size)
-        end = _HEADER.size + size
-        if end > len(frame):
-            raise MalformedMessage("the client id is longer than the request")
-        client_id = str(frame[_HEADER.size : end], "utf-8")
-    except (struct.error, UnicodeDecodeError) as error:
-        raise MalformedMessage(f"invalid request header: {error}") from error
-    return RequestHeader(api_key, version, correlation_id, client_id, end)
 
 
 def read_request(frame: bytes, header: RequestHeader, anchor: type) -> Any:

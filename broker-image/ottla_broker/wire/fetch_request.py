@@ -17,9 +17,9 @@ from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
 from ottla_broker.wire.message_writer import write_varint
+from ottla_broker.wire.request_header import RequestHeader
 
 FETCH: Final = 1
 SESSIONS_SINCE: Final = 7

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import (
     MAX_ELEMENTS,
@@ -25,6 +24,7 @@ from ottla_broker.wire.message_reader import (
 )
 from ottla_broker.wire.message_writer import write_varint
 from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
+from ottla_broker.wire.request_header import RequestHeader
 
 TRANSACTIONAL_ID_SINCE: Final = 3
 RECORD_ERRORS_SINCE: Final = 8

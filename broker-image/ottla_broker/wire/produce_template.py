@@ -13,7 +13,6 @@ import struct
 from typing import Final
 
 from ottla_broker.wire.batch import HEADER_SIZE
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.produce import (
     FLEXIBLE_SINCE,
@@ -23,6 +22,7 @@ from ottla_broker.wire.produce import (
     read_request_start,
     write_produce_response,
 )
+from ottla_broker.wire.request_header import RequestHeader
 
 OLDEST: Final = 7
 """Requests from this version on can match. Before it zstd is refused, and responses are shorter."""

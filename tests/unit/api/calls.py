@@ -12,8 +12,9 @@ from ottla_broker.broker import Broker
 from ottla_broker.requests.reply import Buffers, Reply
 from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header, read_response, write_request
+from ottla_broker.wire.codec import read_response, write_request
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.brokers import SmallBroker, context
 
 PLENTY = 1 << 30

@@ -23,7 +23,8 @@ from ottla_broker.security.client_quota_manager import ClientQuotaManager, Quota
 from ottla_broker.security.client_quotas import QuotaEntity
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header, read_response, write_request
+from ottla_broker.wire.codec import read_response, write_request
+from ottla_broker.wire.request_header import read_request_header
 from tests.clients.api_session import build_message
 from tests.unit.api.brokers import SmallBroker, append, batch
 from tests.unit.api.requests import fetch_request, produce_request

@@ -20,13 +20,13 @@ from ottla_broker.replication.fetch_sessions import CachedPartition
 from ottla_broker.replication.followers import Followers
 from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.reply import DelayedFetchResponse, Reply
-from ottla_broker.wire.codec import read_request_header
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition, write_fetch_request
 from ottla_broker.wire.fetch_response import FetchResponse, FetchResponsePartition, read_fetch_response
 from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
 from ottla_broker.wire.partition_requests import to_timedelta_field
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.brokers import ME, SmallBroker, append, batch, context
 from tests.unit.api.calls import PLENTY, fetch_handler_of
 from tests.unit.async_tests import async_test

@@ -11,8 +11,9 @@ import pytest
 from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.requests.reply import Buffers
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header, write_request
+from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.control_records import encode_end_transaction_marker
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.brokers import SmallBroker, append, context
 from tests.unit.api.calls import PLENTY, call_fetch, fetch_handler_of
 from tests.unit.api.requests import fetch_request

@@ -12,10 +12,11 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.replication.pending_acks import CommitCallback
 from ottla_broker.requests.context import CloseConnection
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header, write_request
+from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.produce import read_produce_request
 from ottla_broker.wire.records import iter_records
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.brokers import SmallBroker, batch, context
 from tests.unit.api.calls import call_produce, decode_delayed_produce, decode_produce, produce_results
 from tests.unit.api.requests import produce_request

@@ -23,9 +23,10 @@ from ottla_broker.metadata.records import BrokerRegistrationChangeRecord, Endpoi
 from ottla_broker.requests.api import find_handler
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request, read_request_header, read_response, write_request, write_response
+from ottla_broker.wire.codec import read_request, read_response, write_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
 from tests.unit.config.api_broker import broker_with_topic, context
 

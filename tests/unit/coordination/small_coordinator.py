@@ -21,16 +21,10 @@ from ottla_broker.security.authorizer import AllowAll, Authorizer
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS
-from ottla_broker.wire.codec import (
-    read_request,
-    read_request_header,
-    read_response,
-    request_class,
-    write_request,
-    write_response,
-)
+from ottla_broker.wire.codec import read_request, read_response, request_class, write_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import MessageSchema, schema_of
+from ottla_broker.wire.request_header import read_request_header
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 

@@ -13,9 +13,10 @@ from ottla_broker.coordination.loading import ShardState
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.requests.repeated_classic_heartbeat import repeat_classic_heartbeat
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request, read_request_header, read_response, request_class, write_request
+from ottla_broker.wire.codec import read_request, read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import schema_of
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
 from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
 

@@ -13,9 +13,10 @@ from ottla_broker.requests.context import ConnectionState
 from ottla_broker.requests.reply import Buffers
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import read_request_header, read_response, request_class, write_request
+from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_schema import schema_of
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
 
 PLENTY = 1 << 30

@@ -23,16 +23,10 @@ from ottla_broker.metadata.controller_channel import (
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import (
-    read_request,
-    read_request_header,
-    read_response,
-    request_class,
-    write_request,
-    write_response,
-)
+from ottla_broker.wire.codec import read_request, read_response, request_class, write_request, write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.forwarding import read_host, read_principal
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.metadata.small_controller import async_test, until
 
 ALLOCATE = 67

@@ -5,8 +5,9 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-from ottla_broker.wire.codec import RequestHeader, read_request_header, write_request
+from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.request_header import RequestHeader, read_request_header
 
 T = TypeVar("T")
 

@@ -13,9 +13,7 @@ from kio.serial import entity_reader, entity_writer
 
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
-    RequestHeader,
     read_request,
-    read_request_header,
     read_response,
     request_class,
     response_class,
@@ -27,6 +25,7 @@ from ottla_broker.wire.message_reader import Cursor, MalformedMessage, message_r
 from ottla_broker.wire.message_schema import FieldSchema, MessageSchema, schema_of
 from ottla_broker.wire.message_writer import message_writer
 from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
+from ottla_broker.wire.request_header import RequestHeader, read_request_header
 from tests.unit.wire.messages import every_message, instances
 
 MESSAGES = every_message()

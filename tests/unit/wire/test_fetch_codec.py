@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from ottla_broker.wire.codec import read_request, read_request_header, read_response, request_class
+from ottla_broker.wire.codec import read_request, read_response, request_class
 from ottla_broker.wire.fetch_request import (
     CONSUMER,
     FetchRequest,
@@ -20,6 +20,7 @@ from ottla_broker.wire.fetch_request import (
 from ottla_broker.wire.fetch_response import FetchResponsePartition, read_fetch_response, write_fetch_response
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.node_endpoints import NodeEndpoint
+from ottla_broker.wire.request_header import read_request_header
 
 some = settings(max_examples=50, deadline=None, database=None)
 int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)

@@ -9,17 +9,13 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.codec import (
-    read_request_header,
-    read_response,
-    request_class,
-    write_response,
-)
+from ottla_broker.wire.codec import read_response, request_class, write_response
 from ottla_broker.wire.fetch_request import read_fetch_request
 from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.message_schema import NO_UUID
 from ottla_broker.wire.produce import ProduceResponsePartition, read_produce_request, write_produce_response
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.wire.frames import framed, some
 from tests.unit.wire.messages import instances
 

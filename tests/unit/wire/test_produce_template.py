@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kio.schema.produce.v13.request import PartitionProduceData, TopicProduceData
 from kio.static.primitive import Records, i32
 
-from ottla_broker.wire.codec import read_request_header, request_class
+from ottla_broker.wire.codec import request_class
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.produce import ProduceResponsePartition, Topic, read_produce_request, write_produce_response
@@ -23,6 +23,7 @@ from ottla_broker.wire.produce_template import (
     ProduceTemplates,
     make_template,
 )
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.requests import produce_request
 from tests.unit.wire.frames import framed, some
 from tests.unit.wire.messages import instances
