@@ -4,10 +4,13 @@ the latency of a producer.
 
 import argparse
 import gzip
+import multiprocessing
 import statistics
-import threading
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
 from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -41,12 +44,8 @@ def main() -> None:
             median_ms = statistics.median(durations) * 1e3
             print(f"scrape, {encoding}: {median_ms:.0f} ms, of them {cpu_ms:.0f} processor time, {size[-1]:,} bytes")
         print_latency("without scrapes", broker.port, options.requests)
-        stopped = threading.Event()
-        thread = threading.Thread(target=scrape_every_second, args=(http, stopped))
-        thread.start()
-        print_latency("with a scrape a second", broker.port, options.requests)
-        stopped.set()
-        thread.join()
+        with scrape_every_second(http):
+            print_latency("with a scrape a second", broker.port, options.requests)
     print(f"prometheus-client, as many samples: {generate_with_library(options.partitions) * 1e3:.0f} ms")
 
 
@@ -68,7 +67,21 @@ def scrape(port: int, encoding: str) -> tuple[float, int]:
     return elapsed_s, len(data)
 
 
-def scrape_every_second(port: int, stopped: threading.Event) -> None:
+@contextmanager
+def scrape_every_second(port: int) -> Iterator[None]:
+    """In a process of its own: a thread would share the interpreter's lock with the producer."""
+    processes = multiprocessing.get_context("spawn")
+    started, stopped = processes.Event(), processes.Event()
+    scraper = processes.Process(target=scrape_until, args=(port, started, stopped))
+    scraper.start()
+    assert started.wait(60)
+    yield
+    stopped.set()
+    scraper.join()
+
+
+def scrape_until(port: int, started: Event, stopped: Event) -> None:
+    started.set()
     while not stopped.wait(1.0):
         scrape(port, "gzip")
 

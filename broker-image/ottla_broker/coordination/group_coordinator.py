@@ -81,10 +81,12 @@ class GroupCoordinator:
         await load_shard(self._shards, shard, journal, self._loading)
 
     def committed_offsets(self) -> Iterator[tuple[OffsetCommitKey, int]]:
-        """The committed offsets of all groups whose partitions are loaded."""
+        """The committed offsets of all groups whose partitions are loaded. Groups and offsets may
+        come and go while they are read.
+        """
         for shard in serving_shards(self._shards):
-            for group_id in shard.offsets.group_ids():
-                for key, commit in shard.offsets.group_commits(group_id):
+            for group_id in list(shard.offsets.group_ids()):
+                for key, commit in list(shard.offsets.group_commits(group_id)):
                     yield key, commit.offset
 
     def unload(self, partition: int) -> None:

@@ -1,11 +1,17 @@
-"""Reads a broker's metrics at the moment of a scrape."""
+"""Reads a broker's metrics at the moment of a scrape.
+
+What a broker may have thousands of is read in slices, between which topics and groups come and go.
+A partition that was deleted meanwhile is still exposed, with its last values.
+"""
 
 import asyncio
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
+from typing import TypeVar
 
 from ottla_broker import metrics
 from ottla_broker.broker import Broker
@@ -14,15 +20,25 @@ from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGrou
 from ottla_broker.coordination.share_group import ShareGroup, ShareGroupState
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
 from ottla_broker.hot_paths import hot_paths_build
+from ottla_broker.http.prometheus_text import format_labels
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
-from ottla_broker.metrics import Metric, Sample
+from ottla_broker.metadata.records import (
+    NO_LEADER,
+    AppendedPartitionRecord,
+    MirroredPartitionRecord,
+    PartitionRecord,
+)
+from ottla_broker.metrics import Metric, PartitionTraffic, Sample
+from ottla_broker.mirroring.mirrored_partition import MirroredPartition
 from ottla_broker.replication.partition import Partition
 from ottla_broker.request_times import api_title
 from ottla_broker.server import Server
+from ottla_broker.time_slices import TimeSlices
 from ottla_broker.transactions.transaction_metadata import TransactionState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
+
+T = TypeVar("T")
 
 STARTING, RUNNING = 1, 3
 PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type, StreamsGroup.type, ShareGroup.type)
@@ -32,26 +48,28 @@ Family = tuple[Metric, Iterable[Sample]]
 """Read before the next family is asked for: samples of partitions are made as they are written."""
 
 
-def collect_metrics(broker: Broker, server: Server) -> Iterator[Family]:
-    """One family of samples after the other, so that the caller can yield to the loop between two
-    of them.
-    """
-    for collect in (
-        _topics,
-        _replicas,
-        _partitions,
-        _mirrors,
-        _controller,
-        _quorum,
-        _logs,
-        _groups,
-        _transactions,
-        _quotas,
-        _client_telemetry,
-        _tracing,
-    ):
-        yield from collect(broker)
-    yield from _server(server)
+async def collect_metrics(broker: Broker, server: Server, slices: TimeSlices) -> AsyncIterator[Family]:
+    """One family of samples after the other."""
+    hosted = list(broker.partitions)
+    sliced = (
+        _topics(hosted, slices),
+        _replicas(broker, hosted, slices),
+        _partitions(hosted, slices),
+        _mirrors(broker, slices),
+        _controller(broker, slices),
+        _groups(broker, slices),
+        _transactions(broker, slices),
+        _connections(server, slices),
+        broker.client_telemetry.metrics.families(broker.runtime.now_ms(), slices),
+    )
+    for families in sliced:
+        async for family in families:
+            yield family
+    for collect in (_quorum, _directories, _quotas, _client_telemetry, _tracing):
+        for family in collect(broker):
+            yield family
+    for family in _server(server):
+        yield family
     yield metrics.BUILD_INFO, [Sample((_version(), hot_paths_build(), platform.python_version()), 1)]
 
 
@@ -88,57 +106,95 @@ def single_sample(metric: Metric, value: float) -> Family:
     return metric, [Sample((), value)]
 
 
-def _topics(broker: Broker) -> Iterator[Family]:
-    records: Counter[str] = Counter()
-    written: Counter[str] = Counter()
-    read: Counter[str] = Counter()
-    produces: Counter[str] = Counter()
-    fetches: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for partition in broker.partitions:
-        records[partition.topic] += partition.traffic.messages_in
-        written[partition.topic] += partition.traffic.bytes_in
-        read[partition.topic] += partition.traffic.bytes_out
-        produces[partition.topic] += partition.traffic.produce_requests
-        fetches[partition.topic] += partition.traffic.fetch_requests
-        failed[partition.topic] += partition.traffic.failed_produce_requests
-    for metric, counted in (
-        (metrics.MESSAGES_IN, records),
-        (metrics.BYTES_IN, written),
-        (metrics.BYTES_OUT, read),
-        (metrics.PRODUCE_REQUESTS, produces),
-        (metrics.FETCH_REQUESTS, fetches),
-        (metrics.FAILED_PRODUCE_REQUESTS, failed),
-    ):
-        yield metric, [Sample((topic,), count) for topic, count in sorted(counted.items())]
+async def _sums(
+    items: Iterable[T], counted: tuple[tuple[Metric, Callable[[T], int]], ...], slices: TimeSlices
+) -> AsyncIterator[Family]:
+    """The sum of each function over all items."""
+    totals = [0] * len(counted)
+    async for some in slices.batches(items):
+        for number, (_, value) in enumerate(counted):
+            totals[number] += sum(map(value, some))
+    for (metric, _), total in zip(counted, totals, strict=True):
+        yield single_sample(metric, total)
 
 
-def _replicas(broker: Broker) -> Iterator[Family]:
-    led = [partition for partition in broker.partitions if partition.is_leader]
-    isr_sizes = [
-        (len(p.registration.isr), min(p.log.config.min_insync_replicas, len(p.registration.replicas))) for p in led
-    ]
-    yield single_sample(metrics.PARTITIONS, len(broker.partitions))
-    yield single_sample(metrics.LEADERS, len(led))
-    yield single_sample(
-        metrics.UNDER_REPLICATED, sum(len(p.registration.isr) < len(p.registration.replicas) for p in led)
-    )
-    yield single_sample(metrics.UNDER_MIN_ISR, sum(size < minimum for size, minimum in isr_sizes))
-    yield single_sample(metrics.AT_MIN_ISR, sum(size == minimum for size, minimum in isr_sizes))
-    yield single_sample(metrics.REASSIGNING, sum(bool(p.registration.adding or p.registration.removing) for p in led))
-    yield single_sample(metrics.ISR_SHRINKS, sum(p.traffic.isr_shrinkages for p in broker.partitions))
-    yield single_sample(metrics.ISR_EXPANDS, sum(p.traffic.isr_expansions for p in broker.partitions))
-    yield single_sample(metrics.MAX_LAG, broker.replica_fetchers.max_lag)
-    yield single_sample(metrics.REPLICATION_BYTES_IN, sum(p.traffic.replication_in for p in broker.partitions))
-    yield single_sample(metrics.REPLICATION_BYTES_OUT, sum(p.traffic.replication_out for p in broker.partitions))
-    yield single_sample(metrics.OFFLINE_REPLICAS, sum(p.log.failure is not None for p in broker.partitions))
+_TOPIC_METRICS: tuple[tuple[Metric, Callable[[PartitionTraffic], int]], ...] = (
+    (metrics.MESSAGES_IN, lambda traffic: traffic.messages_in),
+    (metrics.BYTES_IN, lambda traffic: traffic.bytes_in),
+    (metrics.BYTES_OUT, lambda traffic: traffic.bytes_out),
+    (metrics.PRODUCE_REQUESTS, lambda traffic: traffic.produce_requests),
+    (metrics.FETCH_REQUESTS, lambda traffic: traffic.fetch_requests),
+    (metrics.FAILED_PRODUCE_REQUESTS, lambda traffic: traffic.failed_produce_requests),
+)
+
+
+async def _topics(hosted: Sequence[Partition], slices: TimeSlices) -> AsyncIterator[Family]:
+    by_topic: list[Counter[str]] = [Counter() for _ in _TOPIC_METRICS]
+    async for some in slices.batches(hosted):
+        for totals, (_, value) in zip(by_topic, _TOPIC_METRICS, strict=True):
+            for partition in some:
+                totals[partition.topic] += value(partition.traffic)
+    for totals, (metric, _) in zip(by_topic, _TOPIC_METRICS, strict=True):
+        yield metric, (Sample((topic,), count) for topic, count in totals.items())
+
+
+_REPLICA_METRICS: tuple[tuple[Metric, Callable[[Partition], int]], ...] = (
+    (metrics.ISR_SHRINKS, lambda one: one.traffic.isr_shrinkages),
+    (metrics.ISR_EXPANDS, lambda one: one.traffic.isr_expansions),
+    (metrics.REPLICATION_BYTES_IN, lambda one: one.traffic.replication_in),
+    (metrics.REPLICATION_BYTES_OUT, lambda one: one.traffic.replication_out),
+    (metrics.OFFLINE_REPLICAS, lambda one: one.log.failure is not None),
+    (metrics.LEADERS, lambda one: one.is_leader),
+    (metrics.UNDER_REPLICATED, lambda one: one.is_leader and _is_under_replicated(one)),
+    (metrics.UNDER_MIN_ISR, lambda one: one.is_leader and _is_under_min_isr(one)),
+    (metrics.AT_MIN_ISR, lambda one: one.is_leader and _is_at_min_isr(one)),
+    (metrics.REASSIGNING, lambda one: one.is_leader and bool(one.registration.adding or one.registration.removing)),
+)
+
+
+async def _replicas(broker: Broker, hosted: Sequence[Partition], slices: TimeSlices) -> AsyncIterator[Family]:
+    yield single_sample(metrics.PARTITIONS, len(hosted))
+    async for family in _sums(hosted, _REPLICA_METRICS, slices):
+        yield family
+    max_lag = 0
+    async for some in slices.batches(broker.replica_fetchers.lags()):
+        max_lag = max(max_lag, *some)
+    yield single_sample(metrics.MAX_LAG, max_lag)
     yield single_sample(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
 
 
-def _partitions(broker: Broker) -> Iterator[Family]:
-    led = [((one.topic, str(one.partition)), one) for one in broker.partitions if one.is_leader]
-    for metric, value in _PARTITION_METRICS:
-        yield metric, (Sample(labels, value(partition)) for labels, partition in led)
+_LOG_METRICS: tuple[tuple[Metric, Callable[[PartitionLog], int]], ...] = (
+    (metrics.LOG_SIZE, lambda log: log.size),
+    (metrics.LOG_START_OFFSET, lambda log: log.start),
+    (metrics.LOG_END_OFFSET, lambda log: log.end),
+    (metrics.LOG_SEGMENTS, lambda log: len(log.segments)),
+    (metrics.HIGH_WATERMARK, lambda log: log.high_watermark),
+)
+
+
+async def _partitions(hosted: Sequence[Partition], slices: TimeSlices) -> AsyncIterator[Family]:
+    """The labels are texts: thousands of tuples would start collections of garbage, which nothing
+    can interrupt.
+    """
+    texts: list[str] = []
+    async for some in slices.batches(hosted):
+        texts += [format_labels(metrics.HIGH_WATERMARK.labels, (one.topic, str(one.partition))) for one in some]
+    for metric, read_log in _LOG_METRICS:
+        yield metric, (Sample(labels, read_log(one.log)) for labels, one in zip(texts, hosted, strict=True))
+    for metric, read in _PARTITION_METRICS:
+        yield metric, (Sample(labels, read(one)) for labels, one in zip(texts, hosted, strict=True) if one.is_leader)
+
+
+def _is_under_replicated(partition: Partition) -> bool:
+    return len(partition.registration.isr) < len(partition.registration.replicas)
+
+
+def _is_under_min_isr(partition: Partition) -> bool:
+    return len(partition.registration.isr) < _required_isr(partition)
+
+
+def _is_at_min_isr(partition: Partition) -> bool:
+    return len(partition.registration.isr) == _required_isr(partition)
 
 
 def _required_isr(partition: Partition) -> int:
@@ -148,8 +204,8 @@ def _required_isr(partition: Partition) -> int:
 _PARTITION_METRICS: tuple[tuple[Metric, Callable[[Partition], int]], ...] = (
     (metrics.PARTITION_REPLICAS, lambda one: len(one.registration.replicas)),
     (metrics.PARTITION_ISR, lambda one: len(one.registration.isr)),
-    (metrics.PARTITION_UNDER_MIN_ISR, lambda one: int(len(one.registration.isr) < _required_isr(one))),
-    (metrics.PARTITION_AT_MIN_ISR, lambda one: int(len(one.registration.isr) == _required_isr(one))),
+    (metrics.PARTITION_UNDER_MIN_ISR, lambda one: int(_is_under_min_isr(one))),
+    (metrics.PARTITION_AT_MIN_ISR, lambda one: int(_is_at_min_isr(one))),
     (metrics.PARTITION_IS_PREFERRED, lambda one: int(one.registration.replicas[0] == one.registration.leader)),
 )
 
@@ -170,49 +226,57 @@ def _quorum(broker: Broker) -> Iterator[Family]:
     yield single_sample(metrics.QUORUM_LOG_END, replica.log_end.offset)
 
 
-def _transactions(broker: Broker) -> Iterator[Family]:
-    try:
-        states = Counter(one.state for _, one in broker.transactions.coordinator.list_transactions())
-    except KafkaError:
-        states = Counter()  # a coordinator is loading: no counts rather than wrong ones
+async def _transactions(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
+    states: Counter[TransactionState] = Counter()
+    with suppress(KafkaError):  # a coordinator is loading: no counts rather than wrong ones
+        async for some in slices.batches(broker.transactions.coordinator.list_transactions()):
+            states.update(one.state for _, one in some)
     yield metrics.TRANSACTIONS, [Sample((state.name,), states[state]) for state in TransactionState]
 
 
-def _mirrors(broker: Broker) -> Iterator[Family]:
+async def _mirrors(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     now_s = asyncio.get_running_loop().time()
-    copies = [
-        ((mirror.name, copy.partition.topic, str(copy.partition.partition)), copy)
-        for mirror, copy in broker.mirrors.mirrored_partitions()
-        if copy.source_high_watermark >= 0
-    ]
-    yield metrics.MIRROR_LAG, [Sample(labels, copy.lag) for labels, copy in copies]
-    yield metrics.MIRROR_LAG_SECONDS, [Sample(labels, copy.lag_s(now_s)) for labels, copy in copies]
-    lag_bytes = [(labels, size) for labels, copy in copies if (size := copy.lag_bytes) >= 0]
-    yield metrics.MIRROR_LAG_BYTES, [Sample(labels, size) for labels, size in lag_bytes]
-    yield metrics.MIRROR_SILENCE, [Sample(labels, copy.source_silence_s(now_s)) for labels, copy in copies]
-    yield single_sample(
-        metrics.MIRROR_DIVERGED, sum(one.needs_operator for one in broker.mirrors.failback_partitions())
-    )
-    stopped = [key for key, record in broker.image.mirrored_partitions.items() if record.stopped]
-    stopped += [
-        (topic, index) for (topic, _, index), record in broker.image.appended_partitions.items() if record.stopped
-    ]
-    led = (broker.image.partition(*key) for key in stopped)
-    yield single_sample(metrics.MIRROR_STOPPED, sum(one is not None and one.leader == broker.node_id for one in led))
+    copies: list[tuple[tuple[str, str, str], MirroredPartition]] = []
+    async for some in slices.batches(broker.mirrors.mirrored_partitions()):
+        copies += [
+            ((mirror.name, copy.partition.topic, str(copy.partition.partition)), copy)
+            for mirror, copy in some
+            if copy.source_high_watermark >= 0
+        ]
+    yield metrics.MIRROR_LAG, (Sample(labels, copy.lag) for labels, copy in copies)
+    yield metrics.MIRROR_LAG_SECONDS, (Sample(labels, copy.lag_s(now_s)) for labels, copy in copies)
+    lag_bytes = ((labels, copy.lag_bytes) for labels, copy in copies)
+    yield metrics.MIRROR_LAG_BYTES, (Sample(labels, size) for labels, size in lag_bytes if size >= 0)
+    yield metrics.MIRROR_SILENCE, (Sample(labels, copy.source_silence_s(now_s)) for labels, copy in copies)
+    diverged = 0
+    async for failbacks in slices.batches(broker.mirrors.failback_partitions()):
+        diverged += sum(one.needs_operator for one in failbacks)
+    yield single_sample(metrics.MIRROR_DIVERGED, diverged)
+    image, stopped = broker.image, 0
+    mirrored: list[MirroredPartitionRecord | AppendedPartitionRecord] = list(image.mirrored_partitions.values())
+    mirrored += image.appended_partitions.values()
+    async for records in slices.batches(mirrored):
+        led = (image.partition(record.topic, record.partition) for record in records if record.stopped)
+        stopped += sum(one is not None and one.leader == broker.node_id for one in led)
+    yield single_sample(metrics.MIRROR_STOPPED, stopped)
+
+
+def _directories(broker: Broker) -> Iterator[Family]:
+    failed = sum(directory.failure is not None for directory in broker.log_dirs)
+    yield single_sample(metrics.OFFLINE_DIRECTORIES, failed)
 
 
 def _quotas(broker: Broker) -> Iterator[Family]:
     throttled = [(usage, one) for usage, one in broker.client_quotas.throttled.items() if one.count]
     yield single_sample(metrics.AUDIT_DROPPED, broker.audit_log.dropped)
-    yield metrics.THROTTLED, [Sample(usage, one.count) for usage, one in throttled]
-    yield metrics.THROTTLE_SECONDS, [Sample(usage, one.seconds) for usage, one in throttled]
+    yield metrics.THROTTLED, (Sample(usage, one.count) for usage, one in throttled)
+    yield metrics.THROTTLE_SECONDS, (Sample(usage, one.seconds) for usage, one in throttled)
 
 
 def _client_telemetry(broker: Broker) -> Iterator[Family]:
     pushed = broker.client_telemetry.metrics
     yield single_sample(metrics.TELEMETRY_PUSHES, pushed.pushes)
     yield single_sample(metrics.TELEMETRY_DROPPED, pushed.dropped)
-    yield from pushed.families(broker.runtime.now_ms())
 
 
 def _tracing(broker: Broker) -> Iterator[Family]:
@@ -222,56 +286,41 @@ def _tracing(broker: Broker) -> Iterator[Family]:
     yield single_sample(metrics.REQUESTS_LIMITED, counts.limited_requests)
 
 
-def _controller(broker: Broker) -> Iterator[Family]:
+_CLUSTER_METRICS: tuple[tuple[Metric, Callable[[PartitionRecord], int]], ...] = (
+    (metrics.CLUSTER_PARTITIONS, lambda _: 1),
+    (metrics.LEADERLESS, lambda partition: partition.leader == NO_LEADER),
+    (metrics.NOT_PREFERRED, lambda partition: partition.leader != partition.replicas[0]),
+)
+
+
+async def _controller(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     image = broker.image
     active = broker.controller is not None
     yield single_sample(metrics.ACTIVE_CONTROLLER, int(active))
     if not active:
         return
-    partitions = [partition for topic in image.topics.values() for partition in topic.partitions.values()]
     fenced = sum(one.fenced for one in image.brokers.values())
-    yield single_sample(metrics.TOPICS, len(image.topics))
-    yield single_sample(metrics.CLUSTER_PARTITIONS, len(partitions))
-    yield single_sample(metrics.LEADERLESS, sum(partition.leader == NO_LEADER for partition in partitions))
-    yield single_sample(
-        metrics.NOT_PREFERRED, sum(partition.leader != partition.replicas[0] for partition in partitions)
-    )
     yield single_sample(metrics.ACTIVE_BROKERS, len(image.brokers) - fenced)
     yield single_sample(metrics.FENCED_BROKERS, fenced)
+    yield single_sample(metrics.TOPICS, len(image.topics))
+    partitions = (one for topic in list(image.topics.values()) for one in list(topic.partitions.values()))
+    async for family in _sums(partitions, _CLUSTER_METRICS, slices):
+        yield family
 
 
-_LOG_METRICS: tuple[tuple[Metric, Callable[[PartitionLog], int]], ...] = (
-    (metrics.LOG_SIZE, lambda log: log.size),
-    (metrics.LOG_START_OFFSET, lambda log: log.start),
-    (metrics.LOG_END_OFFSET, lambda log: log.end),
-    (metrics.LOG_SEGMENTS, lambda log: len(log.segments)),
-    (metrics.HIGH_WATERMARK, lambda log: log.high_watermark),
-)
-
-
-def _logs(broker: Broker) -> Iterator[Family]:
-    logs = [
-        ((topic, str(partition)), log)
-        for directory in broker.log_dirs
-        for (topic, partition), log in sorted(directory.logs.items())
-        if topic != METADATA_TOPIC
-    ]
-    for metric, value in _LOG_METRICS:
-        yield metric, (Sample(labels, value(log)) for labels, log in logs)
-    yield single_sample(
-        metrics.OFFLINE_DIRECTORIES, sum(directory.failure is not None for directory in broker.log_dirs)
-    )
-
-
-def _groups(broker: Broker) -> Iterator[Family]:
+async def _groups(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     try:
         groups = broker.group_coordinator.list_groups() if broker.ready else []
     except KafkaError:
         groups = []  # a coordinator is loading: no counts rather than wrong ones
-    states = Counter(group.state for group in groups)
-    types = Counter(group.type for group in groups)
+    types: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    by_type: Counter[tuple[str, str]] = Counter()
+    async for some in slices.batches(groups):
+        types.update(group.type for group in some)
+        states.update(str(group.state) for group in some)
+        by_type.update((group.type, str(group.state)) for group in some)
     yield metrics.GROUP_COUNT, [Sample((protocol,), types[protocol]) for protocol in PROTOCOLS]
-    by_type = Counter((group.type, str(group.state)) for group in groups)
     for metric, kind, known in (
         (metrics.CONSUMER_GROUP_COUNT, ConsumerGroup.type, ConsumerGroupState),
         (metrics.STREAMS_GROUP_COUNT, StreamsGroup.type, StreamsGroupState),
@@ -281,7 +330,7 @@ def _groups(broker: Broker) -> Iterator[Family]:
     committed = broker.group_coordinator.committed_offsets() if groups else ()
     yield (
         metrics.GROUP_OFFSET,
-        [Sample((key.group, key.topic, str(key.partition)), offset) for key, offset in committed],
+        (Sample((key.group, key.topic, str(key.partition)), offset) for key, offset in committed),
     )
     yield single_sample(metrics.GROUPS, states.total())
     for metric, state in (
@@ -294,19 +343,24 @@ def _groups(broker: Broker) -> Iterator[Family]:
         yield single_sample(metric, states[state])
 
 
+async def _connections(server: Server, slices: TimeSlices) -> AsyncIterator[Family]:
+    listeners: Counter[str] = Counter()
+    waiting: Counter[str] = Counter(Produce=0)
+    async for some in slices.batches(list(server.connections)):
+        listeners.update(connection.state.listener for connection in some)
+        waiting.update(api_title(request.api) for connection in some for request in connection.waiting_requests())
+    for metric in (metrics.CONNECTIONS, metrics.STRIMZI_CONNECTIONS):
+        yield metric, [Sample((name,), count) for name, count in sorted(listeners.items())]
+    for title in ("FetchConsumer", "FetchFollower"):
+        waiting["Fetch"] += waiting.pop(title, 0)
+    waiting["Rebalance"] = waiting.pop("JoinGroup", 0)
+    yield metrics.WAITING, [Sample((operation,), count) for operation, count in sorted(waiting.items())]
+
+
 def _server(server: Server) -> Iterator[Family]:
     served = server.dispatcher.request_counts
     counted = [key for key in ApiKey if key < metrics.API_KEY_LIMIT and served[key]]  # Ottla's own are not
     yield metrics.REQUESTS, [Sample((key.title,), served[key]) for key in counted]
-    listeners = Counter(connection.state.listener for connection in server.connections)
-    for metric in (metrics.CONNECTIONS, metrics.STRIMZI_CONNECTIONS):
-        yield metric, [Sample((name,), count) for name, count in sorted(listeners.items())]
-    waiting = Counter(api_title(request.api) for one in server.connections for request in one.waiting_requests())
-    for title in ("FetchConsumer", "FetchFollower"):
-        waiting["Fetch"] += waiting.pop(title, 0)
-    waiting["Rebalance"] = waiting.pop("JoinGroup", 0)
-    waiting["Produce"] += 0
-    yield metrics.WAITING, [Sample((operation,), count) for operation, count in sorted(waiting.items())]
     expiry = sorted(server.certificates.expire_at_s.items())
     yield metrics.CERTIFICATE_EXPIRY, [Sample((listener,), at_s) for listener, at_s in expiry]
     yield single_sample(metrics.CONNECTIONS_REFUSED, server.refused_connections)

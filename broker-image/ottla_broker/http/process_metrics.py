@@ -1,6 +1,6 @@
 """Metrics of the process, under the names of every Prometheus client library.
 
-Read from Linux's /proc, without which most are left out. Blocks for about 0.1 ms, without disk I/O.
+Read from Linux's /proc, without which most are left out.
 """
 
 import os
@@ -31,6 +31,7 @@ class EventLoopIdleTime:
 
 
 def read_process_metrics() -> Iterator[tuple[Metric, float]]:
+    """Blocks for 0.1 ms, and much longer with thousands of open files: for another thread."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield metrics.PROCESS_CPU, usage.ru_utime + usage.ru_stime
     yield metrics.PROCESS_MAX_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -126,16 +126,20 @@ def format_header(metric: Metric, *, open_metrics: bool = False) -> str:
 
 
 def format_samples(metric: Metric, samples: Iterable[Sample]) -> str:
+    name, _, _, names = metric
     bound_label = "le" if metric.kind == "histogram" else "quantile"
     written = []
     for values, value, suffix, bound in samples:
-        pairs = zip(metric.labels, values, strict=True)
-        labels = ",".join([f'{name}="{text.translate(_ESCAPES)}"' for name, text in pairs])
+        labels = values if isinstance(values, str) else format_labels(names, values)
         if bound:
             labels += f'{"," if labels else ""}{bound_label}="{bound}"'
-        name = f"{metric.name}{suffix}"
-        written.append(f"{name}{{{labels}}} {_format_value(value)}\n" if labels else f"{name} {_format_value(value)}\n")
+        number = value if value.__class__ is int else _format_value(value)
+        written.append(f"{name}{suffix}{{{labels}}} {number}\n" if labels else f"{name}{suffix} {number}\n")
     return "".join(written)
+
+
+def format_labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return ",".join([f'{name}="{text.translate(_ESCAPES)}"' for name, text in zip(names, values, strict=True)])
 
 
 def _format_value(value: float) -> str:

@@ -2,7 +2,8 @@
 metrics.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Final
 
 from ottla_broker import metrics
@@ -29,7 +30,10 @@ class LatencyMetrics:
 
     def collect(
         self, times: RequestTimes, flushes: DurationHistogram, now_s: float
-    ) -> Iterator[tuple[Metric, list[Sample]]]:
+    ) -> Iterator[tuple[Metric, Iterable[Sample]]]:
+        """Samples are made as they are read, those of one histogram at once: its count is that of
+        its last bucket.
+        """
         observed = {
             (api_title(api), phase): histogram
             for api, found in sorted(times.by_api.items())
@@ -38,34 +42,35 @@ class LatencyMetrics:
         }
         yield (
             metrics.REQUEST_DURATION,
-            [sample for labels, histogram in observed.items() for sample in _buckets(labels, histogram)],
+            (sample for labels, histogram in observed.items() for sample in _buckets(labels, histogram)),
         )
         for phase in PHASES:
-            summaries = [
-                sample
-                for (title, one), histogram in observed.items()
-                if one == phase
-                for sample in self._summary((title, phase), (title,), histogram, now_s)
-            ]
-            yield metrics.REQUEST_QUANTILES[phase], summaries
-        yield metrics.FLUSH_TIMES, list(_buckets((), flushes))
-        yield metrics.FLUSH_QUANTILES, list(self._summary((), (), flushes, now_s))
+            found = {title: histogram for (title, one), histogram in observed.items() if one == phase}
+            yield metrics.REQUEST_QUANTILES[phase], self._summaries(phase, found, now_s)
+        yield metrics.FLUSH_TIMES, _buckets((), flushes)
+        yield metrics.FLUSH_QUANTILES, self._summary((), (), flushes, now_s)
+
+    def _summaries(self, phase: str, by_title: dict[str, DurationHistogram], now_s: float) -> Iterator[Sample]:
+        for title, histogram in by_title.items():
+            yield from self._summary((title, phase), (title,), histogram, now_s)
 
     def _summary(
-        self, key: tuple[str, ...], labels: Sequence[str], histogram: DurationHistogram, now_s: float
-    ) -> Iterator[Sample]:
+        self, key: tuple[str, ...], labels: tuple[str, ...], histogram: DurationHistogram, now_s: float
+    ) -> list[Sample]:
         recent = self._recent.setdefault(key, RecentCounts()).update(now_s, histogram.counts)
-        for text, quantile in QUANTILES.items():
-            yield Sample(labels, estimate_quantile(recent, quantile) * 1000, bound=text)
-        yield Sample(labels, histogram.sum_s * 1000, "_sum")
-        yield Sample(labels, histogram.count, "_count")
+        quantiles = [(text, estimate_quantile(recent, quantile)) for text, quantile in QUANTILES.items()]
+        return [
+            *(Sample(labels, value * 1000, bound=text) for text, value in quantiles),
+            Sample(labels, histogram.sum_s * 1000, "_sum"),
+            Sample(labels, histogram.count, "_count"),
+        ]
 
 
-def _buckets(labels: Sequence[str], histogram: DurationHistogram) -> Iterator[Sample]:
-    below = 0
-    for bucket in range(SHOWN_BUCKETS):
-        below += histogram.counts[bucket]
-        yield Sample(labels, below, "_bucket", repr(bucket_end_s(bucket)))
-    yield Sample(labels, histogram.count, "_bucket", "+Inf")
-    yield Sample(labels, histogram.sum_s, "_sum")
-    yield Sample(labels, histogram.count, "_count")
+def _buckets(labels: tuple[str, ...], histogram: DurationHistogram) -> list[Sample]:
+    below = accumulate(histogram.counts[:SHOWN_BUCKETS])
+    return [
+        *(Sample(labels, count, "_bucket", repr(bucket_end_s(bucket))) for bucket, count in enumerate(below)),
+        Sample(labels, histogram.count, "_bucket", "+Inf"),
+        Sample(labels, histogram.sum_s, "_sum"),
+        Sample(labels, histogram.count, "_count"),
+    ]

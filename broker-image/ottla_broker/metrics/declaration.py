@@ -1,6 +1,5 @@
 """How a metric is declared, and the list of all, in the order of docs/metrics.md."""
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram", "summary"]
@@ -16,11 +15,12 @@ class Metric(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """`labels`: the values of the metric's labels, in their order. `suffix`: follows the metric's
-    name. `bound`: a last label, `le` of a histogram or `quantile` of a summary.
+    """`labels`: the values of the metric's labels, in their order; or the labels as text, which
+    samples of several metrics can share. `suffix`: follows the metric's name. `bound`: a last
+    label, `le` of a histogram or `quantile` of a summary.
     """
 
-    labels: Sequence[str]
+    labels: tuple[str, ...] | str
     value: float
     suffix: str = ""
     bound: str = ""

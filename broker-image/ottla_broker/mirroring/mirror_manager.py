@@ -64,9 +64,9 @@ class MirrorManager:
         self._tasks = BackgroundTasks()
 
     def mirrored_partitions(self) -> Iterator[tuple[MirrorConfig, MirroredPartition]]:
-        """Every partition that is being mirrored here."""
-        for fetchers in self._fetchers.values():
-            for mirrored in fetchers.partitions.values():
+        """Every partition that is being mirrored here. Others may come and go while it is read."""
+        for fetchers in list(self._fetchers.values()):
+            for mirrored in list(fetchers.partitions.values()):
                 yield fetchers.config, mirrored
 
     def mirrored_partition(self, partition: Partition, mirror: str) -> MirroredPartition | None:
@@ -80,8 +80,9 @@ class MirrorManager:
         return self._last_known_lag.get((partition, mirror), (UNKNOWN, UNKNOWN))
 
     def failback_partitions(self) -> Iterator[FailbackPartition]:
-        for failback in self._failbacks.values():
-            yield from failback.partitions.values()
+        """Partitions may come and go while it is read."""
+        for failback in list(self._failbacks.values()):
+            yield from list(failback.partitions.values())
 
     def failback_partition(self, partition: Partition) -> FailbackPartition | None:
         """None unless the partition's join offset is still to be found."""

@@ -4,7 +4,7 @@ have their own connection; otherwise every partition would wait for the device."
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -129,10 +129,13 @@ class ReplicaFetchers:
         self._fetchers.clear()
         self._connections.clear()
 
-    @property
-    def max_lag(self) -> int:
-        """Largest lag of a partition behind its leader's high watermark, in records."""
-        return max((one.lag for each in self._fetchers.values() for one in each.fetcher.session), default=0)
+    def lags(self) -> Iterator[int]:
+        """How far each partition is behind its leader's high watermark, in records. Partitions may
+        come and go while it is read.
+        """
+        for each in list(self._fetchers.values()):
+            for fetched in list(each.fetcher.session):
+                yield fetched.lag
 
     def throttle_time_s(self, partition: Partition) -> float:
         return self._throttle.throttle_time_s() if self._is_throttled(partition) else 0.0

@@ -5,12 +5,13 @@ A series is one metric of one client instance with one set of attributes. A clie
 are dropped and counted. A client's series are removed three push intervals after its last push.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from ottla_broker.metrics import Metric, Sample
+from ottla_broker.time_slices import TimeSlices
 
 MAX_SERIES: Final = 10_000
 MAX_SERIES_OF_CLIENT: Final = 1_000
@@ -75,22 +76,25 @@ class PushedMetrics:
         for instance_id in [one for one, client in self._clients.items() if client.expires_ms <= now_ms]:
             self._series -= len(self._clients.pop(instance_id).series)
 
-    def families(self, now_ms: int) -> list[tuple[Metric, list[Sample]]]:
+    async def families(self, now_ms: int, slices: TimeSlices) -> AsyncIterator[tuple[Metric, Iterable[Sample]]]:
         """Metrics with their samples, sorted by name. A series without one of its metric's labels
         gets the label with an empty value, which Prometheus treats as absent."""
         self.remove_expired(now_ms)
         found: dict[str, list[tuple[dict[str, str], float]]] = {}
         kinds: dict[str, Literal["counter", "gauge"]] = {}
-        for client in self._clients.values():
-            for (name, kind, labels), value in client.series.items():
-                if kinds.setdefault(name, kind) == kind:  # one name has one type in Prometheus
-                    found.setdefault(name, []).append((dict(client.labels + labels), value))
-        return [_family(name, kinds[name], series) for name, series in sorted(found.items())]
+        names: dict[str, set[str]] = {}
+        for client in list(self._clients.values()):
+            async for some in slices.batches(list(client.series.items())):
+                for (name, kind, labels), value in some:
+                    if kinds.setdefault(name, kind) == kind:  # one name has one type in Prometheus
+                        values = dict(client.labels + labels)
+                        found.setdefault(name, []).append((values, value))
+                        names.setdefault(name, set()).update(values)
+        for name, series in sorted(found.items()):
+            metric = Metric(name, kinds[name], "Pushed by clients (KIP-714).", tuple(sorted(names[name])))
+            yield metric, _samples(metric.labels, series)
 
 
-def _family(
-    name: str, kind: Literal["counter", "gauge"], series: list[tuple[dict[str, str], float]]
-) -> tuple[Metric, list[Sample]]:
-    labels = tuple(sorted({label for values, _ in series for label in values}))
-    metric = Metric(name, kind, "Pushed by clients (KIP-714).", labels)
-    return metric, [Sample([values.get(label, "") for label in labels], value) for values, value in series]
+def _samples(labels: tuple[str, ...], series: list[tuple[dict[str, str], float]]) -> Iterator[Sample]:
+    for values, value in series:
+        yield Sample(tuple([values.get(label, "") for label in labels]), value)

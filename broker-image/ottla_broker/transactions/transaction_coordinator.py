@@ -201,8 +201,8 @@ class TransactionCoordinator:
         return found
 
     def list_transactions(self) -> Iterator[tuple[str, TransactionMetadata]]:
-        """Lists all ids of this coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS while a partition
-        is loading.
+        """Lists all ids of this coordinator, which may come and go while they are read. Raises
+        COORDINATOR_LOAD_IN_PROGRESS while a partition is loading.
         """
         if not self._is_in_session():
             raise KafkaError(ErrorCode.coordinator_not_available)
@@ -210,7 +210,7 @@ class TransactionCoordinator:
             if shard.state is ShardState.loading:
                 shard.check_serving()
         for shard in serving_shards(self._shards):
-            for transactional_id, entry in shard.entries.items():
+            for transactional_id, entry in list(shard.entries.items()):
                 if entry.metadata is not None:
                     yield transactional_id, entry.metadata
 

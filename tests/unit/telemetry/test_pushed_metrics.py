@@ -1,14 +1,17 @@
 """Pushed metrics of clients in /metrics."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
 
 from ottla_broker.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage
+from ottla_broker.metrics import Metric, Sample
 from ottla_broker.telemetry import otlp, pushed_metrics
 from ottla_broker.telemetry.client_instances import Push
 from ottla_broker.telemetry.client_telemetry import ClientTelemetry
 from ottla_broker.telemetry.pushed_metrics import PushedMetrics, PushedPoint
+from ottla_broker.time_slices import TimeSlices
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.compression import compress
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -28,9 +31,16 @@ def add(pushed: PushedMetrics, *points: PushedPoint, client: UUID = CLIENT, now_
     pushed.add(client, {"client_id": f"c{client.int}"}, points, now_ms=now_ms, interval_ms=1000)
 
 
+def families(pushed: PushedMetrics, now_ms: int = 0) -> list[tuple[Metric, list[Sample]]]:
+    async def collect() -> list[tuple[Metric, list[Sample]]]:
+        return [(metric, list(samples)) async for metric, samples in pushed.families(now_ms, TimeSlices())]
+
+    return asyncio.run(collect())
+
+
 def shown(pushed: PushedMetrics, now_ms: int = 0) -> dict[str, dict[tuple[str, ...], float]]:
     return {
-        metric.name: {tuple(one.labels): one.value for one in samples} for metric, samples in pushed.families(now_ms)
+        metric.name: {tuple(one.labels): one.value for one in samples} for metric, samples in families(pushed, now_ms)
     }
 
 
@@ -44,7 +54,7 @@ def test_differences_of_counters_are_added_up_and_gauges_replaced() -> None:
 def test_series_of_one_metric_have_the_labels_of_all() -> None:
     pushed = PushedMetrics()
     add(pushed, gauge("lag", 1, topic="a"), gauge("lag", 2))
-    [(metric, _)] = pushed.families(0)
+    [(metric, _)] = families(pushed)
     assert metric.labels == ("client_id", "topic")
     assert shown(pushed)["lag"] == {("c3", "a"): 1, ("c3", ""): 2}
 
