@@ -5,6 +5,7 @@ the latency of a producer.
 import argparse
 import gzip
 import multiprocessing
+import re
 import statistics
 import time
 import urllib.request
@@ -37,6 +38,8 @@ def main() -> None:
     with run_ottla_broker(http_listener=f"127.0.0.1:{http}") as broker:
         wait_for_first_ack(broker.port, TOPIC, 30)
         create_partitions(broker, options.partitions)
+        while leaders(http) < options.partitions:  # their logs are made after the response
+            time.sleep(0.1)
         for encoding in ("identity", "gzip"):
             before_s = broker.cpu_s()
             durations, size = zip(*(scrape(http, encoding) for _ in range(options.scrapes)), strict=True)
@@ -52,6 +55,13 @@ def main() -> None:
 def create_partitions(broker: BrokerProcess, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("many", count, 1)], operation_timeout=120)["many"].result(120)
+
+
+def leaders(port: int) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+        found = re.search(rb"^kafka_server_replicamanager_leadercount (\d+)$", response.read(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
 
 
 def scrape(port: int, encoding: str) -> tuple[float, int]:

@@ -7,7 +7,7 @@ second, and most of its work concerns changed logs only.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_BYTES: Final = 16 << 20
 """Bytes of unflushed log from which on a checkpoint flushes it: they bound what a restart after a
 crash has to read."""
+LOGS_PER_SLICE: Final = 250
+"""Looked at before other tasks may run: about 0.05 ms, if there is nothing to do for them."""
 _TICK_S: Final = 1.0
 
 
@@ -79,12 +81,17 @@ class LogDirMaintenance:
                         logger.error("%s: %s", self.directory.path, error.message)
                     due[at] = loop.time() + period / 1000
 
-    def _working_logs(self) -> list[PartitionLog]:
-        return [log for log in self.directory.logs.values() if log.failure is None]
+    async def _working_logs(self) -> AsyncIterator[PartitionLog]:
+        """Other tasks run between slices of thousands of logs, which come and go meanwhile."""
+        for number, log in enumerate(list(self.directory.logs.values()), 1):
+            if log.failure is None:
+                yield log
+            if number % LOGS_PER_SLICE == 0:
+                await asyncio.sleep(0)
 
     async def checkpoint_rolled_logs(self) -> None:
         """Syncs closed segments before later segments reach the device."""
-        for log in self._working_logs():
+        async for log in self._working_logs():
             if log.flush.has_rolled_segment:
                 log.flush.has_rolled_segment = False
                 await self._flush(log, log.checkpoint())
@@ -92,7 +99,7 @@ class LogDirMaintenance:
     async def sync_overdue_logs(self) -> None:
         """Syncs what has waited for longer than flush.ms."""
         now_ms = self._runtime.now_ms()
-        for log in self._working_logs():
+        async for log in self._working_logs():
             state = log.flush
             if state.flushed_offset >= log.end:
                 state.unflushed_since_ms = -1
@@ -109,7 +116,7 @@ class LogDirMaintenance:
             logger.error("flush of %s-%d: %s", log.topic, log.partition, error.message)
 
     async def write_high_watermarks(self) -> None:
-        changed = [log for log in self._working_logs() if log.is_checkpoint_stale]
+        changed = [log async for log in self._working_logs() if log.is_checkpoint_stale]
         if changed:
             for log in changed:
                 log.is_checkpoint_stale = False
@@ -117,20 +124,19 @@ class LogDirMaintenance:
 
     async def write_recovery_points(self) -> None:
         """Flushes the logs that have much unflushed, and writes how far all are."""
-        for log in self._working_logs():
+        async for log in self._working_logs():
             if log.end > log.recovery_point and log.size_from(log.recovery_point) > CHECKPOINT_BYTES:
                 await self._flush(log, log.checkpoint())
         await self.directory.write_checkpoints(recovery_points=True)
 
     async def apply_retention(self) -> None:
         now_ms = self._runtime.now_ms()
-        for log in self._working_logs():
+        async for log in self._working_logs():
             try:
                 log.apply_retention(now_ms)
             except KafkaError as error:
                 logger.error("retention of %s-%d: %s", log.topic, log.partition, error.message)
-            # Thousands of logs must not hold up the protocol.
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # to delete segments takes long
 
     async def remove_deleted_files(self) -> None:
         """Removes what retention, compaction and deletion have renamed, when its delay is over."""
@@ -144,7 +150,7 @@ class LogDirMaintenance:
 
     async def remove_expired_producers(self) -> None:
         now_ms = self._runtime.now_ms()
-        for log in self._working_logs():
+        async for log in self._working_logs():
             log.producers.remove_expired(now_ms, self.directory.producer_expiration_ms)
 
 

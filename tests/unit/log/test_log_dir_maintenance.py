@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,28 @@ class TestMaintenance:
         directory.producer_expiration_ms = 999
         asyncio.run(care.remove_expired_producers())
         assert log.producers.get(7) is None
+
+    def test_other_tasks_run_between_slices_of_logs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ottla_broker.log.maintenance.LOGS_PER_SLICE", 2)
+        directory = open_directory(tmp_path)
+        for partition in range(6):
+            directory.create_log("t", partition, TOPIC_ID, LogConfig())
+        care = LogDirMaintenance(directory, MaintenanceIntervals())
+
+        async def count_iterations(job: Callable[[], Awaitable[None]]) -> int:
+            loop, iterations = asyncio.get_running_loop(), 0
+
+            def on_iteration() -> None:
+                nonlocal iterations
+                iterations += 1
+                loop.call_soon(on_iteration)
+
+            loop.call_soon(on_iteration)
+            await job()
+            return iterations
+
+        for job in (care.checkpoint_rolled_logs, care.sync_overdue_logs, care.remove_expired_producers):
+            assert asyncio.run(count_iterations(job)) == 3
 
     def test_maintenance_runs_until_it_is_cancelled(self, tmp_path: Path) -> None:
         directory = open_directory(tmp_path, clock=Clock(NOW + 10**9))
