@@ -25,7 +25,7 @@ from tests.ports import free_port
 
 TOPIC: Final = "latency"
 ACCEPT: Final = "application/openmetrics-text; version=1.0.0"
-LABELLED_FAMILIES: Final = 11  # with a sample for each partition
+LABELLED_FAMILIES: Final = 10  # with a sample for each partition
 
 
 def main() -> None:
