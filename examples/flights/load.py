@@ -30,6 +30,7 @@ import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -200,18 +201,27 @@ def flights(data: Path) -> Iterator[Event]:
 
 
 def _days(data: Path) -> Iterator[list[Flight]]:
-    """Flights of each scheduled day. The months of the file are in the order 1, 10, 11, 12, 2."""
-    days: dict[tuple[int, int], list[Flight]] = {}
-    with zipfile.ZipFile(data / "flights.csv.zip") as archive:
-        rows = csv.reader(io.StringIO(archive.read("flights.csv").decode("ascii")))
-    header = next(rows)
-    if tuple(header) != Flight._fields:
-        raise SystemExit(f"flights.csv has other columns than expected: {', '.join(header)}")
-    for row in rows:
-        flight = Flight._make(row)
-        days.setdefault((int(flight.month), int(flight.day)), []).append(flight)
-    for date in sorted(days):
-        yield days.pop(date)
+    """Flights of each scheduled day, as early as the file allows: its months are in the order 1,
+    10, 11, 12, 2.
+    """
+    read: dict[tuple[int, int], list[Flight]] = {}
+    due = BEGIN
+    for (month, day), flights_of_day in groupby(_rows(data), lambda flight: (flight.month, flight.day)):
+        read[int(month), int(day)] = list(flights_of_day)
+        while (key := (due.month, due.day)) in read:
+            yield read.pop(key)
+            due += timedelta(days=1)
+    if read:
+        raise SystemExit(f"flights.csv has no flights of {due:%Y-%m-%d}, or those of one day in several places")
+
+
+def _rows(data: Path) -> Iterator[Flight]:
+    with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+        rows = csv.reader(io.TextIOWrapper(file, "ascii", newline=""))
+        header = next(rows)
+        if tuple(header) != Flight._fields:
+            raise SystemExit(f"flights.csv has other columns than expected: {', '.join(header)}")
+        yield from map(Flight._make, rows)
 
 
 def _offsets(data: Path) -> dict[str, tuple[int, bool]]:

@@ -257,6 +257,27 @@ def test_interrupted_load_continues_although_partitions_were_added(up: UpProcess
     assert sorted(lines) == sorted(f'{{"number": {number}}}' for number in range(1000))
 
 
+LONG_LOAD = """
+for number in range(50_000):
+    print('{"topic": "greetings", "value": {"word": "hello"}}')
+"""
+
+
+def test_load_gives_way_to_a_pipeline_that_starts(up: UpProcess) -> None:
+    up.write_resources(cluster(up), topic(partitions=1), topic("shouts"), shouting_pipeline())
+    (up.folder / "resources" / "load.py").write_text(LONG_LOAD)
+    up.start()
+    up.wait_for_line("load.py: 1,000 records/s after 10,000 of greetings")
+    up.wait_for_line("50,000 records written", within_s=120)
+    before = up.lines[: next(at for at, line in enumerate(up.lines) if "50,000 records written" in line)]
+    assert any("first pipeline row after" in line for line in before)
+    assert up.stop() == 0
+    up.start()
+    up.wait_for_line("first broker ready after")
+    assert up.stop() == 0
+    assert not any("records/s after" in line for line in up.lines), "the load was completed before"
+
+
 def test_produce_cannot_resume_over_another_number_of_partitions_without_the_former_number(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic(partitions=2))
     up.start()

@@ -1,10 +1,11 @@
 """`ottla produce`."""
 
 import asyncio
+import itertools
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,10 +21,11 @@ from ottla_operator.cli.record_format import InvalidLine, LineReader, json_recor
 from ottla_operator.cli.resume import ExistingRecords, PartitionCounts
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.producer import Producer
+from ottla_operator.local.load_limit import LimitedLoad
 
 READ_BYTES: Final = 1 << 20
 MIN_PAUSE_S: Final = 0.05
-"""Shortest pause with --rate; shorter ones are accumulated."""
+"""Shortest pause of a limited rate; shorter ones are accumulated."""
 
 app = new_app()
 
@@ -101,6 +103,10 @@ def produce(
         int | None,
         typer.Option(min=1, help="With --resume: number of partitions when the earlier run started."),
     ] = None,
+    limit_file: Annotated[
+        Path | None,
+        typer.Option(hidden=True, help="File with a limit of the rate, which ends when the file is deleted."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -134,21 +140,30 @@ def produce(
         existing = None
         if if_empty or resume:
             existing = ExistingRecords(client, producer, if_empty, PartitionCounts(partitions_file), partitions)
+        pause_of = LimitedLoad(limit_file).pause_s if limit_file is not None else constant_rate(rate)
         with produce_progress(quiet, total, _file_size(source) if total is None else None) as progress:
-            await _write_records(producer, source, read, rate, existing, progress)
+            await _write_records(producer, source, read, pause_of, existing, progress)
 
     call_brokers(bootstrap, command_config, work)
+
+
+def constant_rate(rate: float | None) -> Callable[[str], float]:
+    """Counts a record of a topic, and returns how long to wait before the next one."""
+    if rate is None:
+        return lambda _: 0.0
+    number, began_s = itertools.count(1), time.monotonic()
+    return lambda _: next(number) / rate - (time.monotonic() - began_s)
 
 
 async def _write_records(
     producer: Producer,
     source: str,
     read: LineReader,
-    rate: float | None,
+    pause_of: Callable[[str], float],
     existing: ExistingRecords | None,
     progress: ProduceProgress,
 ) -> None:
-    number, started = 0, time.monotonic()
+    number = 0
     async for lines in _read_lines(source):
         now_ms = time.time_ns() // 1_000_000
         for text in lines:
@@ -168,7 +183,7 @@ async def _write_records(
             if existing is not None and existing.skip(partition):
                 continue
             await producer.add(partition, addressed.record)
-            if rate is not None and (pause_s := number / rate - (time.monotonic() - started)) > MIN_PAUSE_S:
+            if (pause_s := pause_of(addressed.topic)) > MIN_PAUSE_S:
                 await producer.send()
                 progress.update(producer.sent_records, producer.sent_bytes)
                 await asyncio.sleep(pause_s)

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from ottla_operator.local.home import replace_file
 from ottla_operator.local.live_view import LiveView, LoadRow, State
+from ottla_operator.local.load_limit import LoadLimit
 
 SCRIPT: Final = "load.py"
 NICENESS: Final = 10  # people wait for the first result, not for the last record
@@ -36,7 +37,7 @@ def cluster_script(cluster: str) -> str:
 @dataclass(slots=True)
 class LoadScript:
     """`folder`: the cluster's in .ottla. `command_config`: client properties with the login of
-    `ottla up`; None where brokers have none.
+    `ottla up`; None where brokers have none. `limit`: its rate until `end_limit`; None without one.
     """
 
     script: Path
@@ -44,6 +45,7 @@ class LoadScript:
     bootstrap: str
     view: LiveView
     command_config: Path | None = None
+    limit: LoadLimit | None = None
     _process_group: int | None = None
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -60,10 +62,14 @@ class LoadScript:
             self.row.state, self.row.note = State.finished, "was loaded before"
             return
         self.row.state = State.running
+        if self.limit is not None:
+            self.limit.write(self._limit_file)
+            self.view.say(f"{self.script}: {self.limit}", "info")
         try:
             code, last_line = await self._run_processes()
         finally:
             self._ended.set()
+            self.end_limit()
         if code == 0:
             self.row.state, self.row.note = State.finished, last_line
             replace_file(self._file("loaded"), json.dumps(current, sort_keys=True))
@@ -71,6 +77,9 @@ class LoadScript:
         elif self._process_group is not None:
             self.row.state, self.row.note = State.failed, last_line or f"exited with code {code}"
             self.view.say(f"{self.script}: {self.row.note}", "error")
+
+    def end_limit(self) -> None:
+        self._limit_file.unlink(missing_ok=True)
 
     async def stop(self) -> None:
         """Interrupts the load and returns when it has ended."""
@@ -84,6 +93,10 @@ class LoadScript:
                 async with asyncio.timeout(timeout_s):
                     await self._ended.wait()
                     return
+
+    @property
+    def _limit_file(self) -> Path:
+        return self._file("limit")
 
     def _file(self, purpose: str) -> Path:
         name = hashlib.sha256(str(self.script.resolve()).encode()).hexdigest()[:8]
@@ -104,7 +117,8 @@ class LoadScript:
         if self.command_config is not None:
             environment["OTTLA_COMMAND_CONFIG"] = str(self.command_config)
         command = ("-m", "ottla_operator.cli", "produce", "--lines", "-", "--resume", "--bootstrap", self.bootstrap)
-        produce = (*command, "--partitions-file", str(self._file("partitions")))
+        limit = ("--limit-file", str(self._limit_file)) if self.limit is not None else ()
+        produce = (*command, "--partitions-file", str(self._file("partitions")), *limit)
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         try:
             sink = await asyncio.create_subprocess_exec(

@@ -18,6 +18,8 @@ from ottla_operator.local.home import Home
 from ottla_operator.local.lake_documents import write_lake_documents
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import LoadScript
+from ottla_operator.local.load_limit import LoadLimit
+from ottla_operator.local.pipelines import POLL_S, find_missing_prerequisite
 from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid
 from ottla_operator.local.status_printer import pipeline_row_key
 from ottla_operator.local.topic_metrics import TopicMetrics
@@ -27,6 +29,7 @@ from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.common import format_time
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.schema_resource import stored_subject_name
 from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.validation import validate_update
@@ -299,7 +302,29 @@ class UpRunner:
         await self._wait_until(are_settled)
         brokers = self.platform.clusters[cluster]
         login = self.home.login(cluster).resolve() / CLIENT_PROPERTIES if brokers.access.security.uses_sasl else None
-        work = LoadScript(script, self.home.cluster(cluster), ",".join(brokers.bootstrap_addresses), self.view, login)
+        bootstrap, limit = ",".join(brokers.bootstrap_addresses), self._load_limit(cluster)
+        work = LoadScript(script, self.home.cluster(cluster), bootstrap, self.view, login, limit)
         self._loads.append(work)
         ids = {name: it["status"]["topicId"] for name, it in self._topics(cluster).items() if "topicId" in it["status"]}
-        await work.run(ids)
+        ending = asyncio.create_task(self._end_limit(cluster, work))
+        try:
+            await work.run(ids)
+        finally:
+            ending.cancel()
+
+    def _load_limit(self, cluster: str) -> LoadLimit | None:
+        """None if no pipeline of the cluster starts."""
+        pipelines = [Pipeline.parse(it.data).spec for it in self._documents if it.kind == "Pipeline"]
+        starting = [it for it in pipelines if it.cluster_ref.name == cluster and it.state != "suspended"]
+        topics = {source.topic for spec in starting for source in spec.streams.values()}
+        if not topics or self._reads_rows(cluster) or find_missing_prerequisite() is not None:
+            return None
+        return LoadLimit(tuple(sorted(topics)))
+
+    def _reads_rows(self, cluster: str) -> bool:
+        return any(it.rows_in for it in self.view.pipelines.values() if it.cluster == cluster)
+
+    async def _end_limit(self, cluster: str, work: LoadScript) -> None:
+        while not self._reads_rows(cluster):  # noqa: ASYNC110  # rows of the view are no events
+            await asyncio.sleep(POLL_S)
+        work.end_limit()
