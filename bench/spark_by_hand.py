@@ -21,7 +21,8 @@ from pyspark.sql import functions as F
 from bench.pipeline_jobs import BATCH_ROWS, COUNTS, COUNTS_SQL, EVENTS, ROWS_SQL, SCHEMA, SHUFFLE_PARTITIONS
 from ottla_spark.class_archive import class_archive
 from ottla_spark.jars import cache_folder, ensure_jars
-from ottla_spark.streaming.session import spark_conf, start_session
+from ottla_spark.spark_conf import spark_conf
+from ottla_spark.streaming.session import start_session
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--defaults", action="store_true")
     options = parser.parse_args()
     conf = _default_conf(options.folder) if options.defaults else _pipeline_conf(options.folder)
-    spark = start_session("by hand", conf)
+    spark = start_session("by hand", conf, options.folder)
     kafka = {"kafka.bootstrap.servers": options.bootstrap}
     stream = spark.readStream.format("kafka").options(**kafka, subscribe=EVENTS, startingOffsets="earliest")
     raw = stream.option("maxOffsetsPerTrigger", BATCH_ROWS).load()

@@ -12,12 +12,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import NoReturn
 
 from ottla_spark import jars
-from ottla_spark.errors import MissingDependency, PipelineError
+from ottla_spark.errors import PipelineError
+from ottla_spark.jvm import spark_home
 
 EXECUTOR_CLASS = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 # Option of the executor → environment variable with its value.
@@ -45,7 +44,7 @@ def container_command(arguments: Sequence[str], environment: Mapping[str, str]) 
 def _driver(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """The driver pod submits in client mode: it is the driver."""
     binds = f"spark.driver.bindAddress={_variable(environment, 'SPARK_DRIVER_BIND_ADDRESS')}"
-    return [str(_spark_home() / "bin" / "spark-submit"), "--conf", binds, "--deploy-mode", "client", *arguments]
+    return [str(spark_home() / "bin" / "spark-submit"), "--conf", binds, "--deploy-mode", "client", *arguments]
 
 
 def _executor(environment: Mapping[str, str]) -> list[str]:
@@ -58,7 +57,7 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
     extra = environment.get("SPARK_EXTRA_CLASSPATH") or environment.get("SPARK_CLASSPATH")
     connector = map(str, jars.ensure_jars())
     classpath = os.pathsep.join(
-        filter(None, [environment.get("SPARK_CONF_DIR"), f"{_spark_home()}/jars/*", *connector, extra])
+        filter(None, [environment.get("SPARK_CONF_DIR"), f"{spark_home()}/jars/*", *connector, extra])
     )
     options = [part for name, variable in EXECUTOR_OPTIONS.items() for part in (name, _variable(environment, variable))]
     java_options = [numbered[number] for number in sorted(numbered)]
@@ -80,20 +79,13 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _spark_home() -> Path:
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise MissingDependency("pipelines need PySpark: pip install 'ottla[spark]'")
-    return Path(found.origin).parent
-
-
 def main() -> NoReturn:
     try:
         command = container_command(sys.argv[1:], os.environ)
     except PipelineError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    os.environ.setdefault("SPARK_HOME", str(_spark_home()))
+    os.environ.setdefault("SPARK_HOME", str(spark_home()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     sys.stdout.flush()

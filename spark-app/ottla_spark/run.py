@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from importlib.util import find_spec
+from pathlib import Path
 
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import MissingDependency, PipelineError, describe_error
+from ottla_spark.launch import launch_spark
 from ottla_spark.progress import ProgressLog
 from ottla_spark.runtime_environment import RuntimeEnvironment
 
@@ -26,10 +29,16 @@ def run_pipeline(
     progress.write_state("starting")
     try:
         require_pyspark()
-        # PySpark is optional: imported here, its absence is reported as the pipeline's error.
-        from ottla_spark.streaming.query_runner import run_queries
+        with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as scratch:
+            launch = launch_spark(pipeline, environment, progress, Path(scratch))
+            try:
+                # PySpark is optional: imported here, its absence is reported as the pipeline's
+                # error. The JVM starts meanwhile.
+                from ottla_spark.streaming.query_runner import run_queries
 
-        run_queries(pipeline, environment, progress, stop_requested)
+                run_queries(pipeline, environment, launch, progress, stop_requested)
+            finally:
+                launch.stop_unused()
     except PipelineError as error:
         progress.write_state("failed", error=str(error))
         raise

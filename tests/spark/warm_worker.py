@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ottla_spark.streaming.session import spark_conf, start_session
+from ottla_spark.spark_conf import spark_conf
+from ottla_spark.streaming.session import start_session
 from ottla_spark.streaming.transactional_writer import start_worker
 
 
@@ -20,7 +21,7 @@ def has_imported_the_writer(_: None) -> bool:
 
 def main(folder: Path) -> None:
     conf = spark_conf({}, master="local[1]", jars=[], scratch=folder, log=folder / "spark.log")
-    spark = start_session("warm worker", conf)
+    spark = start_session("warm worker", conf, folder)
     one_row = spark.sparkContext.parallelize([None], 1)
     before = one_row.map(has_imported_the_writer).collect()
     start_worker(spark)

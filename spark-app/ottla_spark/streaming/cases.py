@@ -39,12 +39,14 @@ from ottla_operator.resources.sinks import Sink
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.schema_registry import NO_REGISTRY
-from ottla_spark.streaming import session, sink, source, transform
+from ottla_spark.spark_conf import SHUFFLE_PARTITIONS, spark_conf
+from ottla_spark.streaming import sink, source, transform
 from ottla_spark.streaming.encode import check_format, output_columns, record_name, schema_of_columns
 from ottla_spark.streaming.foreach_writer import foreach_writer
 from ottla_spark.streaming.framed_records import decoded_value, encoded
 from ottla_spark.streaming.given_records import GIVEN_ID, EncodeJson, encode_text, given_encoder
 from ottla_spark.streaming.latest_rows import DELETED, latest_rows
+from ottla_spark.streaming.session import start_session
 
 DEAD_LETTERS: Final = "dead-letters"
 _MAX_DIFFERENCES: Final = 10
@@ -119,12 +121,11 @@ def local_session(pipeline: PipelineDefinition) -> Iterator[SparkSession]:
     """Spark on this machine with the pipeline's configuration, but few partitions, because there is
     little data.
     """
-    session.check_java()
     with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
-        conf = {**pipeline.spec.spark.conf, session.SHUFFLE_PARTITIONS: "2"}
-        settings = session.spark_conf(conf, master="local[2]", jars=[], scratch=scratch, log=scratch / "spark.log")
-        spark = session.start_session(pipeline.name, settings)
+        conf = {**pipeline.spec.spark.conf, SHUFFLE_PARTITIONS: "2"}
+        settings = spark_conf(conf, master="local[2]", jars=[], scratch=scratch, log=scratch / "spark.log")
+        spark = start_session(pipeline.name, settings, scratch)
         try:
             yield spark
         finally:

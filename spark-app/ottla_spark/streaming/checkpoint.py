@@ -28,7 +28,7 @@ from ottla_operator.resources.object_store import is_s3
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.progress import TopicPartition, minimum_offsets, parse_offsets
-from ottla_spark.streaming.session import SHUFFLE_PARTITIONS, STATE_STORE
+from ottla_spark.spark_conf import SHUFFLE_PARTITIONS, STATE_STORE
 
 _T = TypeVar("_T")
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import os
 import queue
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -27,18 +25,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ottla_operator.resources.common import parse_duration_ms
 from ottla_operator.resources.replacement import Comparison
 from ottla_operator.resources.sinks import Sink
-from ottla_spark import jars
-from ottla_spark.class_archive import class_archive
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
+from ottla_spark.launch import SparkLaunch
 from ottla_spark.librdkafka_properties import to_librdkafka
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag
 from ottla_spark.reader_schemas import check_registry, fields_needing_registry, resolve_schemas
 from ottla_spark.runtime_environment import RuntimeEnvironment
-from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
 from ottla_spark.schema_registry import registry_of
-from ottla_spark.sink_conf import with_sink_conf
-from ottla_spark.sink_jars import needed_jars
+from ottla_spark.spark_conf import SHUFFLE_PARTITIONS, spark_interval
 from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
 from ottla_spark.streaming.batch_writers import batch_writer
 from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
@@ -64,64 +59,50 @@ _TOPIC_CHECK_INTERVAL_S: Final = 10.0
 def run_queries(
     pipeline: PipelineDefinition,
     environment: RuntimeEnvironment,
+    launch: SparkLaunch,
     progress: ProgressLog,
     stop_requested: threading.Event,
 ) -> None:
     """Starts Spark, runs the queries until they end, and stops Spark. Raises PipelineError."""
-    with tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True) as scratch:
-        try:
-            _run_in_session(pipeline, environment, progress, stop_requested, Path(scratch))
-        except (Py4JJavaError, PySparkException) as error:
-            raise PipelineError(describe_error(error)) from error
-
-
-def _run_in_session(
-    pipeline: PipelineDefinition,
-    environment: RuntimeEnvironment,
-    progress: ProgressLog,
-    stop_requested: threading.Event,
-    scratch: Path,
-) -> None:
-    session.check_java()
     tracer = open_tracer(pipeline.name, os.environ)
     registry = registry_of(environment.registry, environment.client_properties)
     check_registry(registry, fields_needing_registry(pipeline))
     pipeline = resolve_schemas(pipeline, registry)
-    spec, secrets = pipeline.spec, environment.secrets
-    stores = {"s3"} if uses_s3(spec, environment.checkpoint) else set()
-    needed = jars.ensure_jars(
-        needed_jars(spec.sinks) | stores, notify=lambda message: progress.write_state("starting", doing=message)
-    )
-    own = {**s3_conf(spec, environment.checkpoint, secrets), **spec.spark.conf, **environment.conf}
-    archive = class_archive(jars.cache_folder(), needed, scratch) if environment.master is None else None
-    conf = session.spark_conf(
-        with_sink_conf(own, spec.sinks, pipeline.folder, secrets, iceberg_s3_properties(spec.s3, secrets)),
-        master=environment.master,
-        jars=needed,
-        scratch=scratch,
-        log=environment.log or scratch / "spark.log",
-        archive=archive,
-    )
-    spark = session.start_session(pipeline.name, conf)
-    if (url := spark.sparkContext.uiWebUrl) is not None:
-        progress.write_state("starting", sparkUi=url)
     try:
-        if not environment.wait_for_start(stop_requested):
-            progress.write_state("stopped")
-            return
-        writing = session.writing_archive(spark, archive, lambda: environment.snapshot.rows > 0)
-        with writing, KafkaAdmin(spark, environment.client_properties) as admin:
-            files = Checkpoint(spark, environment.checkpoint)
-            topic_ids = admin.describe_topic_ids(source_topics(pipeline))
-            cores = spark.sparkContext.defaultParallelism
-            metadata = checkpoint.resume_metadata(files.read_metadata(), pipeline, topic_ids, conf, cores)
-            spark.conf.set(session.SHUFFLE_PARTITIONS, str(metadata.shuffle_partitions))
-            files.write_metadata(metadata)
-            QueryRunner(spark, pipeline, environment, admin, files, metadata, progress, stop_requested, tracer).run()
-    finally:
-        spark.stop()
-        if tracer is not None:
-            tracer.close()
+        spark = session.start_session(pipeline.name, launch.conf, launch.scratch, launch.jvm)
+        try:
+            if (url := spark.sparkContext.uiWebUrl) is not None:
+                progress.write_state("starting", sparkUi=url)
+            _run_in_session(spark, pipeline, environment, launch, progress, stop_requested, tracer)
+        finally:
+            spark.stop()
+            if tracer is not None:
+                tracer.close()
+    except (Py4JJavaError, PySparkException) as error:
+        raise PipelineError(describe_error(error)) from error
+
+
+def _run_in_session(
+    spark: SparkSession,
+    pipeline: PipelineDefinition,
+    environment: RuntimeEnvironment,
+    launch: SparkLaunch,
+    progress: ProgressLog,
+    stop_requested: threading.Event,
+    tracer: PipelineTracer | None,
+) -> None:
+    if not environment.wait_for_start(stop_requested):
+        progress.write_state("stopped")
+        return
+    writing = session.writing_archive(spark, launch.archive, lambda: environment.snapshot.rows > 0)
+    with writing, KafkaAdmin(spark, environment.client_properties) as admin:
+        files = Checkpoint(spark, environment.checkpoint)
+        topic_ids = admin.describe_topic_ids(source_topics(pipeline))
+        cores = spark.sparkContext.defaultParallelism
+        metadata = checkpoint.resume_metadata(files.read_metadata(), pipeline, topic_ids, launch.conf, cores)
+        spark.conf.set(SHUFFLE_PARTITIONS, str(metadata.shuffle_partitions))
+        files.write_metadata(metadata)
+        QueryRunner(spark, pipeline, environment, admin, files, metadata, progress, stop_requested, tracer).run()
 
 
 def source_topics(pipeline: PipelineDefinition) -> set[str]:
@@ -288,7 +269,7 @@ class QueryRunner:
         if trigger.available_now:
             stream = stream.trigger(availableNow=True)
         elif trigger.interval is not None:
-            stream = stream.trigger(processingTime=session.spark_interval(trigger.interval))
+            stream = stream.trigger(processingTime=spark_interval(trigger.interval))
         try:
             return stream.start()
         except PySparkException as error:

@@ -1,127 +1,33 @@
-"""The Spark session: its configuration, and its log.
-
-The checkpoint fixes the state store and spark.sql.shuffle.partitions at batch 0, so both are always
-set.
-"""
+"""The Spark session."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from ottla_operator.resources.common import parse_duration_ms
 from ottla_spark.class_archive import ClassArchive, writing_beside
-from ottla_spark.errors import MissingDependency, PipelineError
-from ottla_spark.jars import find_java
-
-SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
-STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_MIN_JAVA_VERSION: Final = 17
-
-# On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of
-# examples/flights takes half the CPU time, and the whole year two thirds. The pipeline's own
-# options come later and take precedence.
-_C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1"
-
-_LOG4J_PROPERTIES: Final = """\
-status = error
-rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = {file}
-appender.file.filePattern = {file}.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 10MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 2
-logger.adminconfig.name = org.apache.kafka.clients
-logger.adminconfig.level = error
-"""
+from ottla_spark.jvm import Jvm, has_jvm
 
 
-def spark_interval(duration: str) -> str:
-    """A duration as Spark writes it: "2 hours" is "7200000 milliseconds". Raises ValueError."""
-    return f"{parse_duration_ms(duration)} milliseconds"
-
-
-def check_java() -> None:
-    """Raises MissingDependency without a Java that Spark supports."""
-    command = find_java()
-    output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(?P<major>\d+)', output.stderr + output.stdout)
-    if version is None:
-        raise PipelineError(f"{command} -version printed no version")
-    if int(version["major"]) < _MIN_JAVA_VERSION:
-        raise MissingDependency(
-            f"pipelines need Java {_MIN_JAVA_VERSION} or newer; {command} is Java {version['major']}"
-        )
-
-
-def spark_conf(
-    conf: Mapping[str, str],
-    *,
-    master: str | None,
-    jars: Sequence[Path],
-    scratch: Path,
-    log: Path,
-    archive: ClassArchive | None = None,
-) -> dict[str, str]:
-    """Spark's configuration: the runner's defaults, overridden by `conf`. Writes the log
-    configuration to `scratch`. `archive`: that of Spark's classes; None loads them from the jars.
+def start_session(name: str, conf: Mapping[str, str], folder: Path, jvm: Jvm | None = None) -> SparkSession:
+    """Starts Spark. The JVM writes to standard error, which the caller redirects. `folder`: for
+    files of the JVM. `jvm`: one that is starting; None starts one, unless this process has one.
     """
-    defaults = {
-        # 4: a failed task is retried, as on a cluster. The default of a local master is no retry.
-        "spark.master": master or "local[*,4]",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.local.dir": str(scratch),
-        STATE_STORE: ROCKSDB,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.numRecentProgressUpdates": "10",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Spark's default, and what a client property may hold of a login.
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
-    }
-    if defaults["spark.master"].startswith("local"):
-        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    merged = defaults | dict(conf)
-    jar_path = os.pathsep.join(str(jar) for jar in jars)
-    for role in ("driver", "executor"):
-        name = f"spark.{role}.extraClassPath"
-        merged[name] = os.pathsep.join(filter(None, [jar_path, conf.get(name)]))
-    log4j = scratch / "log4j2.properties"
-    log4j.write_text(_LOG4J_PROPERTIES.format(file=log))
-    name = "spark.driver.extraJavaOptions"
-    options = [f"-Dlog4j2.configurationFile=file:{log4j}", conf.get(name)]
-    if defaults["spark.master"].startswith("local"):
-        options.insert(0, _C1_COMPILER_ONLY)
-    if archive is not None:
-        options = [*archive.java_options(conf.get(name, "")), *options]
-    merged[name] = " ".join(filter(None, options))
-    return merged
-
-
-def start_session(name: str, conf: Mapping[str, str]) -> SparkSession:
-    """Starts Spark. The JVM writes to standard error, which the caller redirects."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if jvm is None and not has_jvm():
+        jvm = Jvm(conf, folder)
+    if jvm is not None:
+        _connect(jvm)
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -132,6 +38,19 @@ def start_session(name: str, conf: Mapping[str, str]) -> SparkSession:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
     return spark
+
+
+def _connect(jvm: Jvm) -> None:
+    """Has PySpark use the JVM. Raises PipelineError if it does not start."""
+    variables = jvm.environment()
+    os.environ |= variables
+    try:
+        context: Any = SparkContext
+        context._ensure_initialized()
+        context._gateway.proc = jvm.process  # as PySpark does: the JVM lives as long as this object
+    finally:
+        for name in variables:
+            del os.environ[name]
 
 
 def writing_archive(

@@ -22,8 +22,8 @@ from ottla_operator.resources.transforms import Expectation, Transform
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message
 from ottla_spark.progress import UNDECODED, rejected_metric
+from ottla_spark.spark_conf import spark_interval
 from ottla_spark.streaming import dead_letters, decode
-from ottla_spark.streaming.session import spark_interval
 from ottla_spark.streaming.steps import run_step
 
 STATEFUL_OPERATORS: Final = frozenset(

@@ -12,6 +12,7 @@ import pytest
 from ottla_operator.resources.common import API_VERSION
 from ottla_spark.definition import parse_pipeline
 from ottla_spark.errors import PipelineError
+from ottla_spark.spark_conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
 from ottla_spark.streaming.checkpoint import (
     Checkpoint,
     CheckpointMetadata,
@@ -19,7 +20,6 @@ from ottla_spark.streaming.checkpoint import (
     parse_offset_log,
     resume_metadata,
 )
-from ottla_spark.streaming.session import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
 
 CONF = {STATE_STORE: ROCKSDB}
 STREAMS = {"s": "t"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla_spark.class_archive import ArchiveWriter, ClassArchive, class_archive, delete_oldest, writing_beside
-from ottla_spark.streaming.session import spark_conf
+from ottla_spark.spark_conf import spark_conf
 
 OPTIONS = "spark.driver.extraJavaOptions"
 WAIT_S = 20.0

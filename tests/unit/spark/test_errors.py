@@ -6,7 +6,7 @@ import pytest
 
 from ottla_operator.resources.common import parse_duration_ms
 from ottla_spark.errors import PipelineError, describe_error, find_error_type, mark_message
-from ottla_spark.streaming.session import spark_interval
+from ottla_spark.spark_conf import spark_interval
 
 
 def test_marked_message_is_found_in_sparks_error() -> None:

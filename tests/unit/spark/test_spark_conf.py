@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla_spark.streaming.session import ROCKSDB, STATE_STORE, spark_conf
+from ottla_spark.spark_conf import ROCKSDB, STATE_STORE, spark_conf
 
 OPTIONS = "spark.driver.extraJavaOptions"
 PATH = "spark.driver.extraClassPath"

@@ -1,0 +1,97 @@
+"""Spark's configuration: the runner's defaults, and the pipeline's own properties over them.
+
+The checkpoint fixes the state store and spark.sql.shuffle.partitions at batch 0, so both are always
+set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ottla_operator.resources.common import parse_duration_ms
+from ottla_spark.class_archive import ClassArchive
+
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+REDACTED: Final = re.compile(r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key")
+"""Names of properties whose values Spark's UI and logs do not show: Spark's default, what a client
+property may hold of a login, and credentials of catalogs and object stores."""
+
+# On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of
+# examples/flights takes half the CPU time, and the whole year two thirds. The pipeline's own
+# options come later and take precedence.
+_C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1"
+
+_LOG4J_PROPERTIES: Final = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.filePattern = {file}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+logger.adminconfig.name = org.apache.kafka.clients
+logger.adminconfig.level = error
+"""
+
+
+def spark_interval(duration: str) -> str:
+    """A duration as Spark writes it: "2 hours" is "7200000 milliseconds". Raises ValueError."""
+    return f"{parse_duration_ms(duration)} milliseconds"
+
+
+def spark_conf(
+    conf: Mapping[str, str],
+    *,
+    master: str | None,
+    jars: Sequence[Path],
+    scratch: Path,
+    log: Path,
+    archive: ClassArchive | None = None,
+) -> dict[str, str]:
+    """Spark's configuration: the runner's defaults, overridden by `conf`. Writes the log
+    configuration to `scratch`. `archive`: that of Spark's classes; None loads them from the jars.
+    """
+    defaults = {
+        # 4: a failed task is retried, as on a cluster. The default of a local master is no retry.
+        "spark.master": master or "local[*,4]",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch),
+        STATE_STORE: ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.numRecentProgressUpdates": "10",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.redaction.regex": REDACTED.pattern,
+    }
+    if defaults["spark.master"].startswith("local"):
+        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    merged = defaults | dict(conf)
+    jar_path = os.pathsep.join(str(jar) for jar in jars)
+    for role in ("driver", "executor"):
+        name = f"spark.{role}.extraClassPath"
+        merged[name] = os.pathsep.join(filter(None, [jar_path, conf.get(name)]))
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J_PROPERTIES.format(file=log))
+    name = "spark.driver.extraJavaOptions"
+    options = [f"-Dlog4j2.configurationFile=file:{log4j}", conf.get(name)]
+    if defaults["spark.master"].startswith("local"):
+        options.insert(0, _C1_COMPILER_ONLY)
+    if archive is not None:
+        options = [*archive.java_options(conf.get(name, "")), *options]
+    merged[name] = " ".join(filter(None, options))
+    return merged
