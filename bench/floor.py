@@ -44,9 +44,9 @@ def run_floor() -> Iterator[_FloorProcess]:
             process.stdout.close()
 
 
-def measure_floor(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_floor(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """Values of the broker divided by those of the loop, measured one after the other."""
-    with side(test_settings=False) as broker, run_floor() as floor:
+    with run_broker(test_settings=False) as broker, run_floor() as floor:
         rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         found: dict[str, float] = {}
         for name, (connections, size) in (("small", SMALL), ("large", LARGE)):

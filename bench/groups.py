@@ -59,9 +59,9 @@ class LoadSize:
 
 
 def measure_groups(
-    protocol: str, members: int, side: RunBroker, wanted: Sequence[str], load_size: LoadSize
+    protocol: str, members: int, run_broker: RunBroker, wanted: Sequence[str], load_size: LoadSize
 ) -> dict[str, float]:
-    with side(test_settings=False, group_initial_rebalance_delay_ms=0, **NO_INTERVAL) as broker:
+    with run_broker(test_settings=False, group_initial_rebalance_delay_ms=0, **NO_INTERVAL) as broker:
         for topic, partitions in (("warm", WARM_MEMBERS), ("measured", members)):
             rd.create_topic(broker.bootstrap, topic, partitions)
         uvloop.run(measure_rebalances(broker, protocol, "warm", WARM_MEMBERS, WARM_REPEATS))
@@ -74,14 +74,14 @@ def measure_groups(
     }
 
 
-def measure_share_groups(side: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_share_groups(run_broker: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """A response has whole batches. So single records are produced as batches of one record."""
     found: dict[str, float] = {}
     loads = (
         ("share-batches", load_size.batched, BATCH, ()),
         ("share-records", load_size.single, 1, ONE_RECORD_A_BATCH),
     )
-    with side(test_settings=False, **NO_INTERVAL) as broker:
+    with run_broker(test_settings=False, **NO_INTERVAL) as broker:
         for name, records, max_records, settings in loads:
             rd.create_topic(broker.bootstrap, name)
             programs.produce(broker.bootstrap, name, records * 5 // 4, 100, settings=settings)

@@ -22,10 +22,10 @@ CLEANER = {"log_cleaner_backoff_ms": 100}  # Kafka's default of 15 s would be me
 SEGMENT_BYTES = 64 << 20
 
 
-def measure_large_log(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_large_log(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """A log is written, recovered after SIGKILL, and its first part read from disk."""
     found: dict[str, float] = {}
-    with side(test_settings=False) as broker:
+    with run_broker(test_settings=False) as broker:
         for topic in ("large", "latency"):
             rd.create_topic(broker.bootstrap, topic)
         size = load_size.recovered_bytes if "recover" in selected else load_size.cold_read_bytes
@@ -42,9 +42,9 @@ def measure_large_log(side: RunBroker, selected: Sequence[str], load_size: LoadS
     return found
 
 
-def measure_compaction(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_compaction(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """A log of repeated keys is written, then the topic becomes a compacted one."""
-    with side(test_settings=False, **CLEANER) as broker:
+    with run_broker(test_settings=False, **CLEANER) as broker:
         rd.create_topic(broker.bootstrap, "compacted", segment_bytes=SEGMENT_BYTES)
         rd.create_topic(broker.bootstrap, "latency")
         programs.produce(broker.bootstrap, "compacted", load_size.compacted, KIB, keys=load_size.compacted_keys)

@@ -15,10 +15,10 @@ MEMBERS = 200
 GROUP_TOPIC = "group-of-200"
 
 
-def measure_many_consumers(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_many_consumers(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
     warm_s, measured_s = load_size.many_warm_s, load_size.many_s
-    with side(test_settings=False) as broker:
+    with run_broker(test_settings=False) as broker:
         if is_any_selected(selected, TOPIC):
             rd.create_topic(broker.bootstrap, TOPIC)
             took = programs.measure_many_consumers(broker.port, broker.pid, TOPIC, CONSUMERS, PER_S, warm_s, measured_s)

@@ -13,6 +13,7 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 
 RunBroker = Callable[..., AbstractContextManager[BrokerProcess]]
+"""Runs a broker of one side of the comparison: Ottla, or Apache Kafka."""
 KIB, HUNDRED = 1024, 100
 CONSUMERS = 20
 READS = 5
@@ -31,23 +32,23 @@ CONNECTION_LINES = ("many-producers", "connections")
 STOPS_WITHIN_S = 180.0  # Kafka with many partitions may take more than half a minute
 
 
-def measure_one_broker(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_one_broker(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """The selected lines of one side by name, in the units of `bench.lines`."""
     found: dict[str, float] = {}
     if is_any_selected(selected, "produce", "consume", "latency-p", "fan-out", "start", "memory"):
-        with side(test_settings=False, start=False) as broker:
+        with run_broker(test_settings=False, start=False) as broker:
             found |= _measure_load(broker, selected, load_size)
     if is_any_selected(selected, "partitions"):
-        with side(test_settings=False) as broker:
+        with run_broker(test_settings=False) as broker:
             found |= _measure_many_partitions(broker, load_size)
     if is_any_selected(selected, "many-producers"):
-        with side(test_settings=False) as broker:
+        with run_broker(test_settings=False) as broker:
             found |= _measure_many_producers(broker, selected, load_size)
     if is_any_selected(selected, "connections-memory", "connections-cpu"):
-        with side(test_settings=False) as broker:
+        with run_broker(test_settings=False) as broker:
             found |= _measure_idle_connections(broker, load_size)
     if is_any_selected(selected, "connections-new"):
-        with side(test_settings=False) as broker:
+        with run_broker(test_settings=False) as broker:
             found |= _measure_new_connections(broker, load_size)
     return {name: value for name, value in found.items() if name in selected}
 

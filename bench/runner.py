@@ -19,9 +19,8 @@ LoadSize = TypeVar("LoadSize")
 
 @dataclass(frozen=True)
 class Session(Generic[Side, LoadSize]):
-    """Lines that are measured together: those whose names start with one of `lines`.
-
-    Each side takes `turns` turns.
+    """Lines that are measured together: those whose names start with one of `lines`. The sides,
+    Ottla and what it is compared with, take turns, `turns` each.
     """
 
     lines: tuple[str, ...]

@@ -29,12 +29,12 @@ LOGIN: Final = (
 )
 
 
-def measure_secured(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_secured(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         authority = create_certificate_authority(Path(folder) / "authority", [HOST], ["localhost"])
         tls = ("security.protocol=SSL", f"ssl.ca.location={authority.certificate}")
-        with run_secured_broker(side, authority) as (broker, ports):
+        with run_secured_broker(run_broker, authority) as (broker, ports):
             for name, settings in (("tls", tls), ("sasl", LOGIN)):
                 if is_any_selected(selected, name):
                     at = f"{HOST}:{ports[name.upper()]}"
@@ -57,12 +57,12 @@ def _measure_listener(
 
 @contextmanager
 def run_secured_broker(
-    side: RunBroker, authority: CertificateAuthority
+    run_broker: RunBroker, authority: CertificateAuthority
 ) -> Iterator[tuple[BrokerProcess, dict[str, int]]]:
     """A broker and the ports of its listeners PLAINTEXT, TLS and SASL."""
     keystore = authority.folder / "broker.pem"
     keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
-    with side(start=False, test_settings=False, offsets_topic_replication_factor=1) as broker:
+    with run_broker(start=False, test_settings=False, offsets_topic_replication_factor=1) as broker:
         ports = {"PLAINTEXT": broker.port, "TLS": free_port(), "SASL": free_port()}
         protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "SASL": "SASL_PLAINTEXT"}
         if broker.kind == "kafka":

@@ -49,9 +49,9 @@ class TransactResult:
     lag_p99: float
 
 
-def measure_transactions(side: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_transactions(run_broker: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
-    with side(test_settings=False) as broker:
+    with run_broker(test_settings=False) as broker:
         for topic in ("commits", "large", "plain"):
             rd.create_topic(broker.bootstrap, topic)
         if any(name.startswith(("commit", "read-lag")) for name in wanted):

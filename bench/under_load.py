@@ -18,9 +18,9 @@ KEEPS_UP_S = 0.25
 PERCENTILES = {"p50": "e2e_p50", "p99": "e2e_p99", "p99.9": "e2e_p999"}
 
 
-def measure_under_load(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_under_load(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     per_s = sustained_per_s(load_size)
-    with side(test_settings=False) as broker:
+    with run_broker(test_settings=False) as broker:
         rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         measure_flood(broker.bootstrap, load_size.sustained)  # warms up
         return measure_shares(broker.bootstrap, per_s, selected, load_size.under_load_warm_s, load_size.under_load_s)

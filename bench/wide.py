@@ -13,9 +13,9 @@ TOPIC, PARTITIONS, HUNDRED = "wide", 2000, 100
 JAVA_TIMEOUT_MS = 60_000
 
 
-def measure_wide(side: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_wide(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """librdkafka fetches without sessions (KIP-227), Java's consumer with them."""
-    with side(test_settings=False) as broker:
+    with run_broker(test_settings=False) as broker:
         rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         found: dict[str, float] = {}
         for records in (load_size.wide // 4, load_size.wide):  # the first one warms up

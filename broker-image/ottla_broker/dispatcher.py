@@ -292,7 +292,7 @@ async def _handle(
 
 @cache
 def _find_repeat(key: int) -> Callable[[RequestContext, RequestHeader, bytearray], Reply]:
-    """What answers a heartbeat that repeats the last one. Imported with the first heartbeat."""
+    """The handler of heartbeats that repeat the last one, imported with the first heartbeat."""
     if key == ApiKey.HEARTBEAT:
         from ottla_broker.requests.repeated_classic_heartbeat import repeat_classic_heartbeat
 

@@ -15,7 +15,7 @@ from tests.clients.secured_pair import HOST, PLAIN_MODULE
 from tests.clients.test_fuzz import MOST_GROWTH_KIB, SECONDS, SEED, resident_kib
 from tests.ports import free_port
 
-AT_LEAST = 400
+MIN_HANDSHAKES = 400
 
 
 def test_mutated_handshakes_get_nobody_in(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,7 +33,7 @@ def test_mutated_handshakes_get_nobody_in(capsys: pytest.CaptureFixture[str]) ->
         }
         broker.start()
         before_kib = resident_kib(broker.pid)
-        tried = asyncio.run(try_handshakes(HOST, login, SECONDS, SEED, AT_LEAST))
+        tried = asyncio.run(try_handshakes(HOST, login, SECONDS, SEED, MIN_HANDSHAKES))
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried.count} handshakes: {dict(tried.ended)}")
         assert not tried.served

@@ -257,7 +257,7 @@ async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, in
                 normal: Json = CLOSED
             else:
                 if between_brokers:
-                    normal = is_refused(answer)
+                    normal = refusal(answer)
                 elif of.user in STREAMS_USERS:
                     normal = allowed_of_streams(answer)
                 else:
@@ -294,7 +294,7 @@ def allowed_of_streams(response: Any) -> Json:
     return [response.error_code.name, details]
 
 
-def is_refused(response: Any) -> str:
+def refusal(response: Any) -> str:
     return "refused" if response.error_code is ErrorCode.cluster_authorization_failed else "not refused"
 
 

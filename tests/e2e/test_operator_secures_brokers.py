@@ -17,7 +17,7 @@ from ottla_operator.kafka.client import Unreachable, connect
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin, observed_login
 from ottla_operator.plan.inter_broker_tls import InterBrokerTls, secure_operator
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.config import started_with
+from ottla_operator.plan.objects.config import read_settings
 from tests.e2e.process_kubelet import ProcessKubelet, operator_login
 
 pytestmark = pytest.mark.timeout(300)
@@ -49,7 +49,7 @@ def logins(kubelet: ProcessKubelet) -> list[InterBrokerLogin]:
     """The inter-broker login of each broker's pod, by its settings."""
     config_maps = kubelet.api.of("ConfigMap")
     mounted = [it["spec"]["volumes"][0]["configMap"]["name"] for it in kubelet.api.of("Pod").values()]
-    return [observed_login(started_with(config_maps[it], 1)) for it in mounted]
+    return [observed_login(read_settings(config_maps[it], 1)) for it in mounted]
 
 
 def is_settled(kubelet: ProcessKubelet) -> bool:

@@ -1,4 +1,4 @@
-"""The schema registry of three brokers: every broker serves it, and its writer falls."""
+"""The schema registry of three brokers: every broker serves it, and one writes, which may fail."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -56,7 +56,7 @@ def test_every_broker_reads_what_any_broker_has_written(
     assert {client.get_subjects()[0] for client in clients.values()} == {"s1"}
 
 
-def test_the_writer_falls_and_no_schema_is_lost(
+def test_no_schema_is_lost_when_the_writer_fails(
     registries: tuple[ProcessCluster, dict[int, SchemaRegistryClient]],
 ) -> None:
     cluster, clients = registries
@@ -76,7 +76,7 @@ def test_the_writer_falls_and_no_schema_is_lost(
         return True
 
     for size in range(11, 21):
-        eventually(partial(registers, size), within_s=60, message=f"registration {size} after the writer fell")
+        eventually(partial(registers, size), within_s=60, message=f"registration {size} after the writer failed")
     assert writer(cluster) != fallen
     cluster.brokers[fallen].start()
     eventually(lambda: cluster.is_healthy(), within_s=60, message="the fallen broker is back")

@@ -47,7 +47,7 @@ class AccessMonitor:
             self._gone[broker.host] = (gone | deleted & had) - known
 
 
-def access_is_as_acknowledged(history: History, image: MetadataImage) -> Iterator[str]:
+def check_access(history: History, image: MetadataImage) -> Iterator[str]:
     known = access_in(image)
     for (kind, name), exists in history.access.items():
         if exists is True and (kind, name) not in known:

@@ -75,7 +75,7 @@ def missing_records(source: SimulatedCluster, fed: list[AppendedPartition], *, m
             )
 
 
-def appended_exactly_once_in_order(
+def check_appended_once_in_order(
     contents: Contents, starts: Mapping[TopicPartition, int], fed: list[AppendedPartition], *, keeps: bool
 ) -> Iterator[str]:
     """`contents` and `starts` are the source's at the end; `keeps`: it lost only records below its
@@ -98,7 +98,7 @@ def appended_exactly_once_in_order(
             last = position
             positions[position] = value
         if keeps and positions:
-            yield from _is_contiguous_part(
+            yield from _check_is_contiguous(
                 one.topic_partition,
                 contents.get(one.topic_partition, {}),
                 starts.get(one.topic_partition, 0),
@@ -116,7 +116,7 @@ def _appended_records(fed: AppendedPartition) -> Iterator[tuple[int, int, bytes]
                 yield record.offset, position + record.offset - header.base_offset, record.value or b""
 
 
-def _is_contiguous_part(
+def _check_is_contiguous(
     tp: TopicPartition, source_records: Mapping[int, bytes], start: int, positions: Mapping[int, bytes]
 ) -> Iterator[str]:
     """Checks that the records are a part of the source's log without gaps."""

@@ -22,16 +22,16 @@ def violations(history: History, contents: Contents, topics: Mapping[str, Topic]
     """`contents` and `topics` (by name) are what a reader finds after the faults."""
     return [
         *history.violations,
-        *acknowledged_records_are_kept(history, contents, topics),
-        *all_records_were_sent(history, contents),
-        *idempotent_records_are_unique_and_ordered(history, contents),
-        *consumed_records_are_kept(history, contents),
-        *committed_records_were_consumed(history, contents),
-        *topics_match_acknowledgements(history, topics),
+        *check_acknowledged_records(history, contents, topics),
+        *check_records_were_sent(history, contents),
+        *check_idempotent_records(history, contents),
+        *check_consumed_records(history, contents),
+        *check_committed_offsets(history, contents),
+        *check_topics(history, topics),
     ]
 
 
-def acknowledged_records_are_kept(history: History, contents: Contents, topics: Mapping[str, Topic]) -> Iterator[str]:
+def check_acknowledged_records(history: History, contents: Contents, topics: Mapping[str, Topic]) -> Iterator[str]:
     """Acknowledged records are at their offsets in their topic, and in no other topic
     of that name.
     """
@@ -68,14 +68,14 @@ def _records(contents: Contents) -> Iterator[tuple[str, int, bytes]]:
             yield name, offset, kept
 
 
-def all_records_were_sent(history: History, contents: Contents) -> Iterator[str]:
+def check_records_were_sent(history: History, contents: Contents) -> Iterator[str]:
     for tp, records in contents.items():
         for offset, kept in records.items():
             if kept not in history.sent:
                 yield f"not sent: {kept[:40]!r}, found at {tp} offset {offset}"
 
 
-def idempotent_records_are_unique_and_ordered(history: History, contents: Contents) -> Iterator[str]:
+def check_idempotent_records(history: History, contents: Contents) -> Iterator[str]:
     for tp, records in contents.items():
         last: dict[str, int] = {}
         seen: dict[bytes, int] = {}
@@ -93,7 +93,7 @@ def idempotent_records_are_unique_and_ordered(history: History, contents: Conten
             last[producer] = number
 
 
-def consumed_records_are_kept(history: History, contents: Contents) -> Iterator[str]:
+def check_consumed_records(history: History, contents: Contents) -> Iterator[str]:
     for group, topic_partitions in history.consumed.items():
         for tp, records in topic_partitions.items():
             for offset, value in records.items():
@@ -103,7 +103,7 @@ def consumed_records_are_kept(history: History, contents: Contents) -> Iterator[
                     yield f"changed: {group} read {value[:40]!r} at {tp} offset {offset}, which has {now} now"
 
 
-def committed_records_were_consumed(history: History, contents: Contents) -> Iterator[str]:
+def check_committed_offsets(history: History, contents: Contents) -> Iterator[str]:
     for (group, tp), end in history.committed_offsets.items():
         seen = history.consumed.get(group, {}).get(tp, {})  # empty if it committed its first position
         missed = [offset for offset in contents.get(tp, {}) if offset < end and offset not in seen]
@@ -111,7 +111,7 @@ def committed_records_were_consumed(history: History, contents: Contents) -> Ite
             yield f"skipped: {group} committed {tp} up to {end} and never saw {sorted(missed)[:5]}"
 
 
-def topics_match_acknowledgements(history: History, topics: Mapping[str, Topic]) -> Iterator[str]:
+def check_topics(history: History, topics: Mapping[str, Topic]) -> Iterator[str]:
     for name, topic in history.topics.items():
         if topic.exists is True and name not in topics:
             yield f"creation of topic {name} was acknowledged, and it does not exist"

@@ -170,7 +170,7 @@ def batches_of(log: PartitionLog, below: int | None = None) -> list[Batch]:
     ]
 
 
-def copies_are_logs_of_source(
+def check_copies_are_logs_of_source(
     target: SimulatedCluster, mirror: str, ancestry: LogHistory, now_s: float
 ) -> Iterator[str]:
     """Copies, also stopped ones, equal a log of their source up to their failover."""
@@ -185,7 +185,7 @@ def copies_are_logs_of_source(
             yield f"mixed: the copy {copy.topic_partition} equals no log of its source: {why}"
 
 
-def copies_equal_source(
+def check_copies_equal_source(
     source: SimulatedCluster, target: SimulatedCluster, mirror: str, now_s: float, *, from_source: bool = False
 ) -> Iterator[str]:
     """Active copies equal their source.
@@ -210,7 +210,7 @@ def copies_equal_source(
             yield f"differs: the copy {copy.topic_partition} and its source at {differing[:5]}, below {below}"
 
 
-def own_records_follow_failover(history: History, target: SimulatedCluster, mirror: str, now_s: float) -> Iterator[str]:
+def check_own_records(history: History, target: SimulatedCluster, mirror: str, now_s: float) -> Iterator[str]:
     """No producer's record was accepted below the failover offset of a copy."""
     ends = {
         (copy.topic_partition, copy.topic.topic): copy.record.end
@@ -276,7 +276,7 @@ def saved_records(cluster: SimulatedCluster) -> set[bytes]:
     return found
 
 
-def acknowledged_records_are_kept_or_saved(history: History, contents: Contents, saved: set[bytes]) -> Iterator[str]:
+def check_records_are_kept_or_saved(history: History, contents: Contents, saved: set[bytes]) -> Iterator[str]:
     """Checks that after a failback acknowledged records of the old source are in the log or in
     saved files.
     """

@@ -5,17 +5,17 @@ records.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tests.sim.appended_topic_checks import appended_exactly_once_in_order, missing_records
+from tests.sim.appended_topic_checks import check_appended_once_in_order, missing_records
 from tests.sim.checks import violations
 from tests.sim.client import Workload
 from tests.sim.cluster_state import newest_image, unhealthy_partitions
 from tests.sim.history import History, TopicPartition
 from tests.sim.mirror_checks import (
-    acknowledged_records_are_kept_or_saved,
-    copies_are_logs_of_source,
-    copies_equal_source,
+    check_copies_are_logs_of_source,
+    check_copies_equal_source,
+    check_own_records,
+    check_records_are_kept_or_saved,
     leader_replicas,
-    own_records_follow_failover,
     read_contents,
     saved_records,
     unfinished_copies,
@@ -23,7 +23,7 @@ from tests.sim.mirror_checks import (
 )
 from tests.sim.mirror_setup import FORWARD_MIRROR, REVERSE_MIRROR, MirrorSetup
 from tests.sim.mirrored_credentials import copied_users, unsettled_credentials
-from tests.sim.replica_checks import metadata_are_equal, replicas_are_equal, unsettled_replicas
+from tests.sim.replica_checks import check_metadata_are_equal, check_replicas_are_equal, unsettled_replicas
 from tests.sim.scenario import TOPIC
 from tests.sim.simulation import SimulationDriver
 
@@ -156,18 +156,20 @@ class MirrorFinalChecks:
         now_s, plan = self._setup.loop.time(), self._setup.plan
         for cluster in (self._setup.source, self._setup.target):
             found += [
-                *replicas_are_equal(cluster, trimmed=self._setup.plan.deletes_records),
-                *metadata_are_equal(cluster),
+                *check_replicas_are_equal(cluster, trimmed=self._setup.plan.deletes_records),
+                *check_metadata_are_equal(cluster),
             ]
-        found += copies_are_logs_of_source(self._setup.target, FORWARD_MIRROR, self._setup.log_history, now_s)
+        found += check_copies_are_logs_of_source(self._setup.target, FORWARD_MIRROR, self._setup.log_history, now_s)
         still = not (plan.loses_records or plan.fails_back)
-        found += copies_equal_source(self._setup.source, self._setup.target, FORWARD_MIRROR, now_s, from_source=still)
-        found += copies_equal_source(self._setup.target, self._setup.source, REVERSE_MIRROR, now_s)
-        found += own_records_follow_failover(self._setup.at_target.history, self._setup.target, FORWARD_MIRROR, now_s)
+        found += check_copies_equal_source(
+            self._setup.source, self._setup.target, FORWARD_MIRROR, now_s, from_source=still
+        )
+        found += check_copies_equal_source(self._setup.target, self._setup.source, REVERSE_MIRROR, now_s)
+        found += check_own_records(self._setup.at_target.history, self._setup.target, FORWARD_MIRROR, now_s)
         contents, topics, starts = read_contents(self._setup.target)
         found += violations(self._merged_history(starts), contents, topics)
         contents, topics, starts = read_contents(self._setup.source)
-        found += appended_exactly_once_in_order(
+        found += check_appended_once_in_order(
             contents, starts, self._setup.appended_partitions(), keeps=not plan.loses_records
         )
         if plan.fails_back:
@@ -177,7 +179,7 @@ class MirrorFinalChecks:
             )
             if not plan.loses_records:
                 kept = without_deleted_records(kept, starts)
-                found += acknowledged_records_are_kept_or_saved(kept, contents, saved_records(self._setup.source))
+                found += check_records_are_kept_or_saved(kept, contents, saved_records(self._setup.source))
         elif not plan.loses_records:
             found += violations(without_deleted_records(self._setup.at_source.history, starts), contents, topics)
         return found

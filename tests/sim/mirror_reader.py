@@ -16,7 +16,7 @@ from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 EXPECTED_ERRORS = frozenset({ErrorCode.offset_out_of_range})  # records were deleted at the source
-CHECKS_GROUP_ONE_IN = 5  # reads of all partitions
+GROUP_CHECK_ONE_IN = 5  # reads of all partitions
 
 
 class MirrorReader(SimulatedClient):
@@ -52,7 +52,7 @@ class MirrorReader(SimulatedClient):
                 if isinstance(reason, KafkaError) and reason.code in EXPECTED_ERRORS:
                     self._positions[tp] = max(self._positions[tp], await self._earliest_offset(client, tp))
                 await self.pause()
-        if self.random.randrange(CHECKS_GROUP_ONE_IN) == 0:
+        if self.random.randrange(GROUP_CHECK_ONE_IN) == 0:
             await self._check_group(client)
         return False
 

@@ -137,12 +137,12 @@ def _replicas(cluster: SimulatedCluster) -> dict[tuple[str, int], list[tuple[int
 
 
 def violations_at_rest(cluster: SimulatedCluster, history: History) -> Iterator[str]:
-    yield from replicas_are_equal(cluster)
-    yield from metadata_are_equal(cluster)
-    yield from settings_are_as_acknowledged(history, cluster)
+    yield from check_replicas_are_equal(cluster)
+    yield from check_metadata_are_equal(cluster)
+    yield from check_settings(history, cluster)
 
 
-def replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> Iterator[str]:
+def check_replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> Iterator[str]:
     """Compares replicas batch by batch below the high watermark; of compacted partitions, the
     values by key.
 
@@ -164,7 +164,7 @@ def replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> I
                 yield f"replicas of {tp} on brokers {first} and {node_id} differ at {differing[:5]}"
 
 
-def metadata_are_equal(cluster: SimulatedCluster) -> Iterator[str]:
+def check_metadata_are_equal(cluster: SimulatedCluster) -> Iterator[str]:
     """Metadata logs are equal below both high watermarks, and images with the same end
     are equal.
     """
@@ -186,7 +186,7 @@ def metadata_are_equal(cluster: SimulatedCluster) -> Iterator[str]:
             yield f"the images of brokers {first} and {node.node_id} at {image.end_offset} differ in {what}"
 
 
-def settings_are_as_acknowledged(history: History, cluster: SimulatedCluster) -> Iterator[str]:
+def check_settings(history: History, cluster: SimulatedCluster) -> Iterator[str]:
     image = newest_image(cluster)
     if image is None:
         return

@@ -13,7 +13,7 @@ from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataF
 from ottla_broker.metadata.observer_fetches import ObserverFetches
 from ottla_broker.share_groups import dead_letter_writer
 from tests.sim.access_admin import AccessAdmin
-from tests.sim.access_monitor import AccessMonitor, access_is_as_acknowledged
+from tests.sim.access_monitor import AccessMonitor, check_access
 from tests.sim.admin import ReassignmentAdmin, TopicAdmin
 from tests.sim.checks import violations
 from tests.sim.client import Workload
@@ -383,7 +383,7 @@ class ClusterSimulation:
         if self._shares is not None:
             found += self._shares.violations(reader.contents)
         if (image := newest_image(self.cluster)) is not None:
-            found += access_is_as_acknowledged(self.history, image)
+            found += check_access(self.history, image)
         if not found:
             found = await self._wait_until_empty(
                 lambda: list(unsettled_replicas(self.cluster)), SETTLES_WITHIN_S, "not settled"

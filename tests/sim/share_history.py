@@ -95,7 +95,7 @@ class ShareHistory:
 
     # --- after the faults
 
-    def unfinished(self, tp: TopicPartition, offset: int) -> bool:
+    def is_unfinished(self, tp: TopicPartition, offset: int) -> bool:
         """The record is neither acknowledged, as far as can be known, nor delivered as often as
         allowed."""
         known = self.records.get((tp, offset))

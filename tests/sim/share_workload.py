@@ -100,7 +100,7 @@ class ShareWorkload:
         ]
 
     def missing_progress(self, cluster: SimulatedCluster) -> list[str]:
-        self._wanted = [one for one in self._wanted if self.history.unfinished(*one)]
+        self._wanted = [one for one in self._wanted if self.history.is_unfinished(*one)]
         if not self._wanted:
             return list(self._missing_dead_letters(cluster)) if self._has_dead_letters else []
         tp, offset = self._wanted[0]

@@ -19,14 +19,14 @@ def transaction_violations(
 ) -> list[str]:
     """`group_offsets`: the committed offsets of the workers' group."""
     return [
-        *transactions_are_atomic(history, committed),
-        *readers_saw_committed_records(history, committed, group),
-        *inputs_have_one_output(history, committed, group_offsets),
-        *instances_do_not_mix(history, committed),
+        *check_transactions_are_atomic(history, committed),
+        *check_read_committed(history, committed, group),
+        *check_inputs_have_one_output(history, committed, group_offsets),
+        *check_instances_do_not_mix(history, committed),
     ]
 
 
-def transactions_are_atomic(history: TransactionHistory, committed: Contents) -> Iterator[str]:
+def check_transactions_are_atomic(history: TransactionHistory, committed: Contents) -> Iterator[str]:
     """All records of a committed transaction are visible, and none of one that was not committed;
     of one with an unknown outcome, all or none."""
     found: dict[bytes, list[tuple[TopicPartition, int]]] = defaultdict(list)
@@ -51,7 +51,7 @@ def transactions_are_atomic(history: TransactionHistory, committed: Contents) ->
             yield f"partly visible: {len(visible)} of {len(values)} records of {transaction}"
 
 
-def readers_saw_committed_records(history: TransactionHistory, committed: Contents, group: str) -> Iterator[str]:
+def check_read_committed(history: TransactionHistory, committed: Contents, group: str) -> Iterator[str]:
     """A reader of committed records never saw one that is not committed, and skipped none. The
     members of `group` may have skipped what another member has read."""
     for reader, partitions in history.visible.items():
@@ -66,7 +66,7 @@ def readers_saw_committed_records(history: TransactionHistory, committed: Conten
                     yield f"skipped: {reader} read {tp} up to {end} and never saw {missed[:5]}"
 
 
-def inputs_have_one_output(
+def check_inputs_have_one_output(
     history: TransactionHistory, committed: Contents, group_offsets: Mapping[TopicPartition, int]
 ) -> Iterator[str]:
     """Each committed input below the group's committed offset has one visible output, others have
@@ -89,7 +89,7 @@ def inputs_have_one_output(
         yield f"output of nothing: {values[0]!r} was made of {origin}, where no committed record is"
 
 
-def instances_do_not_mix(history: TransactionHistory, committed: Contents) -> Iterator[str]:
+def check_instances_do_not_mix(history: TransactionHistory, committed: Contents) -> Iterator[str]:
     """No record of a former instance of a producer comes after one of a newer instance."""
     instances = {value: (one.producer, one.instance) for one in history.transactions for value in one.values}
     for tp, records in committed.items():

@@ -60,7 +60,7 @@ class TransactionFaults:
 
     @property
     def weighted(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
-        """For the nemesis."""
+        """Weight, name and function of each fault, from which the nemesis draws."""
         faults: list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]] = [
             (12, "late transactional batches", self.batches_late)
         ]

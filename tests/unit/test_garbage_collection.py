@@ -9,7 +9,9 @@ import pytest
 from ottla_broker.garbage_collection import MAX_FROZEN_S, MAX_PAUSE_S, MAX_YOUNG, MIN_REMOVED, PauseLimit
 
 
-class Hosted:
+class FakePartitions:
+    """The broker's partitions, as many as `count`."""
+
     removed_count = 7
     count = 100
 
@@ -36,13 +38,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def hosted() -> Hosted:
-    return Hosted()
+def partitions() -> FakePartitions:
+    return FakePartitions()
 
 
 @pytest.fixture
-def limit(hosted: Hosted) -> Iterator[PauseLimit]:
-    found = PauseLimit(hosted)
+def limit(partitions: FakePartitions) -> Iterator[PauseLimit]:
+    found = PauseLimit(partitions)
     found.start()
     yield found
     found.stop()
@@ -50,9 +52,9 @@ def limit(hosted: Hosted) -> Iterator[PauseLimit]:
     assert found.on_collection not in gc.callbacks
 
 
-def test_the_youngest_generation_is_larger_until_the_broker_stops(hosted: Hosted) -> None:
+def test_the_youngest_generation_is_larger_until_the_broker_stops(partitions: FakePartitions) -> None:
     before = gc.get_threshold()
-    limit = PauseLimit(hosted)
+    limit = PauseLimit(partitions)
     limit.start()
     assert gc.get_threshold() == (MAX_YOUNG, *before[1:])
     limit.stop()
@@ -72,9 +74,11 @@ def test_survivors_of_a_long_collection_are_not_examined_again(limit: PauseLimit
     assert gc.get_freeze_count() >= at_start + len(made) - 1000
 
 
-def test_removed_partitions_are_collected_once_there_are_many(limit: PauseLimit, clock: Clock, hosted: Hosted) -> None:
+def test_removed_partitions_are_collected_once_there_are_many(
+    limit: PauseLimit, clock: Clock, partitions: FakePartitions
+) -> None:
     for removed, hosts, is_thawed in ((MIN_REMOVED, 100, False), (9 * MIN_REMOVED, 40_000, False), (1001, 100, True)):
-        hosted.removed_count, hosted.count = 7 + removed, hosts
+        partitions.removed_count, partitions.count = 7 + removed, hosts
         gc.collect()
         assert (gc.get_freeze_count() == 0) is is_thawed, (removed, hosts)
     clock.collection_s = 2 * MAX_PAUSE_S

@@ -90,7 +90,7 @@ def find_error(request: AlterUserScramCredentialsRequest, user: str) -> KafkaErr
 
 
 def read_changes(request: AlterUserScramCredentialsRequest, user: str) -> dict[int, ScramCredential | None]:
-    """Returns the changes of each user by mechanism; None removes the credential."""
+    """The changes of a user by mechanism; None removes the credential."""
     changes: dict[int, ScramCredential | None] = {
         int(it.mechanism): None for it in request.deletions if it.name == user
     }

@@ -157,16 +157,16 @@ def check_supported(request: StreamsGroupHeartbeatRequest) -> None:
             "Regular expressions for source topics are not supported yet.",
         ),
     )
-    check_none(unsupported)
+    raise_first(unsupported)
 
 
 def check_request(request: StreamsGroupHeartbeatRequest, topology: StreamsTopologyValue | None) -> None:
     """Raises INVALID_REQUEST and STREAMS_INVALID_TOPOLOGY, in Kafka's order."""
     epoch = request.member_epoch
     named = (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id))
-    check_none((value is not None and not value.strip(), f"{name} can't be empty.") for name, value in named)
+    raise_first((value is not None and not value.strip(), f"{name} can't be empty.") for name, value in named)
     if epoch == JOINING_EPOCH:
-        check_none(
+        raise_first(
             (
                 (
                     to_milliseconds(request.rebalance_timeout) == -1,
@@ -182,7 +182,7 @@ def check_request(request: StreamsGroupHeartbeatRequest, topology: StreamsTopolo
             check_topology(topology)
     kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     some_are_missing = any(one is None for one in kinds) and any(one is not None for one in kinds)
-    check_none(
+    raise_first(
         (
             (epoch == LOWEST_EPOCH, "InstanceId can't be null."),
             (epoch < LOWEST_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -2."),
@@ -192,10 +192,11 @@ def check_request(request: StreamsGroupHeartbeatRequest, topology: StreamsTopolo
     )
 
 
-def check_none(problems: Iterable[tuple[bool, str]]) -> None:
-    for is_so, sentence in problems:
-        if is_so:
-            raise KafkaError(ErrorCode.invalid_request, sentence)
+def raise_first(problems: Iterable[tuple[bool, str]]) -> None:
+    """Raises INVALID_REQUEST with the text of the first problem that exists."""
+    for exists, text in problems:
+        if exists:
+            raise KafkaError(ErrorCode.invalid_request, text)
 
 
 def build_heartbeat(

@@ -115,7 +115,7 @@ class OidcLogin:
         try:
             metadata = await self._provider.find_metadata()
         except ProviderError as reason:
-            await self._report_provider(http, reason)
+            await self._fail_by_provider(http, reason)
         attempt = self._attempts.start()
         query = {
             "response_type": "code",
@@ -168,7 +168,7 @@ class OidcLogin:
                 await self._keys.look_for(key_id)
             return validate_id_token(text, self._keys.keys, self._rules, attempt.nonce)
         except ProviderError as reason:
-            await self._report_provider(http, reason)
+            await self._fail_by_provider(http, reason)
         except LoginRefused as reason:
             await self._refuse(http, f"The login service refuses the login: {reason}.", str(reason))
         except InvalidToken as reason:
@@ -178,7 +178,8 @@ class OidcLogin:
     def _redirect_uri(self, http: web.Request) -> str:
         return self._settings.redirect_uri or f"{http.scheme}://{http.host}{REDIRECT_PATH}"
 
-    async def _report_provider(self, http: web.Request, reason: ProviderError) -> NoReturn:
+    async def _fail_by_provider(self, http: web.Request, reason: ProviderError) -> NoReturn:
+        """Logs the provider's error, and raises PageError."""
         logger.warning("login from %s by %s failed: %s", http.remote, self._settings.issuer, reason)
         message = f"The login service does not respond as expected: {reason}."
         await self._access.refuse_login(http, "", message, 502)

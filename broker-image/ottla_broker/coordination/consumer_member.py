@@ -120,7 +120,7 @@ class ConsumerMember:
 shared_parts: Final = attrgetter(
     "assigned", "pending_revocation", "subscription", "server_assignor", "group_instance_id"
 )
-"""The parts of a member from which parts of its group follow."""
+"""The parts of a member that the state of its group depends on."""
 
 
 @dataclass(slots=True)

@@ -175,7 +175,7 @@ class GroupCoordinator:
         return await self._shard_of_named_group(group_id).consumer_groups.heartbeat(group_id, request)
 
     def consumer_groups_of(self, group_id: str) -> ConsumerGroupRequests:
-        """The requests of consumer groups, where this group is kept. Raises INVALID_GROUP_ID."""
+        """The part of this group's shard that serves consumer groups. Raises INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).consumer_groups
 
     async def share_group_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
@@ -183,7 +183,7 @@ class GroupCoordinator:
         return await self._shard_of_named_group(group_id).share_groups.heartbeat(group_id, request)
 
     def share_groups_of(self, group_id: str) -> ShareGroupRequests:
-        """The requests of administrators about a share group. Raises INVALID_GROUP_ID."""
+        """The part of this group's shard that serves share groups. Raises INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).share_groups
 
     async def streams_group_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:

@@ -15,16 +15,22 @@ LENGTH: Final = struct.Struct(">I")
 
 
 class PrintRequest(msgspec.Struct, tag="print"):
+    """Validates a schema, and asks for the text that the registry keeps of it."""
+
     source: SchemaSource
     normalize: bool
 
 
 class CompareRequest(msgspec.Struct, tag="compare"):
+    """Asks why `reader` cannot read what `writer` has written."""
+
     reader: SchemaSource
     writer: SchemaSource
 
 
 class FormatRequest(msgspec.Struct, tag="format"):
+    """Asks for a schema's text in the form that a client's parameter `format` names."""
+
     source: SchemaSource
     form: str
 

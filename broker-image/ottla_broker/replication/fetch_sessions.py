@@ -59,7 +59,7 @@ class CachedPartition:
     def __post_init__(self) -> None:
         self.must_answer = self._session.is_replica
 
-    def ask(self, request: FetchRequestPartition) -> None:
+    def set_request(self, request: FetchRequestPartition) -> None:
         self.request = request
         self.position_recorded = False
         self.must_answer = self._session.is_replica
@@ -87,8 +87,8 @@ class CachedPartition:
             return True
         return self.log_start != partition.log.start and bool(partition.low_watermark_waiters.waiting)
 
-    def sent(self, data: FetchResponsePartition) -> None:
-        """The response holds `data`, or would if that were news."""
+    def on_response(self, data: FetchResponsePartition) -> None:
+        """Records what the fetcher knows now. The response holds `data`, unless it is no news."""
         self.high_watermark, self.log_start = data.high_watermark, data.log_start
         self.error_sent = data.error is not ErrorCode.none
         self.must_answer = False
@@ -172,7 +172,7 @@ class FetchSession:
             if cached is None:
                 cached = partitions[key] = CachedPartition(self, request)
             else:
-                cached.ask(request)
+                cached.set_request(request)
             changed[cached] = None
         for key in forgotten:
             gone = partitions.pop(key, None)

@@ -125,7 +125,7 @@ class Fetch:
             if data.leader is not None:
                 leaders.append(data.leader)
             if session.id:
-                cached.sent(data)
+                cached.on_response(data)
         buffers = write_fetch_response(
             self.context.version,
             self.correlation_id,

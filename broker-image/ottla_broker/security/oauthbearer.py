@@ -14,7 +14,7 @@ from typing import Final
 from ottla_broker.security.jwks import JsonWebKeySet
 from ottla_broker.security.oauth_token import AccessToken, InvalidToken, TokenRules, read_key_id, validate_token
 from ottla_broker.security.principal import Principal
-from ottla_broker.security.scram import INVALID_CREDENTIALS, ScramServerError
+from ottla_broker.security.scram import INVALID_CREDENTIALS, SaslAuthenticationError
 from ottla_broker.wire.client_security import OAUTHBEARER
 
 logger = logging.getLogger(__name__)
@@ -61,13 +61,15 @@ class OauthExchange:
         """
         try:
             await self._validator.prepare(read_first_message(message)[1])
-        except (ScramServerError, InvalidToken):
+        except (SaslAuthenticationError, InvalidToken):
             return
 
     def respond(self, message: bytes) -> bytes:
-        """Raises ScramServerError."""
+        """Raises SaslAuthenticationError."""
         if self._is_rejected:
-            raise ScramServerError(REJECTED if message == CONFIRMATION else f"{INVALID_CREDENTIALS} {OAUTHBEARER}")
+            raise SaslAuthenticationError(
+                REJECTED if message == CONFIRMATION else f"{INVALID_CREDENTIALS} {OAUTHBEARER}"
+            )
         authorization_id, token = read_first_message(message)
         try:
             accepted = self._validator.validate(token)
@@ -76,7 +78,7 @@ class OauthExchange:
             self._is_rejected = True
             return REJECTED.encode()
         if authorization_id not in ("", accepted.subject):
-            raise ScramServerError(
+            raise SaslAuthenticationError(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({accepted.subject})"
             )
@@ -86,10 +88,10 @@ class OauthExchange:
 
 
 def read_first_message(message: bytes) -> tuple[str, str]:
-    """Authorization id, empty without one, and token. Raises ScramServerError."""
+    """Authorization id, empty without one, and token. Raises SaslAuthenticationError."""
     found = _FIRST_MESSAGE.fullmatch(message.decode(errors="replace"))
     pairs = dict(pair.split("=", 1) for pair in found.group(2).split("\x01") if pair) if found else {}
     bearer = _BEARER.fullmatch(pairs.get("auth", ""))
     if found is None or bearer is None:
-        raise ScramServerError(f"{INVALID_CREDENTIALS} {OAUTHBEARER}")
+        raise SaslAuthenticationError(f"{INVALID_CREDENTIALS} {OAUTHBEARER}")
     return found.group(1) or "", bearer.group(1)

@@ -25,10 +25,10 @@ from ottla_broker.security.scram import (
     MECHANISMS,
     OTHER_AUTHORIZATION_ID,
     CredentialShape,
+    SaslAuthenticationError,
     ScramCredential,
     ScramMechanism,
     ScramServer,
-    ScramServerError,
     decoy_credential,
 )
 from ottla_broker.wire.api_keys import ApiKey
@@ -150,7 +150,7 @@ class SaslSession:
             if (principal := self._exchange.principal) is not None:
                 self.login = self._exchange.login if isinstance(self._exchange, ScramExchange) else None
                 self._complete(principal, self._exchange.lifetime_s)
-        except ScramServerError as reason:
+        except SaslAuthenticationError as reason:
             raise self._fail(ErrorCode.sasl_authentication_failed, str(reason)) from None
         return response
 
@@ -171,7 +171,7 @@ class SaslSession:
 
     def _complete(self, principal: Principal, token_lifetime_s: float | None) -> None:
         if self.principal not in (None, principal):
-            raise ScramServerError("Cannot change principals during re-authentication")
+            raise SaslAuthenticationError("Cannot change principals during re-authentication")
         self._exchange = None
         self.expects_bare_tokens = False
         self.principal = principal
@@ -202,18 +202,18 @@ class PlainExchange:
     def respond(self, token: bytes) -> bytes:
         parts = token.split(b"\0")
         if len(parts) != 3 or not (parts[1] and parts[2]):
-            raise ScramServerError("Authentication failed: Invalid SASL/PLAIN response: expected 3 tokens")
+            raise SaslAuthenticationError("Authentication failed: Invalid SASL/PLAIN response: expected 3 tokens")
         authorization_id, name, password = parts
         try:
             self.username = username = name.decode()
         except UnicodeDecodeError:
-            raise ScramServerError(INVALID_USER) from None
+            raise SaslAuthenticationError(INVALID_USER) from None
         expected, decoy = self._users.get(username), secrets.token_hex()  # made for known users too: it takes time
         is_right = hmac.compare_digest(password, (decoy if expected is None else expected).encode())
         if expected is None or not is_right:
-            raise ScramServerError(INVALID_USER)
+            raise SaslAuthenticationError(INVALID_USER)
         if authorization_id not in (b"", name):
-            raise ScramServerError(OTHER_AUTHORIZATION_ID)
+            raise SaslAuthenticationError(OTHER_AUTHORIZATION_ID)
         self.principal = Principal("User", username)
         return b""
 

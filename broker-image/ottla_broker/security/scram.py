@@ -76,9 +76,9 @@ def parse_credential(mechanism: ScramMechanism, text: str) -> ScramCredential:
     return ScramCredential(salt, stored, server, iterations)
 
 
-class ScramServerError(Exception):
-    """The client did not prove that it knows the password, or its message is malformed. The client
-    gets the text.
+class SaslAuthenticationError(Exception):
+    """The login of a client failed, by any mechanism: wrong credentials, or a malformed message.
+    The client gets the text.
     """
 
 
@@ -167,7 +167,7 @@ def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramC
 
 class ScramServer:
     """One exchange: `first_response` to the client's first message, `final_response` to its second.
-    Raises ScramServerError.
+    Raises SaslAuthenticationError.
 
     `is_token`: the username is the id of a delegation token. `nonce`: printable, without commas,
     and unique.
@@ -189,13 +189,13 @@ class ScramServer:
         gs2, authorization_id, bare = _split_gs2(text)
         fields = _parse_fields(bare)
         if "m" in fields or "n" not in fields or not fields.get("r"):
-            raise ScramServerError("Invalid SCRAM client first message")
+            raise SaslAuthenticationError("Invalid SCRAM client first message")
         self._gs2_header, self._client_first_bare = gs2, bare
         self._client_nonce = fields["r"]
         self.username = _unescape(fields["n"])
         self.is_token = fields.get("tokenauth", "").lower() == "true"
         if authorization_id not in ("", self.username):
-            raise ScramServerError(OTHER_AUTHORIZATION_ID)
+            raise SaslAuthenticationError(OTHER_AUTHORIZATION_ID)
         return self.username
 
     def first_response(self, credential: ScramCredential) -> bytes:
@@ -207,20 +207,20 @@ class ScramServer:
         without_proof, comma, proof_text = _decode(message).rpartition(",p=")
         fields = _parse_fields(without_proof)
         if not comma or fields.get("c") != base64.b64encode(self._gs2_header.encode()).decode():
-            raise ScramServerError("Invalid SCRAM client final message")
+            raise SaslAuthenticationError("Invalid SCRAM client final message")
         # Some builds of librdkafka repeat the client's part; the server's part is what must be
         # right (CVE-2024-56128).
         if not hmac.compare_digest(fields.get("r", "")[-len(self._nonce) :].encode(), self._nonce.encode()):
-            raise ScramServerError("Invalid client nonce in the final client message.")
+            raise SaslAuthenticationError("Invalid client nonce in the final client message.")
         auth_message = ",".join((self._client_first_bare, self._server_first, without_proof)).encode()
         proof = _decode_base64(proof_text)
         signature = _hmac(self._mechanism, credential.stored_key, auth_message)
         if len(proof) != len(signature):
-            raise ScramServerError("Invalid SCRAM client final message")
+            raise SaslAuthenticationError("Invalid SCRAM client final message")
         client_key = bytes(ours ^ theirs for ours, theirs in zip(signature, proof, strict=True))
         stored_key = hashlib.new(self._mechanism.digest, client_key).digest()
         if not hmac.compare_digest(stored_key, credential.stored_key):
-            raise ScramServerError(f"{INVALID_CREDENTIALS} {self._mechanism.title}")
+            raise SaslAuthenticationError(f"{INVALID_CREDENTIALS} {self._mechanism.title}")
         return b"v=" + base64.b64encode(_hmac(self._mechanism, credential.server_key, auth_message))
 
 
@@ -230,7 +230,7 @@ def _split_gs2(text: str) -> tuple[str, str, str]:
     """
     parts = text.split(",", 2)
     if len(parts) != 3 or parts[0] not in ("n", "y") or not (parts[1] == "" or parts[1].startswith("a=")):
-        raise ScramServerError("Invalid SCRAM client first message")
+        raise SaslAuthenticationError("Invalid SCRAM client first message")
     return f"{parts[0]},{parts[1]},", _unescape(parts[1].removeprefix("a=")), parts[2]
 
 
@@ -244,7 +244,7 @@ def _parse_fields(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, value = part.partition("=")
         if not equals:
-            raise ScramServerError("Invalid SCRAM message")
+            raise SaslAuthenticationError("Invalid SCRAM message")
         fields.setdefault(name, value)
     return fields
 
@@ -253,14 +253,14 @@ def _decode(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise ScramServerError("a SCRAM message that is not UTF-8") from None
+        raise SaslAuthenticationError("a SCRAM message that is not UTF-8") from None
 
 
 def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise ScramServerError("Invalid SCRAM client final message") from None
+        raise SaslAuthenticationError("Invalid SCRAM client final message") from None
 
 
 def _hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:

@@ -148,7 +148,8 @@ class SharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """True if no record is acquired or a dead letter. Then no write is in flight either."""
+        """True if no record is acquired, and none waits for its dead letter. Then no write is in
+        flight either."""
         return not any(one.state in UNSETTLED_STATES for one in self._ranges)
 
     @property

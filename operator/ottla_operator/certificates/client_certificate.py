@@ -31,15 +31,15 @@ class NoPrincipal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """`certificate`, `key`, `authorities`: PEM. `issued`: why it was issued now; empty if it was
-    before.
+    """`certificate`, `key`, `authorities`: PEM. `issue_reason`: why it was issued now; empty if it
+    was before.
     """
 
     certificate: str
     key: str = field(repr=False)
     authorities: str
     validity: Validity
-    issued: str = ""
+    issue_reason: str = ""
 
 
 def principal_name(user: User, cluster: Cluster) -> str:

@@ -41,13 +41,13 @@ PrincipalOption = Annotated[
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Client address of the rule. Default: any.")
 ]
-TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help=f"TopicOption{PATTERN_HELP}")]
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help=f"Topic{PATTERN_HELP}")]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help=f"Consumer group{PATTERN_HELP}")]
 TransactionalIdOption = Annotated[
     str | None, typer.Option("--transactional-id", metavar="NAME", help=f"Transactional id{PATTERN_HELP}")
 ]
-OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-Literal = Annotated[
+ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+LiteralOption = Annotated[
     bool, typer.Option("--literal", help="Names are taken as they are: a * at the end is part of the name.")
 ]
 
@@ -67,8 +67,8 @@ def list_(
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: TransactionalIdOption = None,
-    cluster: OfCluster = False,
-    literal: Literal = False,
+    cluster: ClusterOption = False,
+    literal: LiteralOption = False,
     matching: Annotated[
         bool, typer.Option("--matching", help="Include rules with other patterns that apply to the named resource.")
     ] = False,
@@ -101,9 +101,9 @@ def add(
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: TransactionalIdOption = None,
-    cluster: OfCluster = False,
+    cluster: ClusterOption = False,
     host: HostOption = None,
-    literal: Literal = False,
+    literal: LiteralOption = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
@@ -146,12 +146,12 @@ def remove(
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: TransactionalIdOption = None,
-    cluster: OfCluster = False,
+    cluster: ClusterOption = False,
     operation: Annotated[
         str | None, typer.Option("--operation", metavar="OPERATION", help="Only rules of this operation.")
     ] = None,
     host: HostOption = None,
-    literal: Literal = False,
+    literal: LiteralOption = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -186,12 +186,12 @@ def explain_(
         str, typer.Option("--principal", "-p", metavar="USER", help="User, or a principal such as User:CN=alice.")
     ],
     operation: Annotated[str, typer.Option("--operation", metavar="OPERATION", help="Kafka operation, such as read.")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="TopicOption.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Topic.")] = None,
     group: Annotated[str | None, typer.Option("--group", metavar="NAME", help="Consumer group.")] = None,
     transactional_id: Annotated[
         str | None, typer.Option("--transactional-id", metavar="NAME", help="Transactional id.")
     ] = None,
-    cluster: OfCluster = False,
+    cluster: ClusterOption = False,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address of the client.")] = "127.0.0.1",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

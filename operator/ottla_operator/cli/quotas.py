@@ -24,7 +24,7 @@ app = new_app("Manage quotas of users, client ids and addresses.")
 
 DEFAULT_NAME: Final = "<default>"
 UserOption = Annotated[
-    str | None, typer.Option("--user", "-u", metavar="NAME", help="UserOption; <default> for users without a quota.")
+    str | None, typer.Option("--user", "-u", metavar="NAME", help="User; <default> for users without a quota.")
 ]
 ClientId = Annotated[
     str | None,

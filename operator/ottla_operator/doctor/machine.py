@@ -61,7 +61,7 @@ def evaluate_open_files(soft: int, hard: int) -> Finding:
 
 
 def read_clock() -> tuple[bool | None, float]:
-    """Whether the kernel holds the clock for synchronised, None if it does not say so; and a bound
+    """Whether the kernel considers the clock synchronised, None if it is unknown; and a bound
     of the clock's error in seconds (adjtimex(2), Linux).
     """
     timex = ctypes.create_string_buffer(TIMEX_BYTES)  # modes 0: nothing is changed

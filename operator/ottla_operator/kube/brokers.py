@@ -27,7 +27,7 @@ from ottla_operator.plan.inter_broker_login import plan_login
 from ottla_operator.plan.inter_broker_tls import keep_certificates, plan_tls, requires_inter_broker_tls
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.access import disruption_budget
-from ottla_operator.plan.objects.config import common_settings, started_with
+from ottla_operator.plan.objects.config import common_settings, read_settings
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, broker_ids, desired_objects
 from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_hash
 from ottla_operator.plan.objects.services import (
@@ -249,7 +249,7 @@ class PodBrokerSet:
         self._needed = {(it["kind"], it["metadata"]["name"]) for it in desired.all}
         self.count = inputs.brokers
         self.state = parse_state(inputs.state_annotations)
-        self.desired = {id_: started_with(desired.config, id_) for id_ in broker_ids(cluster.spec.replicas)}
+        self.desired = {id_: read_settings(desired.config, id_) for id_ in broker_ids(cluster.spec.replicas)}
         self.access = access
         self.login = login
         self.replica_addresses = [it.address for it in observed.pods.values() if it.address and not it.is_terminating]
@@ -364,7 +364,7 @@ def _observe_broker(pod: BrokerPod, settings: Settings | None, outdated: str) ->
 def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
     """The settings that each pod was started with; None if its ConfigMap no longer exists."""
     return {
-        id_: started_with(observed.config_maps[it.settings], id_) if it.settings in observed.config_maps else None
+        id_: read_settings(observed.config_maps[it.settings], id_) if it.settings in observed.config_maps else None
         for id_, it in observed.pods.items()
     }
 
@@ -376,7 +376,7 @@ def _settings_in_use(observed: ClusterObjects) -> Settings:
     started = _started_with(observed)
     pods = sorted(observed.pods.values(), key=lambda it: not it.is_ready)
     template = observed.config_maps.get(_mounted_config(observed.stateful_set))
-    found = [*(started[it.broker] for it in pods), started_with(template, names.FIRST_BROKER) if template else None]
+    found = [*(started[it.broker] for it in pods), read_settings(template, names.FIRST_BROKER) if template else None]
     return next((it for it in found if it is not None), {})
 
 

@@ -39,8 +39,8 @@ class ComponentUsers:
             raise Blocked(Stalled("UserNotReady", message)) from error
         return None
 
-    async def forget(self, owner: Json, cluster: Key, name: str) -> None:
-        """See `Platform.forget_component_user`."""
+    async def delete(self, owner: Json, cluster: Key, name: str) -> None:
+        """See `Platform.delete_component_user`."""
         if name not in self.cache.users.get(cluster, {}):
             return
         live = await self.api.get(USER, cluster.namespace, name)

@@ -123,8 +123,8 @@ class KubePlatform:
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
         return await self.topic_pipelines.ensure(topic, pipeline)
 
-    async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
-        await self.topic_pipelines.forget(topic, name)
+    async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
+        await self.topic_pipelines.delete(topic, name)
 
     # Schemas.
 
@@ -143,8 +143,8 @@ class KubePlatform:
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
         return await self.component_users.ensure(owner, user)
 
-    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        await self.component_users.forget(owner, cluster, name)
+    async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+        await self.component_users.delete(owner, cluster, name)
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return parse_records(UserRecord, await read_records(self.api, cluster, USERS))

@@ -39,8 +39,8 @@ class TopicPipelines:
             raise Blocked(Stalled("PipelineNotAllowed", message)) from error
         return None
 
-    async def forget(self, topic: Json, name: str) -> None:
-        """See `Platform.forget_topic_pipeline`."""
+    async def delete(self, topic: Json, name: str) -> None:
+        """See `Platform.delete_topic_pipeline`."""
         namespace = topic["metadata"]["namespace"]
         if not _is_owned(self.cache.pipelines.get(Key(namespace, name)), topic):
             return

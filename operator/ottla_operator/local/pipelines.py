@@ -25,7 +25,7 @@ from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.local.user_files import write_user_secret
 from ottla_operator.plan.backoff import PIPELINE_RESTARTS
 from ottla_operator.plan.conditions import Stalled
-from ottla_operator.plan.observed_pods import DriverPod
+from ottla_operator.plan.observed_pods import PipelinePod
 from ottla_operator.plan.pipeline.pods import termination_grace_s
 from ottla_operator.plan.pipeline.status import (
     PERMANENT_EXIT_CODES,
@@ -153,10 +153,10 @@ class PipelineProcess:
             self._reading.cancel()
         return await self.supervisor.stop()
 
-    def observe(self) -> DriverPod:
+    def observe(self) -> PipelinePod:
         status = self.supervisor.status
         error = (self.runner and self.runner.error) or status.reason
-        return DriverPod(
+        return PipelinePod(
             name=f"process {status.pid}",
             is_ready=status.state is State.ready,
             is_terminating=False,

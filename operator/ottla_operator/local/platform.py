@@ -231,7 +231,7 @@ class LocalPlatform:
             raise Blocked(Stalled("NameConflict", f"Pipeline {name} is described in {document.file}; rename it"))
         return self.cache.pipelines.get(local_key(name))
 
-    async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
+    async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
         """Does nothing: `load` removes a Pipeline that is in no document."""
 
     # Schemas.
@@ -268,7 +268,7 @@ class LocalPlatform:
             raise Blocked(Stalled("NameConflict", f"User {name} is described in {document.file}; rename it"))
         return await self.find_user(local_key(user["spec"]["clusterRef"]["name"]), name)
 
-    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+    async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
         """Does nothing: `load` removes a User that is in no document."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:

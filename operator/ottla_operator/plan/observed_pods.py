@@ -60,7 +60,7 @@ class BrokerPod:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverPod:
+class PipelinePod:
     """A pod of a Pipeline: a driver's or an executor's; on one machine, a driver's process.
 
     `settings`: name of the ConfigMap it was started with, which names the pipeline's spec.
@@ -90,16 +90,16 @@ def broker_pods(cluster: Cluster, pods: Iterable[Json]) -> dict[int, BrokerPod]:
     }
 
 
-def driver_pods(pods: Iterable[Json]) -> list[DriverPod]:
+def driver_pods(pods: Iterable[Json]) -> list[PipelinePod]:
     """Drivers, the newest first, terminating ones last."""
     found = [it for it in pods if _component(it) == pipeline_names.DRIVER]
     found.sort(key=lambda it: str(it["metadata"].get("creationTimestamp", "")), reverse=True)
-    return sorted(map(_driver_pod, found), key=lambda it: it.is_terminating)
+    return sorted(map(_pipeline_pod, found), key=lambda it: it.is_terminating)
 
 
-def executor_pods(pods: Iterable[Json]) -> list[DriverPod]:
+def executor_pods(pods: Iterable[Json]) -> list[PipelinePod]:
     """Executors that have not ended."""
-    found = [_driver_pod(it) for it in pods if _component(it) == pipeline_names.EXECUTOR]
+    found = [_pipeline_pod(it) for it in pods if _component(it) == pipeline_names.EXECUTOR]
     return [it for it in found if it.phase not in ("Succeeded", "Failed") and not it.is_terminating]
 
 
@@ -152,13 +152,13 @@ def _broker_pod(cluster: Cluster, broker: int, pod: Json) -> BrokerPod:
     )
 
 
-def _driver_pod(pod: Json) -> DriverPod:
+def _pipeline_pod(pod: Json) -> PipelinePod:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     conditions = {it["type"]: it["status"] for it in status.get("conditions") or []}
     container: Json = next(iter(status.get("containerStatuses") or []), {})
     ended = (container.get("state") or {}).get("terminated") or (container.get("lastState") or {}).get("terminated")
     ip, port = status.get("podIP") or "", _container_port(spec, pipeline_names.HTTP_PORT)
-    return DriverPod(
+    return PipelinePod(
         name=metadata["name"],
         is_ready=conditions.get("Ready") == "True" and "deletionTimestamp" not in metadata,
         is_terminating="deletionTimestamp" in metadata,

@@ -67,7 +67,7 @@ async def pipeline_login(
     if needs_pipeline_user(pipeline, cluster):
         found = await platform.ensure_component_user(resource, pipeline_user(pipeline, cluster))
         return await _login_of(platform, cluster, name, found)
-    await platform.forget_component_user(resource, key, name)
+    await platform.delete_component_user(resource, key, name)
     if pipeline.spec.user_ref is None:
         return None
     name = pipeline.spec.user_ref.name
@@ -80,7 +80,7 @@ async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, sourc
     """
     name = mirror_user_name(mirror)
     if not needs_mirror_user(mirror, source):
-        await platform.forget_component_user(resource, Key(mirror.metadata.namespace, source.name), name)
+        await platform.delete_component_user(resource, Key(mirror.metadata.namespace, source.name), name)
         return None
     found = await platform.ensure_component_user(resource, mirror_user(mirror, source))
     return await _login_of(platform, source, name, found)

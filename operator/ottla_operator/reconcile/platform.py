@@ -246,7 +246,7 @@ class Platform(Protocol):
         None if it is still to be observed. Raises Blocked if the name is taken.
         """
 
-    async def forget_topic_pipeline(self, topic: Json, name: str) -> None:
+    async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
         """Deletes that Pipeline, if there is one: the Topic no longer has a lake."""
 
     # Schemas.
@@ -270,7 +270,7 @@ class Platform(Protocol):
         taken.
         """
 
-    async def forget_component_user(self, owner: Json, cluster: Key, name: str) -> None:
+    async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
         """Deletes that User, if there is one: `owner` connects otherwise now."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:

@@ -177,7 +177,7 @@ class TopicReconciler:
         if resource.topic is None:
             return (resource.body.get("status") or {}).get("lake")
         if (pipeline := lake_pipeline(resource.topic)) is None:
-            await self.platform.forget_topic_pipeline(resource.body, lake_pipeline_name(resource.name))
+            await self.platform.delete_topic_pipeline(resource.body, lake_pipeline_name(resource.name))
             return None
         return lake_status(resource.topic, await self.platform.ensure_topic_pipeline(resource.body, pipeline))
 

@@ -46,7 +46,7 @@ RECHECK_S: Final = 60.0
 class ClientCredentials:
     """`data`: data of the Secret; None without one. `is_password_set`: whether brokers have this
     password already. `is_current`: whether the Secret has this data already. `certificate`: that
-    of a user with TLS; `issued`: why it was issued now, empty if it was before.
+    of a user with TLS; `issue_reason`: why it was issued now, empty if it was before.
     """
 
     secret_name: str = ""
@@ -55,7 +55,7 @@ class ClientCredentials:
     is_password_set: bool = True
     is_current: bool = True
     certificate: UserCertificateStatus | None = None
-    issued: str = ""
+    issue_reason: str = ""
 
     @property
     def expiry(self) -> str:
@@ -168,5 +168,5 @@ def _certificate_credentials(
         not_after=format_time(found.validity.not_after), renewal_time=format_time(found.validity.renewal_time)
     )
     return ClientCredentials(
-        user.secret_name, data, is_current=existing == data, certificate=status, issued=found.issued
+        user.secret_name, data, is_current=existing == data, certificate=status, issue_reason=found.issue_reason
     )

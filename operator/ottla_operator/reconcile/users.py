@@ -209,8 +209,8 @@ class UserReconciler:
                 await self._report(it, blocked.readiness)
                 return
             await self._record_changes(it, change.changes, is_password_known=credentials.is_password_set)
-            if credentials.issued:
-                message = f"client certificate issued, valid until {credentials.expiry}: {credentials.issued}"
+            if credentials.issue_reason:
+                message = f"client certificate issued, valid until {credentials.expiry}: {credentials.issue_reason}"
                 await self.platform.record_event(it.body, "CertificateIssued", message)
             status = StatusFields(credentials.secret_name, change.previous_until, credentials.certificate)
             await self._report(it, _evaluate(it, parsed, observed, policies), status)

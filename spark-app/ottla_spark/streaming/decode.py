@@ -56,7 +56,7 @@ def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> D
         rows = raw.select("*", F.col("_key").alias("key"), F.col("_value").alias("value"))
         return rows.withColumn(DECODE_ERROR, F.lit(None).cast("string"))
     if format_.is_framed:
-        with _located(where):
+        with field_errors(where):
             columns = decoded_value(F.col("_value"), pipeline.readers[name], pipeline.registry, DECODE_ERROR)
         return raw.select("*", F.inline(F.array(columns)))
     schema = parse_schema(format_, where)
@@ -73,7 +73,7 @@ def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: Pipeli
     """Adds the column with the key and `_key_error`."""
     where = f"spec.sources.{name}.keyFormat"
     if format_.is_framed:
-        with _located(where):
+        with field_errors(where):
             key = decoded_key(F.col("_key"), pipeline.key_readers[name], pipeline.registry, _PARSED_KEY, _KEY_ERROR)
         # The value may have a column of this name too, which the key replaces.
         return rows.select("*", F.inline(F.array(key))).withColumn(column, F.col(_PARSED_KEY)).drop(_PARSED_KEY)
@@ -96,20 +96,18 @@ def _parsed_json(column: str, schema: StructType) -> Column:
 
 
 @contextmanager
-def _located(where: str) -> Iterator[None]:
-    """Adds the field to errors."""
+def field_errors(where: str) -> Iterator[None]:
+    """Raises errors of PySpark and of the pipeline as PipelineError that names the field."""
     try:
         yield
-    except PipelineError as error:
-        raise PipelineError(f"{where}: {error}") from error
+    except (PySparkException, PipelineError) as error:
+        raise PipelineError(f"{where}: {describe_error(error)}") from error
 
 
 def parse_schema(format_: Format, where: str) -> StructType:
     """Parses Spark DDL. `where`: the field of the format. Raises PipelineError."""
-    try:
+    with field_errors(f"{where}.schema"):
         schema = StructType.fromDDL(format_.schema or "")
-    except PySparkException as error:
-        raise PipelineError(f"{where}.schema: {describe_error(error)}") from error
     if not isinstance(schema, StructType):
         raise PipelineError(f"{where}.schema: {format_.schema} is a type, not a list of columns")
     return schema

@@ -31,7 +31,7 @@ _RANGES: Final[dict[int, tuple[int, int]]] = {
 }
 _UNSIGNED_64: Final = (0, 2**64 - 1)
 # (type of the writer, of the reader) → how a value is converted; None: it stays as it is. Integers
-# and enums are in `_project_value`.
+# and enums are in `_value_projection`.
 _CONVERSIONS: Final[dict[tuple[int, int], Convert | None]] = {
     (_F.TYPE_BOOL, _F.TYPE_BOOL): None,
     (_F.TYPE_STRING, _F.TYPE_STRING): None,
@@ -44,24 +44,24 @@ _CONVERSIONS: Final[dict[tuple[int, int], Convert | None]] = {
 }
 
 
-def project_message(writer: Descriptor, reader: Descriptor) -> Convert:
+def message_projection(writer: Descriptor, reader: Descriptor) -> Convert:
     """Function from the writer's messages to tuples of the reader's fields. Raises UnusableSchema
     if the type of a field cannot be read as the reader's.
     """
-    fields = [_project_field(writer.fields_by_number.get(it.number), it) for it in reader.fields]
+    fields = [_field_projection(writer.fields_by_number.get(it.number), it) for it in reader.fields]
     return lambda message: tuple([read(message) for read in fields])
 
 
-def _project_field(writer: FieldDescriptor | None, reader: FieldDescriptor) -> Convert:
+def _field_projection(writer: FieldDescriptor | None, reader: FieldDescriptor) -> Convert:
     absent = _absent(reader)
     if writer is None:
         return lambda message: absent
     name = writer.name
     if is_map(writer) or is_map(reader):
-        return _project_map(writer, reader)
-    convert = _project_value(writer, reader)
+        return _map_projection(writer, reader)
+    convert = _value_projection(writer, reader)
     if writer.is_repeated:
-        return _project_list(name, convert, None if reader.is_repeated else absent, is_list=reader.is_repeated)
+        return _list_projection(name, convert, None if reader.is_repeated else absent, is_list=reader.is_repeated)
     one = convert if not reader.is_repeated else lambda value: [value if convert is None else convert(value)]
     if writer.has_presence:
         return lambda message: (
@@ -72,7 +72,7 @@ def _project_field(writer: FieldDescriptor | None, reader: FieldDescriptor) -> C
     return (lambda message: getattr(message, name)) if one is None else lambda message: one(getattr(message, name))
 
 
-def _project_list(name: str, convert: Convert | None, absent: Any, *, is_list: bool) -> Convert:
+def _list_projection(name: str, convert: Convert | None, absent: Any, *, is_list: bool) -> Convert:
     """Elements of a repeated field; of one that the reader has once, the last."""
     if not is_list:
         read = convert or (lambda value: value)
@@ -82,11 +82,11 @@ def _project_list(name: str, convert: Convert | None, absent: Any, *, is_list: b
     return lambda message: [convert(it) for it in getattr(message, name)]
 
 
-def _project_map(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert:
+def _map_projection(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert:
     if not (is_map(writer) and is_map(reader)):
         raise _unreadable(writer, reader)
     keys, values = (
-        _project_value(*pair) or (lambda value: value)
+        _value_projection(*pair) or (lambda value: value)
         for pair in zip(writer.message_type.fields, reader.message_type.fields, strict=True)
     )
     name = writer.name
@@ -106,10 +106,10 @@ def _absent(field: FieldDescriptor) -> Any:
     return Decimal(field.default_value) if _RANGES.get(field.type) == _UNSIGNED_64 else field.default_value
 
 
-def _project_value(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert | None:
+def _value_projection(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert | None:
     """None if the value stays as it is. Raises UnusableSchema."""
     if writer.message_type is not None or reader.message_type is not None:
-        return _project_message_value(writer, reader)
+        return _message_value_projection(writer, reader)
     if (writer.type, reader.type) in _CONVERSIONS:
         return _CONVERSIONS[writer.type, reader.type]
     if reader.enum_type is not None and (writer.enum_type is not None or writer.type in _RANGES):
@@ -121,7 +121,7 @@ def _project_value(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert 
     raise _unreadable(writer, reader)
 
 
-def _project_message_value(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert:
+def _message_value_projection(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert:
     written, read = writer.message_type, reader.message_type
     if written is None or read is None:
         raise _unreadable(writer, reader)
@@ -135,9 +135,9 @@ def _project_message_value(writer: FieldDescriptor, reader: FieldDescriptor) -> 
     if read.full_name in JSON_MESSAGES:
         return lambda message: json_format.MessageToJson(message, indent=None)
     if read.full_name in WRAPPERS:
-        convert = _project_value(written.fields[0], read.fields[0])
+        convert = _value_projection(written.fields[0], read.fields[0])
         return (lambda message: message.value) if convert is None else lambda message: convert(message.value)
-    return project_message(written, read)
+    return message_projection(written, read)
 
 
 def _enum_names(writer: Any, reader: Any) -> Convert:

@@ -17,8 +17,8 @@ from pyspark.sql import types as T
 from ottla_spark.protobuf_schemas import find_message, load_file, message_at, path_to, read_path, write_path
 from ottla_spark.record_schema import RecordSchema, UnusableSchema
 from ottla_spark.schema_registry import FRAME_BYTES, frame
-from ottla_spark.streaming.protobuf_projection import project_message
-from ottla_spark.streaming.protobuf_rows import to_message
+from ottla_spark.streaming.protobuf_projection import message_projection
+from ottla_spark.streaming.protobuf_rows import message_converter
 from ottla_spark.streaming.protobuf_types import to_struct_type
 
 
@@ -56,7 +56,7 @@ def _open_message(
     if message.full_name != wanted.full_name:
         raise ValueError(f"is a message {message.full_name}; the reader's schema is {wanted.full_name}")
     try:
-        project = project_message(message, wanted)
+        project = message_projection(message, wanted)
     except UnusableSchema as error:
         raise ValueError(f"has the schema {schema_id}: {error}") from None
     parse = GetMessageClass(message).FromString
@@ -88,7 +88,7 @@ def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> C
     message = _message_of(schema)
     if not isinstance(columns, T.StructType):
         raise UnusableSchema(f"Protobuf records have columns; {columns.simpleString()} has none")
-    convert = to_message(message, columns)
+    convert = message_converter(message, columns)
     prefix = frame(schema_id) + write_path(path_to(message))
 
     def encode(row: Any) -> bytes:

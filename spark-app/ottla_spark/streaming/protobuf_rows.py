@@ -33,7 +33,7 @@ Convert = Callable[[Any], Any]
 _INTEGER_TYPES: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
-def fill_message(message: Descriptor, columns: T.StructType) -> Fill:
+def message_filler(message: Descriptor, columns: T.StructType) -> Fill:
     """Function that sets a message to a row with these columns. Raises PipelineError if the
     message does not have a column, or has it with another type.
     """
@@ -42,7 +42,7 @@ def fill_message(message: Descriptor, columns: T.StructType) -> Fill:
         raise PipelineError(
             f"the message {message.full_name} has no field {', '.join(unknown)}; it has {', '.join(fields)}"
         )
-    setters = [_set_field(fields[it.name], it.dataType) for it in columns]
+    setters = [_field_filler(fields[it.name], it.dataType) for it in columns]
     required = any(it.is_required for it in message.fields)
 
     def fill(target: Any, row: Any) -> None:
@@ -54,9 +54,9 @@ def fill_message(message: Descriptor, columns: T.StructType) -> Fill:
     return fill
 
 
-def to_message(message: Descriptor, columns: T.StructType) -> Convert:
+def message_converter(message: Descriptor, columns: T.StructType) -> Convert:
     """Function from rows to messages. Raises PipelineError."""
-    new, fill = GetMessageClass(message), fill_message(message, columns)
+    new, fill = GetMessageClass(message), message_filler(message, columns)
 
     def convert(row: Any) -> Any:
         made = new()
@@ -66,14 +66,14 @@ def to_message(message: Descriptor, columns: T.StructType) -> Convert:
     return convert
 
 
-def _set_field(field: FieldDescriptor, type_: T.DataType) -> Fill:
+def _field_filler(field: FieldDescriptor, type_: T.DataType) -> Fill:
     if is_map(field):
-        return _set_map(field, type_)
+        return _map_filler(field, type_)
     if field.is_repeated:
-        return _set_list(field, type_)
+        return _list_filler(field, type_)
     name = field.name
     if field.message_type is not None:
-        fill = _fill_value(field, type_)
+        fill = _value_filler(field, type_)
 
         def set_message(target: Any, value: Any) -> None:
             if value is not None:
@@ -82,7 +82,7 @@ def _set_field(field: FieldDescriptor, type_: T.DataType) -> Fill:
                 fill(one, value)
 
         return set_message
-    convert, can_be_null = _scalar(field, type_), field.has_presence
+    convert, can_be_null = _scalar_converter(field, type_), field.has_presence
 
     def set_scalar(target: Any, value: Any) -> None:
         if value is not None:
@@ -93,14 +93,14 @@ def _set_field(field: FieldDescriptor, type_: T.DataType) -> Fill:
     return set_scalar
 
 
-def _set_list(field: FieldDescriptor, type_: T.DataType) -> Fill:
+def _list_filler(field: FieldDescriptor, type_: T.DataType) -> Fill:
     if not isinstance(type_, T.ArrayType):
         raise _type_mismatch(field, type_)
     name = field.name
     if field.message_type is None:
-        convert = _scalar(field, type_.elementType)
+        convert = _scalar_converter(field, type_.elementType)
         return lambda target, value: getattr(target, name).extend(map(convert, value or ()))
-    fill = _fill_value(field, type_.elementType)
+    fill = _value_filler(field, type_.elementType)
 
     def set_messages(target: Any, value: Any) -> None:
         messages = getattr(target, name)
@@ -110,13 +110,13 @@ def _set_list(field: FieldDescriptor, type_: T.DataType) -> Fill:
     return set_messages
 
 
-def _set_map(field: FieldDescriptor, type_: T.DataType) -> Fill:
+def _map_filler(field: FieldDescriptor, type_: T.DataType) -> Fill:
     if not isinstance(type_, T.MapType):
         raise _type_mismatch(field, type_)
     name, (key, value) = field.name, field.message_type.fields
-    key_of = _scalar(key, type_.keyType)
+    key_of = _scalar_converter(key, type_.keyType)
     if value.message_type is None:
-        value_of = _scalar(value, type_.valueType)
+        value_of = _scalar_converter(value, type_.valueType)
 
         def set_scalars(target: Any, entries: Any) -> None:
             found = getattr(target, name)
@@ -124,7 +124,7 @@ def _set_map(field: FieldDescriptor, type_: T.DataType) -> Fill:
                 found[key_of(key)] = value_of(value)
 
         return set_scalars
-    fill = _fill_value(value, type_.valueType)
+    fill = _value_filler(value, type_.valueType)
 
     def set_messages(target: Any, entries: Any) -> None:
         found = getattr(target, name)
@@ -134,11 +134,11 @@ def _set_map(field: FieldDescriptor, type_: T.DataType) -> Fill:
     return set_messages
 
 
-def _scalar(field: FieldDescriptor, type_: T.DataType) -> Convert:
+def _scalar_converter(field: FieldDescriptor, type_: T.DataType) -> Convert:
     wanted = SCALARS[field.type]
     if field.message_type is None:
         if field.enum_type is not None and isinstance(type_, T.StringType):
-            return _enum_number(field)
+            return _enum_converter(field)
         if isinstance(wanted, T.IntegerType | T.LongType | T.DecimalType) and (
             isinstance(type_, _INTEGER_TYPES) or type_ == UNSIGNED_64
         ):
@@ -158,7 +158,7 @@ def _not_null(value: Any) -> Any:
     return value
 
 
-def _enum_number(field: FieldDescriptor) -> Convert:
+def _enum_converter(field: FieldDescriptor) -> Convert:
     numbers: dict[str, int] = {it.name: it.number for it in field.enum_type.values}
 
     def convert(name: str) -> int:
@@ -171,7 +171,7 @@ def _enum_number(field: FieldDescriptor) -> Convert:
     return convert
 
 
-def _fill_value(field: FieldDescriptor, type_: T.DataType) -> Fill:
+def _value_filler(field: FieldDescriptor, type_: T.DataType) -> Fill:
     """Sets a message that is the value of a field, an element, or the value of an entry."""
     full_name = field.message_type.full_name
     if full_name == TIMESTAMP and isinstance(type_, T.TimestampType):
@@ -181,11 +181,11 @@ def _fill_value(field: FieldDescriptor, type_: T.DataType) -> Fill:
     if full_name in JSON_MESSAGES and isinstance(type_, T.StringType):
         return lambda target, value: json_format.Parse(value, target) and None
     if full_name in WRAPPERS:
-        convert = _scalar(field.message_type.fields[0], type_)
+        convert = _scalar_converter(field.message_type.fields[0], type_)
         return lambda target, value: setattr(target, "value", convert(value))
     if full_name in {TIMESTAMP, DURATION} | JSON_MESSAGES or not isinstance(type_, T.StructType):
         raise _type_mismatch(field, type_)
-    fill = fill_message(field.message_type, type_)
+    fill = message_filler(field.message_type, type_)
 
     def fill_row(target: Any, row: Any) -> None:
         fill(target, _not_null(row))

@@ -6,12 +6,10 @@ Only DataFrames are handled here. They are streams from brokers or, in `cases.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, Protocol
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -20,7 +18,7 @@ from ottla_operator.resources.pipeline import Dedupe
 from ottla_operator.resources.sources import Watermark
 from ottla_operator.resources.transforms import Expectation, Transform
 from ottla_spark.definition import PipelineDefinition
-from ottla_spark.errors import PipelineError, describe_error, mark_message
+from ottla_spark.errors import PipelineError, mark_message
 from ottla_spark.progress import UNDECODED, rejected_metric
 from ottla_spark.spark_conf import spark_interval
 from ottla_spark.streaming import dead_letters, decode
@@ -154,25 +152,19 @@ def build_views(
             rows = decode.drop_undecoded(rejected.observe_undecoded(rows, name))
         if source.watermark is not None:
             delay = _watermark_delay(source.watermark, spec.dedupe)
-            add_watermark = partial(rows.withWatermark, source.watermark.column, delay)
-            rows = _with_location(f"spec.sources.{name}.watermark", add_watermark)
+            with decode.field_errors(f"spec.sources.{name}.watermark"):
+                rows = rows.withWatermark(source.watermark.column, delay)
         if source.mode == "stream":
             rows = _deduplicate(rows, pipeline, name)
         views.add(name, rows)
     for index, step in enumerate(spec.transforms):
         where = f"spec.transforms[{index}] ({step.name})"
-        rows = _with_location(where, partial(run_step, spark, step, views.frames, pipeline.folder))
-        apply = partial(_apply_expectations, views, step, rows, rejected, has_dead_letters=spec.dead_letter is not None)
-        views.add(step.name, _with_location(f"{where}.expect", apply))
+        with decode.field_errors(where):
+            rows = run_step(spark, step, views.frames, pipeline.folder)
+        with decode.field_errors(f"{where}.expect"):
+            rows = _apply_expectations(views, step, rows, rejected, has_dead_letters=spec.dead_letter is not None)
+        views.add(step.name, rows)
     return views
-
-
-def _with_location(where: str, build: Callable[[], DataFrame]) -> DataFrame:
-    """Adds the field to errors."""
-    try:
-        return build()
-    except (PySparkException, PipelineError) as error:
-        raise PipelineError(f"{where}: {describe_error(error)}") from error
 
 
 def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:

@@ -49,7 +49,7 @@ def cached(session: FetchSession, index: int) -> CachedPartition:
 def send(session: FetchSession, data: FetchResponsePartition) -> bool:
     """Sends a response. True if an incremental response includes this partition."""
     is_included = cached(session, data.partition).is_news(data)
-    cached(session, data.partition).sent(data)
+    cached(session, data.partition).on_response(data)
     return is_included
 
 

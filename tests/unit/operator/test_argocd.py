@@ -93,7 +93,7 @@ def test_resource_without_a_status_is_not_healthy() -> None:
     [
         (Ready("it is suspended.", "Suspended"), ("Suspended", "it is suspended.")),
         (Stalled("ReconciliationPaused", "it is paused."), ("Suspended", "it is paused.")),
-        (Stalled("CrashLoop", "it falls"), ("Degraded", "it falls")),
+        (Stalled("CrashLoop", "it crashes"), ("Degraded", "it crashes")),
         (Ready("it has ended.", "Completed"), ("Healthy", "it has ended.")),
     ],
 )

@@ -102,7 +102,7 @@ def test_a_certificate_is_renewed_in_time_and_for_another_authority_and_its_stor
     made = maintain_certificates(cluster(), {}, {}, ["localhost"], now)
     secrets = {"demo-ca": ObservedSecret(made.authority, "1")}
     first = maintain_client_certificate(user(), cluster(), {}, secrets, now)
-    assert first is not None and first.issued
+    assert first is not None and first.issue_reason
     assert maintain_client_certificate(user(), cluster(), {}, {}, now) is None
     pair = (first.certificate, first.key)
     assert "alice" in connect(dict(made.brokers), first.authorities, pair, tmp_path)
@@ -118,10 +118,10 @@ def test_a_certificate_is_renewed_in_time_and_for_another_authority_and_its_stor
         "user.password": "secret",
     }
     again = maintain_client_certificate(user(), cluster(), existing, secrets, now + 59 * DAY)
-    assert again is not None and (again.certificate, again.issued) == (first.certificate, "")
+    assert again is not None and (again.certificate, again.issue_reason) == (first.certificate, "")
     assert make_stores(again, existing, "secret") == (keystore, truststore), "what holds the same is not made again"
     renewed = maintain_client_certificate(user(), cluster(), existing, secrets, now + 60 * DAY)
-    assert renewed is not None and "two thirds" in renewed.issued and renewed.key != first.key
+    assert renewed is not None and "two thirds" in renewed.issue_reason and renewed.key != first.key
     assert make_stores(renewed, existing, "secret")[0] != keystore
     later = now + 4.5 * 365 * DAY
     successor = maintain_certificates(cluster(), made.authority, made.brokers, ["localhost"], now + 3.4 * 365 * DAY)

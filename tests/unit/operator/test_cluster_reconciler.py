@@ -10,7 +10,7 @@ from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CONFIG_MAP, EVENT, SERVICE
 from ottla_operator.kube.status_writer import EventRecorder, now_text
 from ottla_operator.plan.conditions import kstatus
-from ottla_operator.plan.objects.config import started_with
+from ottla_operator.plan.objects.config import read_settings
 from tests.unit.operator.api_server import FakeApi
 from tests.unit.operator.cluster_operator import SPEC, Operator
 
@@ -92,7 +92,7 @@ def test_no_broker_is_started_or_restarted_with_a_refused_setting(api: FakeApi, 
     assert writes[0] == "status Cluster demo", "before anything else is done"
     assert api.stateful_set["spec"]["replicas"] == 4, "the rest of the spec is applied"
     for config in api.of("ConfigMap").values():
-        settings = started_with(config, 1)
+        settings = read_settings(config, 1)
         assert settings["num.partitions"] == "7" and "log.retention.ms" not in settings, (
             "neither of the two settings is"
         )

@@ -1,12 +1,15 @@
 """The command line without brokers: help, exit codes, errors of one line, and imports."""
 
 import json
+import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import typer
 
 from ottla_operator.cli.app import COMMANDS
 from ottla_operator.cli.options import OutputFormat
@@ -35,6 +38,17 @@ def test_every_command_has_help(command: str) -> None:
     done = ottla(command, "--help")
     assert done.returncode == 0
     assert f"usage: ottla {command}" in done.stdout.lower()
+
+
+@pytest.mark.parametrize("name", [it for it in COMMANDS if it != "broker"])
+def test_help_has_no_names_of_the_source(name: str) -> None:
+    module = import_module(f"ottla_operator.cli.{name}")
+    found = [typer.main.get_command(module.app)]
+    for command in found:
+        found += getattr(command, "commands", {}).values()
+        for parameter in command.params:
+            text = getattr(parameter, "help", None) or ""
+            assert not [it for it in re.findall(r"\b[A-Z][a-z]+[A-Z]\w*", text) if it in vars(module)], text
 
 
 def test_usage_of_the_kubectl_plugin_names_kubectl() -> None:

@@ -118,13 +118,13 @@ def test_a_clock_that_is_not_synchronised_is_a_warning(
     assert found.severity is severity and observed in found.observed
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="adjtimex is Linux's")
 def test_a_port_that_another_process_has_is_a_problem() -> None:
     assert machine.evaluate_port(9092, is_free=True).severity is Severity.good
     assert machine.evaluate_port(9092, is_free=False, broker="demo-1").severity is Severity.good
     assert machine.evaluate_port(9092, is_free=False).severity is Severity.problem
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="adjtimex is Linux's")
 def test_the_clock_s_state_is_the_kernel_s() -> None:
     is_synchronised, error_s = machine.read_clock()
     assert is_synchronised is not None and 0 <= error_s <= 16, "the kernel's bound is 16 s"

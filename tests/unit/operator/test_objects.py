@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.wire import properties
-from ottla_operator.plan.objects.config import format_properties, parse_properties, started_with
+from ottla_operator.plan.objects.config import format_properties, parse_properties, read_settings
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, desired_objects, find_unsupported
 from ottla_operator.plan.objects.differences import APPLIED_HASH, find_difference, with_applied_hash
 from ottla_operator.plan.objects.pod_defaults import PodDefaults
@@ -113,7 +113,7 @@ def test_hash_of_the_pods_changes_with_the_image_and_not_with_settings() -> None
 def test_name_of_the_config_map_changes_with_the_settings() -> None:
     one, other = (objects(plain(config={"num.partitions": it})).config for it in (3, 4))
     assert one and other and one["metadata"]["name"] != other["metadata"]["name"]
-    assert started_with(one, 1)["num.partitions"] == "3"
+    assert read_settings(one, 1)["num.partitions"] == "3"
 
 
 def test_another_broker_does_not_change_the_config_of_the_others() -> None:
@@ -125,7 +125,7 @@ def test_another_broker_does_not_change_the_config_of_the_others() -> None:
     three, four = (objects(it, count, known).config for count in (3, 4))
     assert three and four and three["metadata"]["name"] != four["metadata"]["name"]
     for broker in (1, 2, 3):
-        before, after = (started_with(it, broker) for it in (three, four))
+        before, after = (read_settings(it, broker) for it in (three, four))
         assert before.keys() == after.keys() and not changed_settings(before, after)
 
 
@@ -203,10 +203,10 @@ def test_only_the_first_broker_founds_and_only_while_the_cluster_does_not_exist(
         for state in ({"ottla.dev/founding": "true"}, {})
     )
     assert founding and later
-    assert [started_with(founding, broker).get("cluster.found") for broker in (1, 2, 3)] == ["true", None, None]
-    assert [started_with(later, broker).get("cluster.found") for broker in (1, 2, 3)] == [None, None, None]
+    assert [read_settings(founding, broker).get("cluster.found") for broker in (1, 2, 3)] == ["true", None, None]
+    assert [read_settings(later, broker).get("cluster.found") for broker in (1, 2, 3)] == [None, None, None]
     servers = ",".join(f"demo-{broker}.demo-brokers.events.svc:9091" for broker in (1, 2, 3))
-    assert started_with(later, 2)["controller.quorum.bootstrap.servers"] == servers
+    assert read_settings(later, 2)["controller.quorum.bootstrap.servers"] == servers
 
 
 @pytest.mark.parametrize(

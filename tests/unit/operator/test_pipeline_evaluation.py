@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_operator.plan.conditions import Conditions, Readiness, Ready, Reconciling, Stalled, render_conditions
-from ottla_operator.plan.observed_pods import DriverPod
+from ottla_operator.plan.observed_pods import PipelinePod
 from ottla_operator.plan.pipeline.status import (
     NO_ANSWER,
     RUNNING,
@@ -27,7 +27,7 @@ APPLICATION_STATES = (
     *("SUCCEEDING", "FAILING", "SUSPENDING", "SUSPENDED", "RESUMING", "UNKNOWN", "a state of a later version"),
 )
 pods = st.builds(
-    DriverPod,
+    PipelinePod,
     name=st.just("pod"),
     is_ready=st.booleans(),
     is_terminating=st.booleans(),
@@ -75,7 +75,7 @@ def test_a_pipeline_is_ready_only_if_its_driver_runs_or_none_is_to_run(
 
 
 def test_a_driver_whose_runner_has_not_answered_is_starting() -> None:
-    ready = DriverPod("pod", True, False, "Running", "now", "10.0.0.9:8080", 0, None, "", "")
+    ready = PipelinePod("pod", True, False, "Running", "now", "10.0.0.9:8080", 0, None, "", "")
     application = {"status": {"applicationState": {"state": "RUNNING"}, "executionAttempts": 1}}
     observed = PipelineObservations("now", False, [ready], application=application)
     for run in (evaluate_driver(observed), evaluate_application(observed)):

@@ -71,7 +71,7 @@ def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
 
 def test_metrics_are_in_prometheus_format() -> None:
     now = finished_progress()
-    ProgressLog(None, "hourly", now).write_state("failed", error="it fell")
+    ProgressLog(None, "hourly", now).write_state("failed", error="it failed")
     found: dict[tuple[str, ...], float] = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(now.to_prometheus())
@@ -82,7 +82,7 @@ def test_metrics_are_in_prometheus_format() -> None:
     assert found["ottla_pipeline_lag_records", "hourly", "flights", "0"] == 50
     assert found["ottla_pipeline_lag_seconds", "hourly"] == 2.5
     assert [key[2] for key, value in found.items() if key[0] == "ottla_pipeline_state" and value] == ["failed"]
-    assert now.to_json()["error"] == "it fell"
+    assert now.to_json()["error"] == "it failed"
 
 
 def test_metrics_that_the_chart_uses_exist() -> None:

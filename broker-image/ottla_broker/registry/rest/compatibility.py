@@ -6,7 +6,7 @@ from ottla_broker.registry import errors
 from ottla_broker.registry.compatibility import CompatibilityLevel, level_of
 from ottla_broker.registry.registrations import plan_check
 from ottla_broker.registry.rest import requests
-from ottla_broker.registry.rest.requests import flag, respond, subject_of, version_of
+from ottla_broker.registry.rest.requests import has_flag, respond, subject_of, version_of
 from ottla_broker.registry.schema import LATEST, JsonObject
 from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.state import SchemaVersion
@@ -41,9 +41,9 @@ class CompatibilityApi:
         self, request: web.Request, level: CompatibilityLevel, versions: list[SchemaVersion]
     ) -> web.Response:
         subject, body = subject_of(request), await requests.read_schema_body(request)
-        schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=flag(request, "normalize"))
+        schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=has_flag(request, "normalize"))
         messages = await self._registry.find_incompatibilities(subject, schema, level, versions)
         fields: JsonObject = {"is_compatible": not messages}
-        if flag(request, "verbose"):
+        if has_flag(request, "verbose"):
             fields["messages"] = messages
         return respond(fields)

@@ -63,11 +63,11 @@ def decode_body(body: bytes, kind: type[T]) -> T:
         raise errors.RegistryError(400, f"the body is not JSON: {reason}") from None
 
 
-def flag(request: web.Request, name: str) -> bool:
+def has_flag(request: web.Request, name: str) -> bool:
     return request.query.get(name, "").lower() == "true"
 
 
-def integer(request: web.Request, name: str, default: int) -> int:
+def read_integer(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, "")
     try:
         return int(text) if text else default
@@ -77,10 +77,10 @@ def integer(request: web.Request, name: str, default: int) -> int:
 
 def subject_of(request: web.Request) -> str:
     """The subject that the request's path names, with the path's context."""
-    return qualified(request, request.match_info["subject"])
+    return qualify_subject(request, request.match_info["subject"])
 
 
-def qualified(request: web.Request, subject: str) -> str:
+def qualify_subject(request: web.Request, subject: str) -> str:
     """A subject in the context that the path is below (`/contexts/NAME/…`)."""
     context = path_context(request)
     if context == DEFAULT_CONTEXT or parse_subject(subject).context != DEFAULT_CONTEXT:
@@ -112,9 +112,9 @@ def id_of(request: web.Request) -> int:
     return int(text)
 
 
-def page(request: web.Request, items: list[T]) -> list[T]:
+def select_page(request: web.Request, items: list[T]) -> list[T]:
     """`offset` and `limit`; a negative limit is none."""
-    offset, limit = max(0, integer(request, "offset", 0)), integer(request, "limit", -1)
+    offset, limit = max(0, read_integer(request, "offset", 0)), read_integer(request, "limit", -1)
     return items[offset:] if limit < 0 else items[offset : offset + limit]
 
 

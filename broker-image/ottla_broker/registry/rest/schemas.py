@@ -4,7 +4,7 @@ from aiohttp import web
 
 from ottla_broker.registry import errors
 from ottla_broker.registry.rest import requests
-from ottla_broker.registry.rest.requests import flag, id_of, page, respond
+from ottla_broker.registry.rest.requests import has_flag, id_of, respond, select_page
 from ottla_broker.registry.rest.subjects import find_subjects
 from ottla_broker.registry.schema import SCHEMA_TYPES, JsonObject, Schema
 from ottla_broker.registry.schema_registry import SchemaRegistry
@@ -21,19 +21,23 @@ class SchemasApi:
 
     async def list_schemas(self, request: web.Request) -> web.Response:
         prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
-        deleted, latest_only, state = flag(request, "deleted"), flag(request, "latestOnly"), self._registry.state
+        deleted, latest_only, state = (
+            has_flag(request, "deleted"),
+            has_flag(request, "latestOnly"),
+            self._registry.state,
+        )
         found: list[SchemaVersion] = []
         async for subject in find_subjects(request, state, prefix):
             versions = state.versions(subject, deleted=deleted)
             found += versions[-1:] if latest_only else versions
         found.sort(key=lambda one: (one.subject, one.version))
-        return respond([requests.version_fields(request, one, one.schema.text) for one in page(request, found)])
+        return respond([requests.version_fields(request, one, one.schema.text) for one in select_page(request, found)])
 
     async def get_schema(self, request: web.Request) -> web.Response:
         context, _, schema = self._find(request)
         text = await self._text(request, context, schema)
         fields = requests.schema_fields(request, schema, text)
-        if flag(request, "fetchMaxId"):
+        if has_flag(request, "fetchMaxId"):
             fields["maxId"] = self._registry.state.contexts[context].max_id
         return respond(fields)
 
@@ -42,12 +46,12 @@ class SchemasApi:
         return web.Response(text=await self._text(request, context, schema), content_type=requests.CONTENT_TYPE)
 
     async def list_subjects(self, request: web.Request) -> web.Response:
-        return respond(page(request, sorted({version.subject for version in self._uses(request)})))
+        return respond(select_page(request, sorted({version.subject for version in self._uses(request)})))
 
     async def list_versions(self, request: web.Request) -> web.Response:
         found = sorted((version.subject, version.version) for version in self._uses(request))
         versions: list[JsonObject] = [{"subject": subject, "version": version} for subject, version in found]
-        return respond(page(request, versions))
+        return respond(select_page(request, versions))
 
     async def get_by_guid(self, request: web.Request) -> web.Response:
         guid = request.match_info["guid"]
@@ -79,7 +83,7 @@ class SchemasApi:
         """
         schema_id, state = id_of(request), self._registry.state
         subject = request.query.get("subject", "")
-        named = context_of(requests.qualified(request, subject))
+        named = context_of(requests.qualify_subject(request, subject))
         contexts = [named]
         if named == DEFAULT_CONTEXT:
             contexts += sorted(
@@ -102,7 +106,7 @@ class SchemasApi:
     def _uses(self, request: web.Request) -> list[SchemaVersion]:
         """Raises RegistryError."""
         context, schema_id, _ = self._find(request)
-        deleted, subject = flag(request, "deleted"), request.query.get("subject", "")
+        deleted, subject = has_flag(request, "deleted"), request.query.get("subject", "")
         name = parse_subject(subject).name
         return [
             version

@@ -8,7 +8,7 @@ from ottla_broker.registry import errors
 from ottla_broker.registry.modes import Mode, mode_of, parse_mode, plan_mode, plan_mode_removal
 from ottla_broker.registry.record_format import SchemasRecord
 from ottla_broker.registry.rest import requests
-from ottla_broker.registry.rest.requests import flag, page, respond
+from ottla_broker.registry.rest.requests import has_flag, respond, select_page
 from ottla_broker.registry.schema import JsonObject
 from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.settings import describe_config, plan_config, plan_config_removal
@@ -32,7 +32,7 @@ class SettingsApi:
 
     async def get_config(self, request: web.Request) -> web.Response:
         scope = scope_of(request)
-        return respond(describe_config(self._registry.state, scope, with_defaults=flag(request, "defaultToGlobal")))
+        return respond(describe_config(self._registry.state, scope, with_defaults=has_flag(request, "defaultToGlobal")))
 
     async def put_config(self, request: web.Request) -> web.Response:
         scope, wanted = scope_of(request), await requests.read_object(request)
@@ -47,14 +47,14 @@ class SettingsApi:
 
     async def get_mode(self, request: web.Request) -> web.Response:
         scope, state = scope_of(request), self._registry.state
-        if scope is not None and scope not in state.modes and not flag(request, "defaultToGlobal"):
+        if scope is not None and scope not in state.modes and not has_flag(request, "defaultToGlobal"):
             raise errors.mode_not_configured(scope)
         own = state.modes.get(scope)
         return respond({"mode": own if own is not None else mode_of(state, scope)})
 
     async def put_mode(self, request: web.Request) -> web.Response:
         scope, wanted = scope_of(request), await requests.read_object(request)
-        mode, force = parse_mode(wanted.get("mode")), flag(request, "force")
+        mode, force = parse_mode(wanted.get("mode")), has_flag(request, "force")
         await self._registry.write(lambda state: (None, plan_mode(state, scope, mode, force=force)))
         return respond({"mode": mode})
 
@@ -70,4 +70,4 @@ class SettingsApi:
     # -- contexts
 
     async def list_contexts(self, request: web.Request) -> web.Response:
-        return respond(page(request, sorted(self._registry.state.contexts)))
+        return respond(select_page(request, sorted(self._registry.state.contexts)))

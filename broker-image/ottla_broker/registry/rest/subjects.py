@@ -12,7 +12,7 @@ from ottla_broker.registry.deletions import plan_subject_deletion, plan_version_
 from ottla_broker.registry.record_format import SchemasRecord
 from ottla_broker.registry.registrations import Registration
 from ottla_broker.registry.rest import requests
-from ottla_broker.registry.rest.requests import flag, page, respond, subject_of, version_of
+from ottla_broker.registry.rest.requests import has_flag, respond, select_page, subject_of, version_of
 from ottla_broker.registry.schema import LATEST
 from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.state import RegistryState, SchemaVersion
@@ -28,23 +28,23 @@ class SubjectsApi:
 
     async def list_subjects(self, request: web.Request) -> web.Response:
         prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
-        deleted, only_deleted = flag(request, "deleted"), flag(request, "deletedOnly") or flag(request, "deleted_only")
+        deleted, only_deleted = has_flag(request, "deleted"), wants_only_deleted(request)
         state = self._registry.state
         names = [
             subject
             async for subject in find_subjects(request, state, prefix)
             if is_listed(state, subject, deleted=deleted, only_deleted=only_deleted)
         ]
-        return respond(page(request, sorted(names)))
+        return respond(select_page(request, sorted(names)))
 
     async def list_versions(self, request: web.Request) -> web.Response:
-        subject, only_deleted = subject_of(request), flag(request, "deletedOnly") or flag(request, "deleted_only")
-        versions = self._registry.state.versions(subject, deleted=flag(request, "deleted") or only_deleted)
+        subject, only_deleted = subject_of(request), wants_only_deleted(request)
+        versions = self._registry.state.versions(subject, deleted=has_flag(request, "deleted") or only_deleted)
         if only_deleted:
             versions = [version for version in versions if version.deleted]
         if not versions:
             raise errors.subject_not_found(subject)
-        return respond(page(request, [version.version for version in versions]))
+        return respond(select_page(request, [version.version for version in versions]))
 
     async def get_version(self, request: web.Request) -> web.Response:
         version = self._find_version(request)
@@ -59,14 +59,16 @@ class SubjectsApi:
 
     async def list_referrers(self, request: web.Request) -> web.Response:
         version = self._find_version(request)
-        referrers = self._registry.state.referrers(version.subject, version.version, deleted=flag(request, "deleted"))
-        return respond(page(request, sorted({one.id for one in referrers})))
+        referrers = self._registry.state.referrers(
+            version.subject, version.version, deleted=has_flag(request, "deleted")
+        )
+        return respond(select_page(request, sorted({one.id for one in referrers})))
 
     async def get_by_metadata(self, request: web.Request) -> web.Response:
         """The newest version with all of the metadata properties key=value."""
         subject = subject_of(request)
         wanted = dict(zip(request.query.getall("key", []), request.query.getall("value", []), strict=False))
-        versions = self._registry.state.versions(subject, deleted=flag(request, "deleted"))
+        versions = self._registry.state.versions(subject, deleted=has_flag(request, "deleted"))
         if not versions:
             raise errors.subject_not_found(subject)
         for version in reversed(versions):
@@ -79,7 +81,7 @@ class SubjectsApi:
     def _find_version(self, request: web.Request) -> SchemaVersion:
         """Raises RegistryError."""
         subject, number, state = subject_of(request), version_of(request), self._registry.state
-        deleted = flag(request, "deleted")
+        deleted = has_flag(request, "deleted")
         version = state.version(subject, number, deleted=deleted)
         if version is not None:
             return version
@@ -90,10 +92,10 @@ class SubjectsApi:
     async def look_up(self, request: web.Request) -> web.Response:
         """POST /subjects/SUBJECT: the version that has the schema."""
         subject, body, state = subject_of(request), await requests.read_schema_body(request), self._registry.state
-        deleted = flag(request, "deleted")
+        deleted = has_flag(request, "deleted")
         if not state.versions(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
-        schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=flag(request, "normalize"))
+        schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=has_flag(request, "normalize"))
         version = self._registry.state.find_in_subject(subject, schema, deleted=deleted)
         if version is None:
             raise errors.schema_not_found()
@@ -112,18 +114,18 @@ class SubjectsApi:
         return respond({"id": schema_id, "version": version, "guid": schema.guid()})
 
     def _normalizes(self, request: web.Request) -> bool:
-        if flag(request, "normalize"):
+        if has_flag(request, "normalize"):
             return True
         state, subject = self._registry.state, subject_of(request)
         found = (state.configs.get(scope, {}).get("normalize") for scope in state.setting_scopes(subject))
         return next((bool(value) for value in found if value is not None), False)
 
     async def delete_subject(self, request: web.Request) -> web.Response:
-        decide = partial(plan_subject_deletion, subject=subject_of(request), permanent=flag(request, "permanent"))
+        decide = partial(plan_subject_deletion, subject=subject_of(request), permanent=has_flag(request, "permanent"))
         return respond(await self._registry.write(decide))
 
     async def delete_version(self, request: web.Request) -> web.Response:
-        subject, number, permanent = subject_of(request), version_of(request), flag(request, "permanent")
+        subject, number, permanent = subject_of(request), version_of(request), has_flag(request, "permanent")
 
         def decide(state: RegistryState) -> tuple[int, list[SchemasRecord]]:
             chosen = number
@@ -156,6 +158,10 @@ def matches_prefix(subject: str, prefix: str) -> bool:
         return parse_subject(subject).name.startswith(prefix.removeprefix(WILDCARD))
     wanted, found = parse_subject(prefix), parse_subject(subject)
     return found.context == (wanted.context or DEFAULT_CONTEXT) and found.name.startswith(wanted.name)
+
+
+def wants_only_deleted(request: web.Request) -> bool:
+    return has_flag(request, "deletedOnly") or has_flag(request, "deleted_only")
 
 
 def is_listed(state: RegistryState, subject: str, *, deleted: bool, only_deleted: bool) -> bool:

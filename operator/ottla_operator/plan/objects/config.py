@@ -124,7 +124,7 @@ def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) 
     }
 
 
-def started_with(config_map: Json, broker: int) -> dict[str, str]:
+def read_settings(config_map: Json, broker: int) -> dict[str, str]:
     """The settings of a broker whose pod mounts this ConfigMap."""
     data = config_map.get("data") or {}
     return {**parse_properties(data.get(COMMON_FILE, "")), **parse_properties(data.get(broker_file(broker), ""))}

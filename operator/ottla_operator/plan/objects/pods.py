@@ -115,7 +115,7 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str, *, has_logi
 
 
 def _log_format(cluster: Cluster) -> tuple[str, ...]:
-    """None for text, so that pods of Clusters without the field stay as they are."""
+    """Arguments of the broker. Without any its log is text, so for text the pod does not change."""
     return ("--log-format", cluster.spec.log_format) if cluster.spec.log_format == "json" else ()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_operator.plan.conditions import READY, STALLED, Readiness, Ready, Reconciling, Stalled, find_condition
-from ottla_operator.plan.observed_pods import DriverPod
+from ottla_operator.plan.observed_pods import PipelinePod
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.replacement import Comparison, Replacement
 
@@ -72,20 +72,20 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True)
 class PipelineObservations:
-    """`settings`: what a driver has to be started with, see DriverPod. `runner`: the answer of the
-    current driver's runner. `is_finished`: the driver has read everything and exited.
+    """`settings`: what a driver has to be started with, see PipelinePod. `runner`: the answer of
+    the current driver's runner. `is_finished`: the driver has read everything and exited.
     `application`: the Deployment or SparkApplication."""
 
     settings: str
     is_suspended: bool
-    drivers: Sequence[DriverPod] = ()
-    executors: Sequence[DriverPod] = ()
+    drivers: Sequence[PipelinePod] = ()
+    executors: Sequence[PipelinePod] = ()
     runner: RunnerStatus | None = None
     is_finished: bool = False
     application: Json = field(default_factory=dict)
 
     @property
-    def driver(self) -> DriverPod | None:
+    def driver(self) -> PipelinePod | None:
         """The driver of the current settings, or None."""
         return next((it for it in self.drivers if it.settings == self.settings and not it.is_terminating), None)
 
@@ -135,7 +135,7 @@ def evaluate_application(observed: PipelineObservations) -> PipelineRun:
     return PipelineRun("Starting", _starting(driver.problem if driver else ""), restarts=restarts)
 
 
-def _evaluate_pod(driver: DriverPod, observed: PipelineObservations, restarts: int) -> PipelineRun:
+def _evaluate_pod(driver: PipelinePod, observed: PipelineObservations, restarts: int) -> PipelineRun:
     runner = observed.runner
     is_running = runner is not None and runner.state in ("running", "stopping", "finished")
     if not is_running and driver.exit_code is not None:
