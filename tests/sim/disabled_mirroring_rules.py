@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MetadataImage
@@ -20,7 +21,7 @@ from ottla_broker.mirroring import credential_sync, failback, group_offsets, mir
 from ottla_broker.mirroring.appended_offsets import AppendedOffsets
 from ottla_broker.mirroring.credential_sync import CredentialChanges, CredentialKey, Credentials
 from ottla_broker.mirroring.diverged_records import diverged_folder
-from ottla_broker.mirroring.group_offsets import CommittedOffset, TopicPartition
+from ottla_broker.mirroring.group_offsets import CommittedOffset
 from ottla_broker.mirroring.identical_offsets import IdenticalOffsets
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, SendReport
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochEntries

@@ -23,9 +23,9 @@ from ottla_broker.transactions.marker_writer import MarkerWriter
 from ottla_broker.transactions.transaction_marker import TransactionMarker
 from ottla_broker.transactions.transaction_metadata import (
     ProducerIdAndEpoch,
-    TopicPartition,
     TransactionMetadata,
     TransactionState,
+    TxnPartition,
 )
 from ottla_broker.transactions.transaction_shard import TransactionShard
 from ottla_broker.transactions.transactions import Transactions
@@ -163,7 +163,7 @@ def partitions_not_verified() -> Iterator[None]:
 def markers_to_some_partitions_only() -> Iterator[None]:
     """A transaction is complete when one of its partitions has the marker."""
 
-    async def send(sender: MarkerSender, marker: TransactionMarker, wanted: Any) -> set[TopicPartition]:
+    async def send(sender: MarkerSender, marker: TransactionMarker, wanted: Any) -> set[TxnPartition]:
         finished = await original(sender, marker, sorted(wanted)[:1])
         return set(wanted) if finished else finished
 

@@ -15,7 +15,7 @@ from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
-from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
+from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -40,7 +40,7 @@ async def add_offsets(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> A
     try:
         ctx.check_authorized(Operation.write, Resource.transactional_id(request.transactional_id))
         ctx.check_authorized(Operation.read, Resource.group(request.group_id))
-        partition = TopicPartition(OFFSETS_TOPIC, ctx.broker.group_coordinator.partition_of(request.group_id))
+        partition = TxnPartition(OFFSETS_TOPIC, ctx.broker.group_coordinator.partition_of(request.group_id))
         await ctx.broker.transactions.coordinator.add_partitions(
             request.transactional_id, producer, [partition], client_version=CLIENT_VERSION
         )

@@ -29,7 +29,7 @@ from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
-from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
+from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -49,13 +49,13 @@ CLIENT_VERSION: Final = 0
 """The transaction version of clients that send this request: those of protocol 2 do not."""
 BROKER_VERSION: Final = 2
 
-Codes = dict[TopicPartition, ErrorCode]
+Codes = dict[TxnPartition, ErrorCode]
 
 
 @API.handler(0, 3)
 async def add_partitions(ctx: RequestContext, request: RequestOfClient) -> ResponseToClient:
     partitions = [
-        TopicPartition(topic.name, int(index)) for topic in request.v3_and_below_topics for index in topic.partitions
+        TxnPartition(topic.name, int(index)) for topic in request.v3_and_below_topics for index in topic.partitions
     ]
     transactional_id = request.v3_and_below_transactional_id
     producer = ProducerIdAndEpoch(int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch))
@@ -90,7 +90,7 @@ async def add_partitions(ctx: RequestContext, request: RequestOfClient) -> Respo
     )
 
 
-def find_invalid(ctx: RequestContext, partitions: Iterable[TopicPartition]) -> Codes:
+def find_invalid(ctx: RequestContext, partitions: Iterable[TxnPartition]) -> Codes:
     """The partitions that the client may not add."""
     codes: Codes = {}
     for at in partitions:
@@ -101,7 +101,7 @@ def find_invalid(ctx: RequestContext, partitions: Iterable[TopicPartition]) -> C
     return codes
 
 
-def exists(ctx: RequestContext, at: TopicPartition) -> bool:
+def exists(ctx: RequestContext, at: TxnPartition) -> bool:
     topic = ctx.broker.image.topics.get(at.topic)
     return topic is not None and at.partition in topic.partitions
 
@@ -119,7 +119,7 @@ async def add_partitions_for_leaders(
 
 
 async def handle_transaction(ctx: RequestContext, wanted: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    partitions = [TopicPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partitions]
+    partitions = [TxnPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partitions]
     producer = ProducerIdAndEpoch(int(wanted.producer_id), int(wanted.producer_epoch))
     coordinator = ctx.broker.transactions.coordinator
     codes = {at: ErrorCode.unknown_topic_or_partition for at in partitions if not exists(ctx, at)}

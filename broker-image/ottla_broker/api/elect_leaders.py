@@ -18,7 +18,8 @@ from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, Partition
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.metadata.replication_control import Outcome, TopicPartition
+from ottla_broker.log.file_names import TopicPartition
+from ottla_broker.metadata.replication_control import Outcome
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE

@@ -22,6 +22,7 @@ from kio.schema.share_acknowledge.v2.response import (
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i32Timedelta
 
+from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
@@ -37,7 +38,7 @@ from ottla_broker.requests.share_requests import (
     share_groups_of,
 )
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
-from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
+from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import MILLISECOND

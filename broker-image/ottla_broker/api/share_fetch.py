@@ -29,6 +29,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
 
 from ottla_broker.config import FETCH_MAX_BYTES
+from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
@@ -47,7 +48,7 @@ from ottla_broker.requests.share_requests import (
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_partition_leader import UNLIMITED, DeliveredRecords, ShareFetchLimits
 from ottla_broker.share_groups.share_partitions import FetchResult
-from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
+from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import MILLISECOND

@@ -23,7 +23,7 @@ from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
-from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
+from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
 from ottla_broker.transactions.verification import TransactionOfProducer
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -103,7 +103,7 @@ async def commit_in_transaction(
     transaction = TransactionOfProducer(request.transactional_id, producer, ctx.version >= ADDS_PARTITIONS_SINCE)
 
     async def verify(partition: int) -> None:
-        at = TopicPartition(OFFSETS_TOPIC, partition)
+        at = TxnPartition(OFFSETS_TOPIC, partition)
         code = (await ctx.broker.transactions.verify(transaction, [at]))[at]
         if code is ErrorCode.transaction_abortable and ctx.version < TRANSACTION_ABORTABLE_SINCE:
             code = ErrorCode.invalid_txn_state

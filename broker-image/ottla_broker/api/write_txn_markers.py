@@ -26,7 +26,7 @@ from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.transactions.transaction_marker import TransactionMarker
-from ottla_broker.transactions.transaction_metadata import TopicPartition
+from ottla_broker.transactions.transaction_metadata import TxnPartition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
@@ -50,9 +50,7 @@ async def write_markers(ctx: RequestContext, request: WriteTxnMarkersRequest) ->
 
 
 async def write_marker(ctx: RequestContext, wanted: WritableTxnMarker, allowed: bool) -> WritableTxnMarkerResult:
-    partitions = [
-        TopicPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partition_indexes
-    ]
+    partitions = [TxnPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partition_indexes]
     marker = TransactionMarker(
         int(wanted.producer_id),
         int(wanted.producer_epoch),
@@ -70,7 +68,9 @@ async def write_marker(ctx: RequestContext, wanted: WritableTxnMarker, allowed: 
     )
 
 
-def build_topic_results(results: Iterable[tuple[TopicPartition, ErrorCode]]) -> Iterable[WritableTxnMarkerTopicResult]:
+def build_topic_results(
+    results: Iterable[tuple[TxnPartition, ErrorCode]],
+) -> Iterable[WritableTxnMarkerTopicResult]:
     for name, found in groupby(results, key=lambda one: one[0].topic):
         yield WritableTxnMarkerTopicResult(
             name=TopicName(name),

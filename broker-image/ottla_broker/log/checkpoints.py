@@ -12,9 +12,10 @@ from typing import Final
 from uuid import UUID
 
 from ottla_broker.log.disk import Disk
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.runtime import uuid_from_text, uuid_text
 
-Offsets = dict[tuple[str, int], int]
+Offsets = dict[TopicPartition, int]
 
 _TOPIC_ID_FRONT: Final = "version: 0\ntopic_id: "
 _ID_CHARACTERS: Final = 22
@@ -44,7 +45,7 @@ def read_offsets(disk: Disk, path: str) -> Offsets:
     return offsets
 
 
-def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     lines = ["0", str(len(offsets)), *(f"{topic} {partition} {at}" for (topic, partition), at in offsets.items())]
     return ("\n".join(lines) + "\n").encode()
 

@@ -18,6 +18,7 @@ from ottla_broker.log.checkpoints import encode_offsets, read_offsets
 from ottla_broker.log.cleaning_job import CleaningJob, SourceSegment
 from ottla_broker.log.cleaning_plan import DirtyRange, choose_filthiest, choose_range
 from ottla_broker.log.compaction import CleanerStats, CompactionFilter, OffsetMap
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.log.open_files import OpenFiles
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.storage import Storage, is_out_of_resources
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
-TopicPartition = tuple[str, int]
 P = ParamSpec("P")
 T = TypeVar("T")
 

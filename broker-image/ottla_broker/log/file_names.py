@@ -7,6 +7,9 @@ being removed or put in place; `-delete`, `-future` and `-stray` mark such folde
 
 from typing import Final
 
+TopicPartition = tuple[str, int]
+"""Name of a topic, and number of one of its partitions."""
+
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
@@ -57,14 +60,14 @@ def future_folder(topic: str, partition: int, unique_id: str) -> str:
     return f"{partition_folder(topic, partition)}.{unique_id}{FUTURE_FOLDER}"
 
 
-def parse_future_folder_name(folder: str) -> tuple[str, int] | None:
-    """(topic, partition) of a future replica's folder; None for any other name."""
+def parse_future_folder_name(folder: str) -> TopicPartition | None:
+    """The partition of a future replica's folder; None for any other name."""
     name, dot, _ = folder.rpartition(".")
     return parse_folder_name(name) if dot and folder.endswith(FUTURE_FOLDER) else None
 
 
-def parse_folder_name(folder: str) -> tuple[str, int] | None:
-    """(topic, partition) of a partition's folder; None for any other name, also for one with a
+def parse_folder_name(folder: str) -> TopicPartition | None:
+    """The partition of a folder; None for any other name, also for one with a
     folder's suffix."""
     topic, dash, number = folder.rpartition("-")
     return (topic, int(number)) if dash and topic and number.isdecimal() else None

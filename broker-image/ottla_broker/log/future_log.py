@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from ottla_broker.log import file_names
 from ottla_broker.log.config import MAX_INT32
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.reading import read_files
@@ -136,7 +137,7 @@ def find_duplicates(log_dirs: Sequence[LogDir]) -> list[tuple[LogDir, PartitionL
     """Logs whose partition is also in another directory: all but the one with the highest end
     offset.
     """
-    longest: dict[tuple[str, int], tuple[LogDir, PartitionLog]] = {}
+    longest: dict[TopicPartition, tuple[LogDir, PartitionLog]] = {}
     shorter = []
     for log_dir in log_dirs:
         for key, log in log_dir.logs.items():

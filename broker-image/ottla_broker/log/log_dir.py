@@ -21,6 +21,7 @@ from ottla_broker.log.checkpoints import (
 from ottla_broker.log.cleaner import Cleaner
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import Disk, Lock, LockHeld, write_file
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.log.flush import is_checkpointed
 from ottla_broker.log.meta_properties import (
     PREVIOUS_CLUSTER_ID,
@@ -71,11 +72,11 @@ class LogDir:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.previous_cluster_id = previous_cluster_id
-        self.logs: dict[tuple[str, int], PartitionLog] = {}
+        self.logs: dict[TopicPartition, PartitionLog] = {}
         # Copies of logs that move here (`log.future_log`), and the folders of those that a stop
         # interrupted.
-        self.future_logs: dict[tuple[str, int], PartitionLog] = {}
-        self.interrupted_moves: dict[str, tuple[str, int]] = {}
+        self.future_logs: dict[TopicPartition, PartitionLog] = {}
+        self.interrupted_moves: dict[str, TopicPartition] = {}
         self.failure: str | None = None
         self.was_clean_shutdown = False
         self.previous_broker_epoch = NO_EPOCH
@@ -92,7 +93,7 @@ class LogDir:
         self._unloaded: dict[str, Offsets] = {name: {} for name in _CHECKPOINTS}
         self._written: dict[str, bytes] = {}
         # Partitions that were deleted or moved away and that the checkpoint files still name.
-        self._removed: set[tuple[str, int]] = set()
+        self._removed: set[TopicPartition] = set()
 
     @property
     def absolute_path(self) -> str:
@@ -171,7 +172,7 @@ class LogDir:
                 self._loaded = True
                 self._unloaded = {name: {} for name in _CHECKPOINTS}
 
-    def _open_log(self, key: tuple[str, int], folder: str, config: LogConfig, gapless: bool) -> PartitionLog:
+    def _open_log(self, key: TopicPartition, folder: str, config: LogConfig, gapless: bool) -> PartitionLog:
         point, high_watermark, start = (self._unloaded[name].get(key, 0) for name in _CHECKPOINTS)
         checkpoint = LogCheckpoint(self.was_clean_shutdown, point, start, gapless)
         log = open_log(self.storage, f"{self.path}/{folder}", *key, config, checkpoint)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from msgspec.structs import replace as replace_fields
 
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.metadata import election, reassignment
 from ottla_broker.metadata.broker_plans import election_candidates
 from ottla_broker.metadata.election import ElectionCandidates, TopicElectionRules
@@ -21,7 +22,6 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metadata.replica_placer import DirectoryAssigner
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-TopicPartition = tuple[str, int]
 Outcome = KafkaError | None
 R = TypeVar("R")
 

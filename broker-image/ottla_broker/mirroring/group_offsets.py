@@ -19,6 +19,7 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 from kio.schema.types import GroupId
 
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.mirroring.mirror_config import matches_name
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -26,7 +27,6 @@ from ottla_broker.wire.offset_commit import build_offset_commit
 
 logger = logging.getLogger(__name__)
 
-TopicPartition = tuple[str, int]
 COORDINATOR_UNAVAILABLE_ERRORS: Final = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
 )

@@ -39,7 +39,6 @@ from ottla_broker.replication.partitions import Partitions
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import KafkaError
 
-SendToController = Callable[[Any], Awaitable[Any]]
 SET_CONFIG: Final = i8(0)  # operation of IncrementalAlterConfigs
 
 
@@ -52,7 +51,7 @@ class MirrorManager:
     _broker_id: int
     _image: MetadataImage
     _partitions: Partitions
-    _send_to_controller: SendToController
+    _send_to_controller: Callable[[Any], Awaitable[Any]]
     _now_ms: Callable[[], int]
     _target_client: Callable[[str], Client]
 

@@ -50,8 +50,6 @@ UNDECIDED: Final = frozenset(
     }
 )
 
-SendToController = Callable[[Any], Awaitable[Any]]
-
 
 @dataclass(eq=False, repr=False)
 class AlterPartitionSender:
@@ -61,7 +59,7 @@ class AlterPartitionSender:
     _broker_id: int
     _own_epoch: Callable[[], int]
     _epoch_of: Callable[[int], int]
-    _send_to_controller: SendToController
+    _send_to_controller: Callable[[Any], Awaitable[Any]]
 
     def __post_init__(self) -> None:
         self._waiting: dict[Partition, None] = {}

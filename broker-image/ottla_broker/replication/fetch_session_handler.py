@@ -17,8 +17,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition, Topic
+from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponse, FetchResponsePartition
+from ottla_broker.wire.produce import Topic
 
 NO_SESSION: Final = (0, 0)
 SESSION_LOST: Final = frozenset(

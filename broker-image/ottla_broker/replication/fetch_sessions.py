@@ -22,8 +22,9 @@ from typing import Final
 
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition, Topic
+from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponsePartition
+from ottla_broker.wire.produce import Topic
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1

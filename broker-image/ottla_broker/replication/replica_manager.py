@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ottla_broker.config import REPLICA_LAG_TIME_MAX_MS, TOPIC_RETENTION_BYTES, TOPIC_RETENTION_MS, Config
 from ottla_broker.log.config import LogConfig
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.appended_sources import retained_sources
@@ -37,8 +38,6 @@ RETRY_PAUSE_S: Final = 5.0
 LAG_CHECKS: Final = 4  # per replica.lag.time.max.ms
 LAG_CHECKS_PER_TURN: Final = 500
 NO_RETENTION: Final = {TOPIC_RETENTION_MS.name: "-1", TOPIC_RETENTION_BYTES.name: "-1"}
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(eq=False, repr=False)

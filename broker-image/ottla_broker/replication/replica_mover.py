@@ -24,6 +24,7 @@ from kio.static.primitive import i32, i64
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND, Config
 from ottla_broker.log import file_names
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.log.future_log import FutureLog
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.replication.partition import Partition
@@ -38,7 +39,6 @@ ASSIGN_PAUSE_S: Final = 1.0
 REPORT_FAILED: Final = "cannot report the directory of a moving replica to the controller, retrying: %s"
 UNIQUE_ID: Final = "0" * 32
 
-TopicPartition = tuple[str, int]
 Move = tuple[FutureLog, "asyncio.Task[None]"]
 
 

@@ -7,13 +7,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from ottla_broker.metadata.features import SHARE_VERSION
+from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType
-from ottla_broker.share_groups.share_sessions import ShareSession, TopicIdPartition
+from ottla_broker.share_groups.share_sessions import ShareSession
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
 NO_TOPIC: Final = UUID(int=0)

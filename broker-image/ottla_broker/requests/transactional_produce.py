@@ -16,7 +16,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.reply import Buffers, OrderedResponse, Reply
 from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
+from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
 from ottla_broker.transactions.verification import TransactionOfProducer
 from ottla_broker.wire.batch import HEADER_SIZE, BatchHeader, parse_batch_header
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -51,8 +51,8 @@ class RequestTransaction:
         self._is_authorized = context.authorizer.allows_everything or context.is_authorized(
             Operation.write, Resource.transactional_id(transactional_id)
         )
-        self._guards: dict[TopicPartition, VerificationGuard] = {}
-        self._results: dict[TopicPartition, ErrorCode] = {}
+        self._guards: dict[TxnPartition, VerificationGuard] = {}
+        self._results: dict[TxnPartition, ErrorCode] = {}
 
     def find_unverified(self, request: ProduceRequest) -> Unverified:
         """The partitions in which the request begins a transaction, by producer."""
@@ -73,7 +73,7 @@ class RequestTransaction:
                     continue
                 if (known := producers.get(header.producer_id)) is not None and header.producer_epoch < known.epoch:
                     continue  # it is refused without a question to the coordinator
-                at = TopicPartition(partition.topic, index)
+                at = TxnPartition(partition.topic, index)
                 self._guards[at] = producers.verifications.begin(
                     header.producer_id,
                     header.producer_epoch,
@@ -96,7 +96,7 @@ class RequestTransaction:
         async def run() -> Buffers:
             for producer, partitions in unverified.items():
                 transaction = TransactionOfProducer(self._transactional_id, producer, self._adds_partitions)
-                wanted = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
+                wanted = [TxnPartition(partition.topic, partition.partition) for partition in partitions]
                 self._results |= await self._context.broker.transactions.verify(transaction, wanted)
             reply = produce()
             if reply is None:
@@ -120,7 +120,7 @@ class RequestTransaction:
         """Returns if the batch may be appended now. Raises KafkaError as the leader answers it."""
         if not self._is_authorized:
             raise KafkaError(ErrorCode.transactional_id_authorization_failed)
-        at = TopicPartition(partition.topic, partition.partition)
+        at = TxnPartition(partition.topic, partition.partition)
         if (code := self._results.get(at, ErrorCode.none)) is not ErrorCode.none:
             reason = KafkaError(self._client_error(code), f"the transaction was not verified: {code.name}")
             raise partition.rejected_batches.reject(records, reason)

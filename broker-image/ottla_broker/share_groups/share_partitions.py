@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
 from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
+from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.share_groups.share_group_config import ShareDeliveryConfig
 from ottla_broker.share_groups.share_partition import Acknowledgement
@@ -19,7 +20,7 @@ from ottla_broker.share_groups.share_partition_leader import (
     ShareFetchLimits,
     SharePartitionLeader,
 )
-from ottla_broker.share_groups.share_sessions import ShareSession, ShareSessions, TopicIdPartition
+from ottla_broker.share_groups.share_sessions import ShareSession, ShareSessions
 from ottla_broker.share_groups.share_state import SharePartitionKey
 from ottla_broker.share_groups.share_state_client import ShareStateClient
 from ottla_broker.wire.errors import KafkaError

@@ -7,15 +7,13 @@ next epoch. A repeated or a lost request makes the epochs differ: INVALID_SHARE_
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
-from uuid import UUID
 
+from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**31 - 1
-
-TopicIdPartition = tuple[UUID, int]
 
 
 @dataclass(slots=True, eq=False)

@@ -26,7 +26,7 @@ from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.transactions.marker_writer import MarkerWriter
 from ottla_broker.transactions.transaction_marker import TransactionMarker
-from ottla_broker.transactions.transaction_metadata import TopicPartition, TransactionMetadata
+from ottla_broker.transactions.transaction_metadata import TransactionMetadata, TxnPartition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -46,8 +46,7 @@ ENDED_OTHERWISE: Final = frozenset(
     }
 )
 
-SendRequest = Callable[[int, Any], Awaitable[Any]]
-PendingMarker = tuple[TransactionMarker, tuple[TopicPartition, ...], asyncio.Future[dict[TopicPartition, ErrorCode]]]
+PendingMarker = tuple[TransactionMarker, tuple[TxnPartition, ...], asyncio.Future[dict[TxnPartition, ErrorCode]]]
 
 
 @dataclass(eq=False, repr=False)
@@ -55,7 +54,7 @@ class MarkerSender:
     _node_id: int
     _image: MetadataImage
     _writer: MarkerWriter
-    _send_request: SendRequest
+    _send_request: Callable[[int, Any], Awaitable[Any]]
     _queues: defaultdict[int, list[PendingMarker]] = field(default_factory=lambda: defaultdict(list))
     _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     _sending: set[int] = field(default_factory=set)
@@ -85,12 +84,10 @@ class MarkerSender:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, MAX_PAUSE_S)
 
-    async def _send_to_leaders(
-        self, marker: TransactionMarker, wanted: Iterable[TopicPartition]
-    ) -> set[TopicPartition]:
+    async def _send_to_leaders(self, marker: TransactionMarker, wanted: Iterable[TxnPartition]) -> set[TxnPartition]:
         """Returns the partitions that are done: with the marker, deleted, or in which the
         transaction has ended otherwise."""
-        finished, by_leader = set(), defaultdict[int, list[TopicPartition]](list)
+        finished, by_leader = set(), defaultdict[int, list[TxnPartition]](list)
         for at in sorted(wanted):
             topic = self._image.topics.get(at.topic)
             state = None if topic is None else topic.partitions.get(at.partition)
@@ -115,12 +112,12 @@ class MarkerSender:
         return finished
 
     async def _send_to(
-        self, leader: int, marker: TransactionMarker, partitions: tuple[TopicPartition, ...]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, leader: int, marker: TransactionMarker, partitions: tuple[TxnPartition, ...]
+    ) -> dict[TxnPartition, ErrorCode]:
         if leader == self._node_id:
             codes = await asyncio.gather(*(self._writer.write_marker(at, marker) for at in partitions))
             return dict(zip(partitions, codes, strict=True))
-        done: asyncio.Future[dict[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[dict[TxnPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
         self._queues[leader].append((marker, partitions, done))
         if leader not in self._sending:
             self._sending.add(leader)
@@ -138,7 +135,7 @@ class MarkerSender:
         finally:
             self._sending.discard(leader)
 
-    async def _request(self, leader: int, batch: list[PendingMarker]) -> dict[int, dict[TopicPartition, ErrorCode]]:
+    async def _request(self, leader: int, batch: list[PendingMarker]) -> dict[int, dict[TxnPartition, ErrorCode]]:
         """Error codes by producer id; empty when the broker does not respond."""
         request = WriteTxnMarkersRequest(markers=tuple(_writable(marker, at) for marker, at, _ in batch))
         try:
@@ -148,7 +145,7 @@ class MarkerSender:
             return {}
         return {
             int(result.producer_id): {
-                TopicPartition(topic.name, int(partition.partition_index)): partition.error_code
+                TxnPartition(topic.name, int(partition.partition_index)): partition.error_code
                 for topic in result.topics
                 for partition in topic.partitions
             }
@@ -159,7 +156,7 @@ class MarkerSender:
         self._tasks.cancel_soon()
 
 
-def _writable(marker: TransactionMarker, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+def _writable(marker: TransactionMarker, partitions: Iterable[TxnPartition]) -> WritableTxnMarker:
     return WritableTxnMarker(
         producer_id=ProducerId(cast(i64, marker.producer_id)),
         producer_epoch=cast(i16, marker.producer_epoch),

@@ -15,7 +15,7 @@ from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.transaction_marker import TransactionMarker
-from ottla_broker.transactions.transaction_metadata import TopicPartition
+from ottla_broker.transactions.transaction_metadata import TxnPartition
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -39,7 +39,7 @@ class MarkerWriter:
     _runtime: Runtime
     _groups: GroupOffsets
 
-    async def write_marker(self, at: TopicPartition, marker: TransactionMarker) -> ErrorCode:
+    async def write_marker(self, at: TxnPartition, marker: TransactionMarker) -> ErrorCode:
         """Returns `none` when the marker is replicated, or why it cannot be written."""
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
@@ -50,7 +50,7 @@ class MarkerWriter:
             return ErrorCode.request_timed_out
         return ErrorCode.none
 
-    async def _write(self, at: TopicPartition, marker: TransactionMarker) -> None:
+    async def _write(self, at: TxnPartition, marker: TransactionMarker) -> None:
         partition = self._partitions.leader(at.topic, at.partition)
         if self._image.mirrored_topics and not self._image.is_writable(partition.topic_id, partition.partition):
             raise KafkaError(

@@ -20,9 +20,9 @@ from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_metadata import (
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
-    TopicPartition,
     TransactionMetadata,
     TransactionState,
+    TxnPartition,
     abort_fenced,
     add_partitions,
     end_transaction,
@@ -137,7 +137,7 @@ class TransactionCoordinator:
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        partitions: Sequence[TopicPartition],
+        partitions: Sequence[TxnPartition],
         *,
         client_version: int,
     ) -> None:
@@ -150,8 +150,8 @@ class TransactionCoordinator:
         await self._shard_of(transactional_id).transition(transactional_id, decide)
 
     def find_missing_partitions(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
-    ) -> frozenset[TopicPartition]:
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TxnPartition]
+    ) -> frozenset[TxnPartition]:
         """The partitions that are not in the transaction (KIP-890, verification)."""
         current = self._shard_of(transactional_id).find(transactional_id)
         return find_missing_partitions(current, producer, partitions)

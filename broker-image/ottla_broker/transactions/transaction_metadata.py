@@ -55,7 +55,7 @@ EXPIRABLE_STATES: Final = frozenset(
 DECIDED_STATES: Final = frozenset({TransactionState.prepare_commit, TransactionState.prepare_abort})
 
 
-class TopicPartition(NamedTuple):
+class TxnPartition(NamedTuple):
     topic: str
     partition: int
 
@@ -76,7 +76,7 @@ class TransactionMetadata:
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = TransactionState.empty
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TxnPartition] = frozenset()
     start_ms: int = NO_TIME
     last_update_ms: int = NO_TIME
     last_producer_epoch: int = NO_PRODUCER_EPOCH
@@ -206,7 +206,7 @@ def _emptied(current: TransactionMetadata, timeout_ms: int, now_ms: int) -> Tran
 def add_partitions(
     current: TransactionMetadata | None,
     producer: ProducerIdAndEpoch,
-    added: Iterable[TopicPartition],
+    added: Iterable[TxnPartition],
     *,
     now_ms: int,
     client_version: int,
@@ -231,8 +231,8 @@ def add_partitions(
 
 
 def find_missing_partitions(
-    current: TransactionMetadata | None, producer: ProducerIdAndEpoch, wanted: Iterable[TopicPartition]
-) -> frozenset[TopicPartition]:
+    current: TransactionMetadata | None, producer: ProducerIdAndEpoch, wanted: Iterable[TxnPartition]
+) -> frozenset[TxnPartition]:
     """Those of `wanted` that are not in the producer's transaction. Raises as `add_partitions`."""
     current = _check_producer(current, producer)
     if current.state in DECIDED_STATES:

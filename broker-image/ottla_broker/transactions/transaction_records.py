@@ -17,9 +17,9 @@ from ottla_broker.coordination.records import decode_value, partition_for_key
 from ottla_broker.transactions.transaction_metadata import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    TopicPartition,
     TransactionMetadata,
     TransactionState,
+    TxnPartition,
 )
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -116,9 +116,7 @@ def decode_transaction(value: bytes) -> TransactionMetadata:
     found = decode_value(TRANSACTION_LOG_VALUE, value)
     if found.state not in _KNOWN_STATES:
         raise MalformedMessage(f"transaction state {found.state} is unknown")
-    partitions = frozenset(
-        TopicPartition(topic, index) for topic, indexes in found.partitions or () for index in indexes
-    )
+    partitions = frozenset(TxnPartition(topic, index) for topic, indexes in found.partitions or () for index in indexes)
     return TransactionMetadata(
         found.producer_id,
         found.producer_epoch,

@@ -18,7 +18,7 @@ from ottla_broker.transactions.marker_sender import MarkerSender
 from ottla_broker.transactions.marker_writer import GroupOffsets, MarkerWriter
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
-from ottla_broker.transactions.transaction_metadata import TopicPartition
+from ottla_broker.transactions.transaction_metadata import TxnPartition
 from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
 from ottla_broker.transactions.verification import TransactionOfProducer, TransactionVerifier
 from ottla_broker.wire.channel_builder import ChannelBuilder
@@ -39,8 +39,8 @@ class Transactions:
         return self._config(TRANSACTION_PARTITION_VERIFICATION_ENABLE)
 
     async def verify(
-        self, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
+    ) -> dict[TxnPartition, ErrorCode]:
         """See `TransactionVerifier.verify`."""
         return await self._verifier.verify(transaction, partitions)
 

@@ -21,7 +21,7 @@ from kio.static.primitive import i16, i32, i64
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
-from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition
+from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
 from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -29,8 +29,6 @@ from ottla_broker.wire.message_reader import MalformedMessage
 logger = logging.getLogger(__name__)
 
 PROTOCOL_2: Final = 2
-
-SendRequest = Callable[[int, Any], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +49,13 @@ class TransactionVerifier:
     _node_id: int
     _image: MetadataImage
     _coordinator: TransactionCoordinator
-    _send_request: SendRequest
+    _send_request: Callable[[int, Any], Awaitable[Any]]
     _concurrent_wait_ms: Callable[[], int]
     _retry_pause_ms: Callable[[], int]
 
     async def verify(
-        self, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
+    ) -> dict[TxnPartition, ErrorCode]:
         """The result for each partition: `none` if it is in the transaction."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._concurrent_wait_ms() / 1000
@@ -69,8 +67,8 @@ class TransactionVerifier:
             await asyncio.sleep(self._retry_pause_ms() / 1000)
 
     async def _verify_at_coordinator(
-        self, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
+    ) -> dict[TxnPartition, ErrorCode]:
         topic = self._image.topics.get(TRANSACTION_STATE_TOPIC)
         if topic is None:
             return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
@@ -83,15 +81,15 @@ class TransactionVerifier:
         return await self._verify_at_broker(leader, transaction, partitions)
 
     async def _verify_locally(
-        self, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
+    ) -> dict[TxnPartition, ErrorCode]:
         coordinator, transactional_id = self._coordinator, transaction.transactional_id
         try:
             if transaction.adds_partitions:
                 await coordinator.add_partitions(
                     transactional_id, transaction.producer, partitions, client_version=PROTOCOL_2
                 )
-                missing: frozenset[TopicPartition] = frozenset()
+                missing: frozenset[TxnPartition] = frozenset()
             else:
                 missing = coordinator.find_missing_partitions(transactional_id, transaction.producer, partitions)
         except KafkaError as reason:
@@ -99,8 +97,8 @@ class TransactionVerifier:
         return {one: ErrorCode.transaction_abortable if one in missing else ErrorCode.none for one in partitions}
 
     async def _verify_at_broker(
-        self, leader: int, transaction: TransactionOfProducer, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+        self, leader: int, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
+    ) -> dict[TxnPartition, ErrorCode]:
         request = AddPartitionsToTxnRequest(
             transactions=(
                 AddPartitionsToTxnTransaction(
@@ -125,7 +123,7 @@ class TransactionVerifier:
         if response.error_code is not ErrorCode.none:
             return dict.fromkeys(partitions, response.error_code)
         codes = {
-            TopicPartition(topic.name, int(result.partition_index)): result.partition_error_code
+            TxnPartition(topic.name, int(result.partition_index)): result.partition_error_code
             for found in response.results_by_transaction
             for topic in found.topic_results
             for result in topic.results_by_partition

@@ -11,7 +11,6 @@ replica id and epoch (v15+). Flexible from v12. Tested against kio's codec in ev
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -19,6 +18,7 @@ from uuid import UUID
 
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
 from ottla_broker.wire.message_writer import write_varint
+from ottla_broker.wire.produce import Topic, read_topic_id
 from ottla_broker.wire.request_header import RequestHeader
 
 FETCH: Final = 1
@@ -42,8 +42,6 @@ _PARTITION_V4 = struct.Struct(">iqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V9 = struct.Struct(">iiqqi")
 _PARTITION_V12 = struct.Struct(">iiqiqi")
-
-Topic = str | UUID
 
 
 @dataclass(slots=True)
@@ -78,11 +76,6 @@ class FetchRequest:
     rack: str | None = None
     replica_epoch: int = NO_EPOCH
     offset_at: int = field(default=-1, compare=False)
-
-
-@lru_cache(maxsize=8192)
-def topic_id(raw: bytes) -> UUID:
-    return UUID(bytes=raw)
 
 
 def read_fetch_request(frame: bytearray, header: RequestHeader) -> FetchRequest:
@@ -152,7 +145,7 @@ def _read(cursor: Cursor, version: int) -> FetchRequest:
 
 def _read_topic(cursor: Cursor, version: int) -> Topic:
     if version >= TOPIC_IDS_SINCE:
-        return topic_id(bytes(cursor.read_bytes(16)))
+        return read_topic_id(bytes(cursor.read_bytes(16)))
     name = cursor.read_string(version >= FLEXIBLE_SINCE)
     if name is None:
         raise MalformedMessage("a topic without a name")

@@ -15,11 +15,11 @@ from typing import Final
 
 from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.fetch_request import FLEXIBLE_SINCE, RACK_SINCE, SESSIONS_SINCE, Topic, topic_id
+from ottla_broker.wire.fetch_request import FLEXIBLE_SINCE, RACK_SINCE, SESSIONS_SINCE
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
 from ottla_broker.wire.message_writer import write_varint
 from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
-from ottla_broker.wire.produce import write_topic
+from ottla_broker.wire.produce import Topic, read_topic_id, write_topic
 
 LOG_START_SINCE: Final = 5
 ENDPOINTS_SINCE: Final = 16
@@ -192,7 +192,7 @@ def _read(frame: bytearray) -> FetchResponse:
     cursor.at += _TOP.size
     partitions: list[FetchResponsePartition] = []
     for _ in range(cursor.read_array_length(flexible=True)):
-        topic = topic_id(bytes(cursor.read_bytes(16)))
+        topic = read_topic_id(bytes(cursor.read_bytes(16)))
         for _ in range(cursor.read_array_length(flexible=True)):
             partitions.append(_read_partition(cursor, view, topic))
         skip_tagged_fields(cursor)

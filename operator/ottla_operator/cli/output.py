@@ -9,7 +9,7 @@ from ottla_operator.cli.options import OutputFormat
 PIPE_WIDTH: Final = 10_000
 
 Row = Mapping[str, Any]
-"""Field → value. Names are camelCase, as in the custom resources."""
+"""Field → value; None: unknown. Names are camelCase, as in the custom resources."""
 
 
 def print_rows(rows: Sequence[Row], columns: Mapping[str, str], form: OutputFormat) -> None:

@@ -5,13 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla_operator.cli.output import Row
 from ottla_operator.kafka.cluster import OFFLINE, find_partition_problems
 from ottla_operator.kafka.cluster_sample import ClusterSample
 from ottla_operator.kafka.offsets import TopicPartition
 from ottla_operator.kafka.topics import TopicDescription
-
-Row = Mapping[str, Any]
-"""Column → value; None: unknown."""
 
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "brokers": ("broker", "address", "state", "leads", "replicas", "outOfSync", "bytes"),

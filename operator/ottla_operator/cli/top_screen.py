@@ -8,12 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ottla_operator.cli.output import format_cell
+from ottla_operator.cli.output import Row, format_cell
 from ottla_operator.cli.top_rows import (
     COLUMNS,
     IDS,
     Rates,
-    Row,
     broker_rows,
     committed_rows,
     group_rows,

@@ -9,13 +9,13 @@ from ottla_operator.resources.cluster_status import ClusterStatus
 from ottla_operator.resources.cluster_tls import Tls
 from ottla_operator.resources.common import (
     TIME,
+    ConfigValues,
     Duration,
     IntOrString,
     PlainObject,
     PodTemplate,
     Quantity,
     Resource,
-    Settings,
     format_setting,
     is_time,
     parse_quantity,
@@ -229,7 +229,7 @@ class ClusterSpec(Model, frozen=True):
         None
     )
     config: Annotated[
-        Settings | None,
+        ConfigValues | None,
         doc(
             "Broker configuration by Kafka name, such as num.partitions or log.retention.ms. Dynamic settings are "
             "altered in place; other changes cause a rolling restart. A setting that brokers would not start with, "

@@ -43,10 +43,10 @@ Quantity = Annotated[str, Meta(max_length=32, pattern=QUANTITY)]
 Duration = Annotated[str, Meta(max_length=32, pattern=DURATION)]
 """A duration: 500ms, 30s, 10 minutes."""
 
-Settings = Annotated[
+ConfigValues = Annotated[
     dict[str, Any], Meta(extra_json_schema={"additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}})
 ]
-"""Kafka settings by name. Values are strings, numbers or booleans."""
+"""Configs by Kafka name, as people write them. Values are strings, numbers or booleans."""
 
 PlainObject = Annotated[dict[str, Any], Meta(extra_json_schema={"x-kubernetes-preserve-unknown-fields": True})]
 """An object with a schema defined elsewhere, passed through unchanged."""

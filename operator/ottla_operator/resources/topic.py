@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from ottla_operator.resources.common import (
+    ConfigValues,
     ObjectRef,
     Resource,
-    Settings,
     Status,
     Tenant,
     TopicName,
@@ -59,7 +59,7 @@ class TopicSpec(Model, frozen=True):
         ),
     ] = None
     config: Annotated[
-        Settings | None,
+        ConfigValues | None,
         doc(
             "Topic configuration by Kafka name, such as retention.ms or cleanup.policy. "
             "A setting that is removed here reverts to the cluster's default."

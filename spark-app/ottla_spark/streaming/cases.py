@@ -52,7 +52,7 @@ DEAD_LETTERS: Final = "dead-letters"
 _MAX_DIFFERENCES: Final = 10
 
 RawRow = tuple[bytes | None, bytes | None, str, int, int, datetime]
-Row = Mapping[str, Any]
+CaseRow = Mapping[str, Any]
 
 
 def plan_pipeline(pipeline: PipelineDefinition) -> None:
@@ -171,7 +171,7 @@ def run_case(spark: SparkSession, pipeline: PipelineDefinition, case: Path) -> l
     return lines
 
 
-def collect_rows(rows: DataFrame) -> list[Row]:
+def collect_rows(rows: DataFrame) -> list[CaseRow]:
     """The rows as a sink writes them."""
     columns = [F.col(f"`{name}`") for name in output_columns(rows)]
     texts = rows.select(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("row")).collect()
@@ -235,7 +235,7 @@ def _parse_record(line: str, encode_key: EncodeJson, encode_value: EncodeJson) -
     return (None if key is None else encode_key(key)), (None if value is None else encode_value(value))
 
 
-def parse_expected(file: Path) -> list[Row]:
+def parse_expected(file: Path) -> list[CaseRow]:
     """Rows of a file of JSON lines. Raises PipelineError with the number of a line that is not
     JSON.
     """
@@ -249,7 +249,7 @@ def parse_expected(file: Path) -> list[Row]:
     return rows
 
 
-def compare_rows(expected: Sequence[Row], actual: Sequence[Row]) -> list[str]:
+def compare_rows(expected: Sequence[CaseRow], actual: Sequence[CaseRow]) -> list[str]:
     """Missing and unexpected rows, in any order. Only the columns that an expected row has are
     compared.
     """
@@ -264,5 +264,5 @@ def compare_rows(expected: Sequence[Row], actual: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _text(row: Row) -> str:
+def _text(row: CaseRow) -> str:
     return json.dumps(row, sort_keys=True, ensure_ascii=False)

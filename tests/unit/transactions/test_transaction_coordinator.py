@@ -9,16 +9,16 @@ from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla_broker.transactions.transaction_metadata import (
     ProducerIdAndEpoch,
-    TopicPartition,
     TransactionMetadata,
     TransactionState,
+    TxnPartition,
 )
 from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 
-T0 = TopicPartition("t", 0)
+T0 = TxnPartition("t", 0)
 ID = "tx"
 
 

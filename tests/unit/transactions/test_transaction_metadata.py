@@ -10,9 +10,9 @@ from ottla_broker.transactions.transaction_metadata import (
     MAX_EPOCH,
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
-    TopicPartition,
     TransactionMetadata,
     TransactionState,
+    TxnPartition,
     abort_fenced,
     add_partitions,
     complete,
@@ -24,8 +24,8 @@ from ottla_broker.transactions.transaction_metadata import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-T0 = TopicPartition("t", 0)
-T1 = TopicPartition("t", 1)
+T0 = TxnPartition("t", 0)
+T1 = TxnPartition("t", 1)
 NOW_MS = 1_000
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.transactions.transaction_metadata import TopicPartition, TransactionMetadata, TransactionState
+from ottla_broker.transactions.transaction_metadata import TransactionMetadata, TransactionState, TxnPartition
 from ottla_broker.transactions.transaction_records import (
     decode_transaction,
     decode_transaction_key,
@@ -14,7 +14,7 @@ from ottla_broker.transactions.transaction_records import (
 )
 from ottla_broker.wire.message_reader import MalformedMessage
 
-PARTITIONS = st.frozensets(st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 99)), max_size=4)
+PARTITIONS = st.frozensets(st.builds(TxnPartition, st.text(max_size=5), st.integers(0, 99)), max_size=4)
 
 
 def test_key_is_kafkas() -> None:
@@ -50,7 +50,7 @@ def test_value_in_both_versions() -> None:
         2,
         60_000,
         state=TransactionState.ongoing,
-        partitions=frozenset({TopicPartition("t", 0), TopicPartition("t", 3), TopicPartition("s", 1)}),
+        partitions=frozenset({TxnPartition("t", 0), TxnPartition("t", 3), TxnPartition("s", 1)}),
         start_ms=5,
         last_update_ms=6,
     )
