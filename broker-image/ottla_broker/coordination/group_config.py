@@ -4,53 +4,27 @@ dots.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypedDict, TypeVar, cast
 
 from ottla_broker.config import (
+    BOUNDS,
     CONSUMER_ASSIGNMENT_INTERVAL_MS,
     CONSUMER_HEARTBEAT_INTERVAL_MS,
     CONSUMER_SESSION_TIMEOUT_MS,
-    GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
     GROUP_CONSUMER_ASSIGNORS,
-    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
-    GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
-    GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
-    GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_MAX_SIZE,
     GROUP_CONSUMER_MIGRATION_POLICY,
-    GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
-    GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
-    GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS,
-    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
     GROUP_COORDINATOR_REBALANCE_PROTOCOLS,
     GROUP_INITIAL_REBALANCE_DELAY_MS,
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
-    GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
-    GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
-    GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
-    GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
-    GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
     GROUP_SHARE_MAX_SIZE,
-    GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
-    GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
-    GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
-    GROUP_SHARE_SESSION_TIMEOUT_MS,
-    GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS,
-    GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
-    GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
-    GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
-    GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_MAX_SIZE,
     GROUP_STREAMS_MAX_STANDBY_REPLICAS,
-    GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
-    GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
-    GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_NUM_STANDBY_REPLICAS,
-    GROUP_STREAMS_SESSION_TIMEOUT_MS,
     OFFSET_METADATA_MAX_BYTES,
     OFFSETS_COMMIT_TIMEOUT_MS,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
@@ -67,6 +41,17 @@ from ottla_broker.config import (
     Setting,
 )
 from ottla_broker.coordination.streams_group_records import KeyValue
+
+IntervalSettings = tuple[Setting[int], Setting[int], Setting[int]]
+"""A group's settings of the session timeout, the heartbeat interval and the assignment interval."""
+
+CONSUMER_INTERVALS: Final = (
+    CONSUMER_SESSION_TIMEOUT_MS,
+    CONSUMER_HEARTBEAT_INTERVAL_MS,
+    CONSUMER_ASSIGNMENT_INTERVAL_MS,
+)
+SHARE_INTERVALS: Final = (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS, SHARE_ASSIGNMENT_INTERVAL_MS)
+STREAMS_INTERVALS: Final = (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS, STREAMS_ASSIGNMENT_INTERVAL_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,33 +83,13 @@ class ConsumerGroupConfig:
         """These settings overridden by a group's own configs, within the broker's current
         bounds.
         """
-        return _override_intervals(
-            self,
-            configs,
-            CONSUMER_SESSION_TIMEOUT_MS,
-            CONSUMER_HEARTBEAT_INTERVAL_MS,
-            CONSUMER_ASSIGNMENT_INTERVAL_MS,
-        )
+        return _override_intervals(self, configs, CONSUMER_INTERVALS)
 
     @classmethod
     def from_config(cls, config: Config) -> "ConsumerGroupConfig":
         return cls(
             is_enabled="consumer" in config(GROUP_COORDINATOR_REBALANCE_PROTOCOLS),
-            session_timeout_ms=config(GROUP_CONSUMER_SESSION_TIMEOUT_MS),
-            session_timeout_bounds_ms=(
-                config(GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS),
-                config(GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS),
-            ),
-            heartbeat_interval_ms=config(GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
-            heartbeat_interval_bounds_ms=(
-                config(GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS),
-                config(GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS),
-            ),
-            assignment_interval_ms=config(GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS),
-            assignment_interval_bounds_ms=(
-                config(GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS),
-                config(GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS),
-            ),
+            **_read_intervals(config, CONSUMER_INTERVALS),
             max_size=config(GROUP_CONSUMER_MAX_SIZE),
             assignors=config(GROUP_CONSUMER_ASSIGNORS),
             migration_policy=config(GROUP_CONSUMER_MIGRATION_POLICY).lower(),
@@ -147,29 +112,13 @@ class ShareGroupConfig:
 
     def of_group(self, configs: Mapping[str, str]) -> "ShareGroupConfig":
         """Like `ConsumerGroupConfig.of_group`."""
-        return _override_intervals(
-            self, configs, SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS, SHARE_ASSIGNMENT_INTERVAL_MS
-        )
+        return _override_intervals(self, configs, SHARE_INTERVALS)
 
     @classmethod
     def from_config(cls, config: Config) -> "ShareGroupConfig":
         return cls(
             is_enabled="share" in config(GROUP_COORDINATOR_REBALANCE_PROTOCOLS),
-            session_timeout_ms=config(GROUP_SHARE_SESSION_TIMEOUT_MS),
-            session_timeout_bounds_ms=(
-                config(GROUP_SHARE_MIN_SESSION_TIMEOUT_MS),
-                config(GROUP_SHARE_MAX_SESSION_TIMEOUT_MS),
-            ),
-            heartbeat_interval_ms=config(GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
-            heartbeat_interval_bounds_ms=(
-                config(GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS),
-                config(GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
-            ),
-            assignment_interval_ms=config(GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),
-            assignment_interval_bounds_ms=(
-                config(GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS),
-                config(GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS),
-            ),
+            **_read_intervals(config, SHARE_INTERVALS),
             max_size=config(GROUP_SHARE_MAX_SIZE),
         )
 
@@ -200,11 +149,8 @@ class StreamsGroupConfig:
             return self
         standby, standby_bounds = self.num_standby_replicas, (0, self.max_standby_replicas)
         delay, delay_bounds = self.initial_rebalance_delay_ms, (0, 2**31 - 1)
-        intervals = _override_intervals(
-            self, configs, STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS, STREAMS_ASSIGNMENT_INTERVAL_MS
-        )
         return replace(
-            intervals,
+            _override_intervals(self, configs, STREAMS_INTERVALS),
             num_standby_replicas=_own(configs, STREAMS_NUM_STANDBY_REPLICAS, standby, standby_bounds),
             initial_rebalance_delay_ms=_own(configs, STREAMS_INITIAL_REBALANCE_DELAY_MS, delay, delay_bounds),
         )
@@ -212,21 +158,7 @@ class StreamsGroupConfig:
     @classmethod
     def from_config(cls, config: Config) -> "StreamsGroupConfig":
         return cls(
-            session_timeout_ms=config(GROUP_STREAMS_SESSION_TIMEOUT_MS),
-            session_timeout_bounds_ms=(
-                config(GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS),
-                config(GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS),
-            ),
-            heartbeat_interval_ms=config(GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),
-            heartbeat_interval_bounds_ms=(
-                config(GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS),
-                config(GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),
-            ),
-            assignment_interval_ms=config(GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),
-            assignment_interval_bounds_ms=(
-                config(GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS),
-                config(GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS),
-            ),
+            **_read_intervals(config, STREAMS_INTERVALS),
             num_standby_replicas=config(GROUP_STREAMS_NUM_STANDBY_REPLICAS),
             max_standby_replicas=config(GROUP_STREAMS_MAX_STANDBY_REPLICAS),
             initial_rebalance_delay_ms=config(GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),
@@ -237,16 +169,38 @@ class StreamsGroupConfig:
 ProtocolConfig = TypeVar("ProtocolConfig", ConsumerGroupConfig, ShareGroupConfig, StreamsGroupConfig)
 
 
+class Intervals(TypedDict):
+    """The fields that the settings of all protocols have."""
+
+    session_timeout_ms: int
+    session_timeout_bounds_ms: tuple[int, int]
+    heartbeat_interval_ms: int
+    heartbeat_interval_bounds_ms: tuple[int, int]
+    assignment_interval_ms: int
+    assignment_interval_bounds_ms: tuple[int, int]
+
+
+def _read_intervals(config: Config, settings: IntervalSettings) -> Intervals:
+    """The brokers' values of a group's settings, and the bounds of single groups' own values."""
+    session, heartbeat, assignment = (cast(int, config(it.broker_defaults[0].setting)) for it in settings)
+    bounds = [(config(low), config(high)) for low, high in map(BOUNDS.__getitem__, settings)]
+    return Intervals(
+        session_timeout_ms=session,
+        session_timeout_bounds_ms=bounds[0],
+        heartbeat_interval_ms=heartbeat,
+        heartbeat_interval_bounds_ms=bounds[1],
+        assignment_interval_ms=assignment,
+        assignment_interval_bounds_ms=bounds[2],
+    )
+
+
 def _override_intervals(
-    config: ProtocolConfig,
-    configs: Mapping[str, str],
-    session: Setting[int],
-    heartbeat: Setting[int],
-    assignment: Setting[int],
+    config: ProtocolConfig, configs: Mapping[str, str], settings: IntervalSettings
 ) -> ProtocolConfig:
-    """`config` with the values that `configs` have for the three settings."""
+    """`config` with the values that a group's own `configs` have for the settings."""
     if not configs:
         return config
+    session, heartbeat, assignment = settings
     return replace(
         config,
         session_timeout_ms=_own(configs, session, config.session_timeout_ms, config.session_timeout_bounds_ms),
