@@ -133,9 +133,9 @@ class Broker:
             disk,
             channels,
             self._tasks.start,
-            on_commit=self._on_metadata_commit,
-            on_elected=self._controller_role.begin,
-            on_resigned=self._on_resigned,
+            self._on_metadata_commit,
+            self._controller_role.begin,
+            self._on_resigned,
         )
         self.lifecycle = BrokerLifecycle(
             config,
@@ -253,8 +253,7 @@ class Broker:
         self._tasks.start(self.lifecycle.run())
         await self.lifecycle.wait_until_unfenced()
         if is_first_start:
-            await self._adopt_orphans()
-            await self._add_first_users()
+            await self._prepare_new_cluster()
         self.replica_mover.resume_moves()
         self._tasks.start(self._log_manager.run())
         self._tasks.start(self._replica_manager.shrink_isrs())
@@ -297,21 +296,17 @@ class Broker:
         self.controller_channel.close()
         await self._log_manager.close()
 
-    # The first start of a cluster
-
-    async def _adopt_orphans(self) -> None:
-        """Creates the topics of the partitions that a first start has found."""
-        if (orphans := self._replica_manager.find_orphans()) and self.controller is not None:
-            logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))
-            await self.controller.adopt_topics(self.node_id, orphans)
-        self._replica_manager.rename_strays()
-
-    async def _add_first_users(self) -> None:
-        """Adds the first users before clients are served, so that a secured cluster is never
-        open.
+    async def _prepare_new_cluster(self) -> None:
+        """Creates the topics of the partitions that a first start has found, and adds the first
+        users before clients are served, so that a secured cluster is never open.
         """
-        if self._first_users and self.controller is not None:
-            await self.controller.alter_scram_credentials(self._first_users)
+        controller = self.controller
+        if controller is not None and (orphans := self._replica_manager.find_orphans()):
+            logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))
+            await controller.adopt_topics(self.node_id, orphans)
+        self._replica_manager.rename_strays()
+        if controller is not None and self._first_users:
+            await controller.alter_scram_credentials(self._first_users)
 
     # Metadata
 

@@ -3,6 +3,7 @@ leads the metadata log."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
@@ -15,31 +16,23 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.client import Client
 
 
+@dataclass(eq=False, repr=False)
 class ControllerRole:
     """Starts and stops the controller when this broker becomes and ceases to be the active one.
 
     `controller`, `mirror_synchronizer`: None while this broker is not the active controller.
-    `make_client`: returns a client of this cluster with the given client id.
+    `_make_client`: returns a client of this cluster with the given client id.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        image: MetadataImage,
-        runtime: Runtime,
-        failure_detector: FailureDetector,
-        tasks: BackgroundTasks,
-        make_client: Callable[[str], Client],
-    ) -> None:
-        self._config = config
-        self._image = image
-        self._runtime = runtime
-        self._failure_detector = failure_detector
-        self._background_tasks = tasks
-        self._make_client = make_client
-        self.controller: Controller | None = None
-        self.mirror_synchronizer: MirrorSynchronizer | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+    _config: Config
+    _image: MetadataImage
+    _runtime: Runtime
+    _failure_detector: FailureDetector
+    _background_tasks: BackgroundTasks
+    _make_client: Callable[[str], Client]
+    controller: Controller | None = None
+    mirror_synchronizer: MirrorSynchronizer | None = None
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self, quorum: MetadataQuorum) -> None:
         """Starts the controller; `quorum` has elected this broker."""

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -35,27 +36,20 @@ RETRY_BACKOFF_MAX_S: Final = 2.0
 CLOSE_TIMEOUT_S: Final = 5.0
 
 
+@dataclass(eq=False, repr=False)
 class TopicAudit:
-    """`dropped`: lines that are in no topic. `create_topic`: returns when the topic exists."""
+    """`dropped`: lines that are in no topic. `_create_topic`: returns when the topic exists."""
 
-    def __init__(
-        self,
-        topic: str,
-        partitions: Partitions,
-        create_topic: Callable[[str], Awaitable[None]],
-        remote: RemoteAppender,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.dropped = 0
-        self._topic = topic
-        self._partitions = partitions
-        self._create_topic = create_topic
-        self._remote = remote
-        self._now_ms = now_ms
-        self._waiting: deque[Record] = deque()
-        self._unreported = 0
-        self._writing: asyncio.Task[None] | None = None
-        self._is_closed = False
+    _topic: str
+    _partitions: Partitions
+    _create_topic: Callable[[str], Awaitable[None]]
+    _remote: RemoteAppender
+    _now_ms: Callable[[], int]
+    dropped: int = 0
+    _waiting: deque[Record] = field(default_factory=deque)
+    _unreported: int = 0
+    _writing: asyncio.Task[None] | None = None
+    _is_closed: bool = False
 
     def record(self, event: AuditEvent) -> None:
         if self._is_closed or len(self._waiting) >= MAX_WAITING_LINES:

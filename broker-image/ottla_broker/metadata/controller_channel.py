@@ -12,6 +12,7 @@ reused.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kio.schema.envelope.v0.request import EnvelopeRequest
@@ -43,21 +44,15 @@ class ControllerLocator(Protocol):
     def controller_address(self) -> tuple[str, int] | None: ...
 
 
+@dataclass(eq=False, repr=False)
 class ControllerChannel:
-    """`handle_locally` handles a request in this process while this broker is the controller."""
+    """`_handle_locally` handles a request in this process while this broker is the controller."""
 
-    def __init__(
-        self,
-        locator: ControllerLocator,
-        client_id: str,
-        handle_locally: Callable[[Any], Awaitable[Any]] | None = None,
-        channels: ChannelBuilder = UNSECURED_CHANNELS,
-    ) -> None:
-        self._locator = locator
-        self._client_id = client_id
-        self._idle: list[tuple[tuple[str, int], Channel]] = []
-        self._handle_locally = handle_locally
-        self._channels = channels
+    _locator: ControllerLocator
+    _client_id: str
+    _handle_locally: Callable[[Any], Awaitable[Any]] | None = None
+    _channels: ChannelBuilder = UNSECURED_CHANNELS
+    _idle: list[tuple[tuple[str, int], Channel]] = field(default_factory=list)
 
     async def send_request(self, request: Any, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """The controller's response to a kio request, in the request's version. Raises

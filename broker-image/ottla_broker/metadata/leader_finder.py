@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.config.addresses import format_host_and_port
@@ -19,25 +20,17 @@ logger = logging.getLogger(__name__)
 LOG_INTERVAL_S: Final = 10.0
 
 
+@dataclass(eq=False, repr=False)
 class LeaderFinder:
-    """`listener`: the name of the inter-broker listener. `observe` is called with each leader that
-    another broker names."""
+    """`_listener`: the name of the inter-broker listener. `_observe` is called with each leader
+    that another broker names."""
 
-    def __init__(
-        self,
-        peers: QuorumPeers,
-        metadata_log: MetadataLog,
-        image: MetadataImage,
-        listener: str,
-        observe: Callable[[LeaderAndEpoch], Awaitable[None]],
-    ) -> None:
-        self._peers = peers
-        self._metadata_log = metadata_log
-        self._image = image
-        self._listener = listener
-        self._observe = observe
-        self._now = asyncio.get_running_loop().time
-        self._logged_s = self._now()
+    _peers: QuorumPeers
+    _metadata_log: MetadataLog
+    _image: MetadataImage
+    _listener: str
+    _observe: Callable[[LeaderAndEpoch], Awaitable[None]]
+    _logged_s: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     async def ask(self, cluster_id: str | None) -> KafkaError | None:
         """Asks the other brokers in turn. Returns INCONSISTENT_CLUSTER_ID if each of them belongs
@@ -79,7 +72,7 @@ class LeaderFinder:
 
     def _may_log(self) -> bool:
         """False within LOG_INTERVAL_S of the last time that it was true."""
-        now_s = self._now()
+        now_s = asyncio.get_running_loop().time()
         if now_s - self._logged_s < LOG_INTERVAL_S:
             return False
         self._logged_s = now_s

@@ -9,6 +9,7 @@ far each observer is, and no observer depends on a voter that is behind.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from ottla_broker.metadata.failure_detector import is_connection_refused
 from ottla_broker.metadata.fetch_sources import FetchSources
@@ -24,41 +25,29 @@ RETRY_PAUSE_S = 0.1
 LEADER_FETCH_INTERVAL_S = 10.0
 
 
+@dataclass(eq=False, repr=False)
 class LeaderFollower:
-    """Fetches in one epoch from its leader, or from the voters that `sources` chooses.
+    """Fetches in one epoch from its leader, or from the voters that `_sources` chooses.
 
-    `max_wait_s`: how long the receiver may wait for records, except for the first fetch on a
-    connection, whose response shows that the leader is heard; `voter_timeout_s`: how long a voter
-    may take in addition, or to connect. `on_response` is called after each fetch, `on_leader_down`
-    when the leader's port refuses connections or its process does not lead, and `on_leader` when a
-    response names a newer one.
+    `_max_wait_ms`: how long the receiver may wait for records, except for the first fetch on a
+    connection, whose response shows that the leader is heard; `_voter_timeout_s`: how long a voter
+    may take in addition, or to connect. `_on_response` is called after each fetch,
+    `_on_leader_down` when the leader's port refuses connections or its process does not lead, and
+    `_on_leader` when a response names a newer one.
     """
 
-    def __init__(
-        self,
-        fetcher: MetadataLogFetcher,
-        sources: FetchSources,
-        leader_id: int,
-        endpoint: QuorumEndpoint,
-        epoch: int,
-        max_wait_s: float,
-        voter_timeout_s: float,
-        on_response: Callable[[MetadataFetchResponse], None],
-        on_leader_down: Callable[[], None],
-        on_leader: Callable[[LeaderAndEpoch], Awaitable[None]],
-    ) -> None:
-        self._fetcher = fetcher
-        self._sources = sources
-        self._leader_id = leader_id
-        self._endpoint = endpoint
-        self._epoch = epoch
-        self._max_wait_ms = int(max_wait_s * 1000)
-        self._voter_timeout_s = voter_timeout_s
-        self._on_response = on_response
-        self._on_leader_down = on_leader_down
-        self._on_leader = on_leader
-        self._voter_channel: tuple[Voter, Channel] | None = None
-        self._loop = asyncio.get_running_loop()
+    _fetcher: MetadataLogFetcher
+    _sources: FetchSources
+    _leader_id: int
+    _endpoint: QuorumEndpoint
+    _epoch: int
+    _max_wait_ms: int
+    _voter_timeout_s: float
+    _on_response: Callable[[MetadataFetchResponse], None]
+    _on_leader_down: Callable[[], None]
+    _on_leader: Callable[[LeaderAndEpoch], Awaitable[None]]
+    _voter_channel: tuple[Voter, Channel] | None = None
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def run(self) -> None:
         """Fetches until cancelled. Raises FetchRefused by another cluster's broker, and KafkaError

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Final
 
 from ottla_broker.metadata.image import MetadataImage
@@ -17,19 +18,17 @@ SUCCESSION_TIMEOUT_S: Final = 1.0
 MAJORITY_TIMEOUT_S: Final = 0.6  # voters fetch more often
 
 
+@dataclass(eq=False, repr=False)
 class LeaderSuccession:
-    """Ends the leadership of a leader of the metadata log that stops. `listener`: the name of the
+    """Ends the leadership of a leader of the metadata log that stops. `_listener`: the name of the
     inter-broker listener.
     """
 
-    def __init__(
-        self, me: Voter, peers: QuorumPeers, image: MetadataImage, listener: str, timeouts: ElectionTimeouts
-    ) -> None:
-        self._me = me
-        self._peers = peers
-        self._image = image
-        self._listener = listener
-        self._timeouts = timeouts
+    _me: Voter
+    _peers: QuorumPeers
+    _image: MetadataImage
+    _listener: str
+    _timeouts: ElectionTimeouts
 
     async def hand_over(self, leader: LeaderState) -> None:
         """Makes another voter the leader. Returns when one leads, or after SUCCESSION_TIMEOUT_S.

@@ -5,6 +5,7 @@ of its epoch, resigns when it loses contact with the majority, and keeps the num
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from ottla_broker.config import CONTROLLER_QUORUM_AUTO_JOIN_ENABLE
 from ottla_broker.config.addresses import format_host_and_port
@@ -36,29 +37,19 @@ the target stays.
 """
 
 
+@dataclass(eq=False, repr=False)
 class LeaderTerm:
-    """`listener`: the name of the inter-broker listener. `writes_voters`: see
+    """`_listener`: the name of the inter-broker listener. `_writes_voters`: see
     `LeaderState.establish`."""
 
-    def __init__(
-        self,
-        leader_state: LeaderState,
-        log: MetadataLog,
-        peers: QuorumPeers,
-        timeouts: ElectionTimeouts,
-        *,
-        listener: str,
-        max_voters: int,
-        writes_voters: bool,
-    ) -> None:
-        self._leader_state = leader_state
-        self._log = log
-        self._peers = peers
-        self._timeouts = timeouts
-        self._listener = listener
-        self._max_voters = max_voters
-        self._writes_voters = writes_voters
-        self._loop = asyncio.get_running_loop()
+    _leader_state: LeaderState
+    _log: MetadataLog
+    _peers: QuorumPeers
+    _timeouts: ElectionTimeouts
+    _listener: str
+    _max_voters: int
+    _writes_voters: bool
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def run(self, on_established: Callable[[], None]) -> None:
         """Leads until cancelled or until the epoch is over. Calls `on_established` when this broker

@@ -8,7 +8,7 @@ truncates.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
@@ -40,26 +40,19 @@ class PendingCommit:
     future: "asyncio.Future[MetadataDelta]"
 
 
+@dataclass(eq=False, repr=False)
 class MetadataLog:
     """`on_commit` is called after each change of the image, before the commit's future is done."""
 
-    def __init__(
-        self,
-        partition_log: PartitionLog,
-        image: MetadataImage,
-        snapshots: SnapshotStore,
-        runtime: Runtime,
-        on_commit: Callable[[MetadataDelta], None],
-    ) -> None:
-        self.partition_log = partition_log
-        self.image = image
-        self.snapshots = snapshots
-        self.voters = VoterHistory()
-        self.on_commit = on_commit
-        self.records_read = 0  # from disk, since this broker started
-        self.bytes_since_snapshot = 0
-        self._runtime = runtime
-        self._pending: deque[PendingCommit] = deque()
+    partition_log: PartitionLog
+    image: MetadataImage
+    snapshots: SnapshotStore
+    _runtime: Runtime
+    on_commit: Callable[[MetadataDelta], None]
+    voters: VoterHistory = field(default_factory=VoterHistory)
+    records_read: int = 0  # from disk, since this broker started
+    bytes_since_snapshot: int = 0
+    _pending: deque[PendingCommit] = field(default_factory=deque)
 
     @property
     def high_watermark(self) -> int:

@@ -6,6 +6,7 @@ the metadata log is opened.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -26,36 +27,23 @@ from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
+@dataclass(eq=False, repr=False)
 class RaftManager:
-    """`log_dirs`: the first one holds the metadata log. The callbacks are those of `RaftQuorum`.
-    `start_task`: runs a task until the broker stops.
+    """`_log_dirs`: the first one holds the metadata log. The callbacks are those of `RaftQuorum`.
+    `_start_task`: runs a task until the broker stops.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        image: MetadataImage,
-        log_dirs: Sequence[LogDir],
-        runtime: Runtime,
-        disk: Disk,
-        channels: ChannelBuilder,
-        start_task: Callable[[Coroutine[Any, Any, None]], object],
-        *,
-        on_commit: Callable[[MetadataDelta], None],
-        on_elected: Callable[[MetadataQuorum], None],
-        on_resigned: Callable[[], None],
-    ) -> None:
-        self._config = config
-        self._image = image
-        self._log_dirs = log_dirs
-        self._runtime = runtime
-        self._disk = disk
-        self._channels = channels
-        self._start_task = start_task
-        self._on_commit = on_commit
-        self._on_elected = on_elected
-        self._on_resigned = on_resigned
-        self._quorum: RaftQuorum | None = None
+    _config: Config
+    _image: MetadataImage
+    _log_dirs: Sequence[LogDir]
+    _runtime: Runtime
+    _disk: Disk
+    _channels: ChannelBuilder
+    _start_task: Callable[[Coroutine[Any, Any, None]], object]
+    _on_commit: Callable[[MetadataDelta], None]
+    _on_elected: Callable[[MetadataQuorum], None]
+    _on_resigned: Callable[[], None]
+    _quorum: RaftQuorum | None = None
 
     @property
     def quorum(self) -> MetadataQuorum:

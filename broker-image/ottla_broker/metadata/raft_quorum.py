@@ -349,7 +349,7 @@ class RaftQuorum:
             state.leader,
             endpoint,
             state.epoch,
-            fetch_s / (10 if self._replica.view().is_voter else 3),
+            int(fetch_s * 1000 / (10 if self._replica.view().is_voter else 3)),
             fetch_s / 4,
             self._on_fetch_response,
             self._replica.expire_soon,
@@ -398,9 +398,9 @@ class RaftQuorum:
             self.metadata_log,
             self._peers,
             self._timeouts,
-            listener=self._settings.listener,
-            max_voters=self._settings.max_voters,
-            writes_voters=self._writes_voters,
+            self._settings.listener,
+            self._settings.max_voters,
+            self._writes_voters,
         )
         self._leader_state = leader
         work = self._loop.create_task(term.run(self._on_established))
