@@ -13,7 +13,8 @@ from ottla_broker.config.addresses import STANDARD_AUTHORIZER
 from ottla_broker.security.scram import MECHANISMS
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin, restricted_super_users, super_users
-from ottla_operator.resources.cluster import Cluster, Listener
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_listener import Listener
 
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"

@@ -17,7 +17,8 @@ from ottla_operator.plan.listener_security import security_protocol
 from ottla_operator.plan.objects.services import is_external
 from ottla_operator.plan.scram_login import scram_login_module
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
-from ottla_operator.resources.cluster import Cluster, Listener
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_listener import Listener
 from ottla_operator.resources.user import User
 
 Contents: TypeAlias = Mapping[str, str | bytes]

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from ottla_operator.resources.cluster import Cluster, Listener
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_listener import Listener
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 

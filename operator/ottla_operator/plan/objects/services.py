@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan.objects import names
-from ottla_operator.resources.cluster import Cluster, Listener
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.cluster_listener import Listener
 from ottla_operator.resources.model import Json
 
 NODE_ADDRESS: Final = "${env:HOST_IP}"
