@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform
-from ottla_operator.kube.component_users import ComponentUsers
 from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, CONFIG_MAP, TOPIC, USER, kind_of
+from ottla_operator.kube.owned_resources import OwnedResources, is_owned_by
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
 from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
 from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder, StatusWriter
-from ottla_operator.kube.topic_pipelines import TopicPipelines
 from ottla_operator.kube.user_secrets import read_user_secret, write_user_secret
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.conditions import Conditions, Reconciling
@@ -48,8 +47,8 @@ class KubePlatform:
         self.status = StatusWriter(api)
         self.events = EventRecorder(api, identity)
         self.pods = PodPlatform(api, self.events, images)
-        self.component_users = ComponentUsers(api, cache)
-        self.topic_pipelines = TopicPipelines(api, cache)
+        self._component_users = OwnedResources(api, "UserNotReady")
+        self._topic_pipelines = OwnedResources(api, "PipelineNotAllowed")
         self.pipelines = PipelineLauncher(api, self.events, pipeline_image)
 
     # Resources.
@@ -121,10 +120,14 @@ class KubePlatform:
         await write_records(self.api, cluster, TOPICS, records)
 
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
-        return await self.topic_pipelines.ensure(topic, pipeline)
+        metadata = pipeline["metadata"]
+        known = self.cache.pipelines.get(Key(metadata["namespace"], metadata["name"]))
+        if known is not None and not is_owned_by(known, topic):
+            known = None  # that of a person is no lake's
+        return await self._topic_pipelines.ensure(topic, pipeline, known)
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
-        await self.topic_pipelines.delete(topic, name)
+        await self._topic_pipelines.delete(topic, self.cache.pipelines.get(Key(topic["metadata"]["namespace"], name)))
 
     # Schemas.
 
@@ -141,10 +144,12 @@ class KubePlatform:
         return self.cache.users.get(cluster, {}).get(name)
 
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
-        return await self.component_users.ensure(owner, user)
+        metadata = user["metadata"]
+        known = await self.find_user(Key(metadata["namespace"], user["spec"]["clusterRef"]["name"]), metadata["name"])
+        return await self._component_users.ensure(owner, user, known)
 
     async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        await self.component_users.delete(owner, cluster, name)
+        await self._component_users.delete(owner, await self.find_user(cluster, name))
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return parse_records(UserRecord, await read_records(self.api, cluster, USERS))

@@ -1,0 +1,58 @@
+"""Custom resources that the operator creates for others, which own them: the Users of Pipelines and
+Mirrors, and the Pipelines of Topics with a lake.
+"""
+
+from dataclasses import dataclass, field
+
+from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
+from ottla_operator.kube.kinds import kind_of
+from ottla_operator.kube.owned_objects import OwnedObjects, is_managed, owner_reference
+from ottla_operator.plan.conditions import Stalled
+from ottla_operator.plan.objects import names
+from ottla_operator.reconcile.platform import Blocked
+from ottla_operator.resources.model import Json
+
+
+@dataclass(slots=True)
+class OwnedResources:
+    """`forbidden`: reason of the owner's condition where the operator may not create them."""
+
+    api: ApiClient
+    forbidden: str
+    _objects: OwnedObjects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._objects = OwnedObjects(self.api)
+
+    async def ensure(self, owner: Json, resource: Json, known: Json | None) -> Json | None:
+        """Creates or updates the resource. Returns `known`, the cached one, if it has the spec;
+        None if it is still to be observed. Raises Blocked if the name is taken.
+        """
+        if known is not None and known["spec"] == resource["spec"]:
+            return known
+        metadata, labels = resource["metadata"], names.resource_labels(resource, resource["kind"].lower())
+        owners = [owner_reference(owner) | {"controller": True}]
+        desired = {**resource, "metadata": {**metadata, "labels": labels, "ownerReferences": owners}}
+        try:
+            await self._objects.apply(desired, await self._objects.find(desired))
+        except ApiError as error:
+            if error.status != FORBIDDEN:
+                raise
+            name = f"{resource['kind']} {metadata['name']}"
+            message = f"the operator may not make {name}: upgrade the roles of its chart"
+            raise Blocked(Stalled(self.forbidden, message)) from error
+        return None
+
+    async def delete(self, owner: Json, known: Json | None) -> None:
+        """Deletes a cached resource if `owner` owns it."""
+        if known is None or not is_owned_by(known, owner):
+            return
+        metadata, kind = known["metadata"], kind_of(known)
+        live = await self.api.get(kind, metadata["namespace"], metadata["name"])
+        if live is not None and is_managed(live) and is_owned_by(live, owner):
+            await self.api.delete(kind, live)
+
+
+def is_owned_by(resource: Json, owner: Json) -> bool:
+    owners = resource["metadata"].get("ownerReferences") or []
+    return owner["metadata"]["uid"] in {it["uid"] for it in owners}
