@@ -44,7 +44,7 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Content
             "metadata": {
                 "name": name,
                 "namespace": metadata["namespace"],
-                "labels": names.user_labels(user),
+                "labels": names.resource_labels(user, "user"),
                 "ownerReferences": [owner_reference(user) | {"controller": True}],
             },
             "data": {key: base64.b64encode(_bytes(value)).decode() for key, value in data.items()},

@@ -70,13 +70,6 @@ def labels(cluster: Cluster) -> dict[str, str]:
     return {**selector(cluster), "app.kubernetes.io/managed-by": FIELD_MANAGER}
 
 
-def user_labels(user: Json) -> dict[str, str]:
-    """Labels of the objects that the operator creates for a User, and of the Users that it creates.
-    `user`: the resource.
-    """
-    return resource_labels(user, "user")
-
-
 def resource_labels(resource: Json, component: str) -> dict[str, str]:
     """Labels of a resource of a Cluster that the operator creates."""
     return {
