@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-
-class Ranked(Protocol):
-    """`rank`: the older resource comes first."""
-
-    @property
-    def rank(self) -> tuple[str, str]: ...
+from ottla_operator.resources.model import Json
 
 
-R = TypeVar("R", bound=Ranked)
+class OwningResource(Protocol):
+    """`body`: the resource as it is cached."""
+
+    body: Json
+
+
+R = TypeVar("R", bound=OwningResource)
 
 
 def oldest_owners(resources: Iterable[R], owned: Callable[[R], str | None]) -> dict[str, R]:
@@ -19,7 +20,13 @@ def oldest_owners(resources: Iterable[R], owned: Callable[[R], str | None]) -> d
     None if its spec is invalid.
     """
     owners: dict[str, R] = {}
-    for it in sorted(resources, key=lambda it: it.rank):
+    for it in sorted(resources, key=_age):
         if (name := owned(it)) is not None:
             owners.setdefault(name, it)
     return owners
+
+
+def _age(resource: OwningResource) -> tuple[str, str]:
+    """The older resource comes first."""
+    metadata = resource.body["metadata"]
+    return metadata.get("creationTimestamp", ""), metadata["name"]

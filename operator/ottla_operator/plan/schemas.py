@@ -125,11 +125,6 @@ class SchemaResource:
         references = self.schema.spec.references or () if self.schema is not None else ()
         return frozenset(it.schema_ref.name for it in references if it.schema_ref is not None)
 
-    @property
-    def rank(self) -> tuple[str, str]:
-        """The older resource comes first."""
-        return self.body["metadata"].get("creationTimestamp", ""), self.name
-
 
 def subject_owners(resources: Iterable[SchemaResource]) -> dict[str, SchemaResource]:
     """Subject → the resource that owns it, the oldest of several. Invalid resources own none."""

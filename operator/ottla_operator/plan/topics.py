@@ -166,11 +166,6 @@ class TopicResource:
         """True if deletionPolicy is Delete, whether or not the rest of the spec is valid."""
         return (self.body["spec"] or {}).get("deletionPolicy") == "Delete"
 
-    @property
-    def rank(self) -> tuple[str, str]:
-        """The older resource comes first."""
-        return self.body["metadata"].get("creationTimestamp", ""), self.name
-
 
 def topic_owners(resources: Iterable[TopicResource]) -> dict[str, TopicResource]:
     """Topic name → the resource that owns it, the oldest of several. Invalid resources own no

@@ -196,11 +196,6 @@ class UserResource:
     def uid(self) -> str:
         return str(self.body["metadata"]["uid"])
 
-    @property
-    def rank(self) -> tuple[str, str]:
-        """The older resource comes first."""
-        return self.body["metadata"].get("creationTimestamp", ""), self.name
-
 
 def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
     """User name → the resource that owns it, of several the oldest. Invalid ones own nothing."""
