@@ -105,7 +105,7 @@ GROUPS = Benchmark(
         Session(("share",), 3, measure_share_groups),
     ),
     load_size=LoadSize(),
-    quick=LoadSize(3, 50_000, 4_000),
+    quick=LoadSize(repeats=3, batched=50_000, single=4_000),
     about={"Apache Kafka": f"{KAFKA}, default settings, KRaft combined mode, heap 1 GiB"},
 )
 

@@ -85,7 +85,7 @@ TRANSACTIONS = Benchmark(
     sides=BROKERS,
     sessions=(Session(("",), 3, measure_transactions),),
     load_size=LoadSize(),
-    quick=LoadSize(200, 4, 5_000),
+    quick=LoadSize(commits=200, large=4, records=5_000),
     about={},
 )
 

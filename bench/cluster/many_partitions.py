@@ -24,12 +24,12 @@ class LoadSize(Protocol):
 
 
 def measure_many_partitions(
-    side: Callable[..., AbstractContextManager[ProcessCluster]], selected: Sequence[str], load_size: LoadSize
+    run_cluster: Callable[..., AbstractContextManager[ProcessCluster]], selected: Sequence[str], load_size: LoadSize
 ) -> dict[str, float]:
     found: dict[str, float] = {}
     per_topic = min(PARTITIONS_PER_TOPIC, load_size.partitions)
     names = [f"many-{number}" for number in range(load_size.partitions // per_topic)]
-    with side() as cluster:
+    with run_cluster() as cluster:
         client = rd.admin_client(cluster.bootstrap)
         began = time.monotonic()
         for name in names:

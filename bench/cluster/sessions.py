@@ -52,16 +52,30 @@ class LoadSize:
     under_load_s: float = 8.0
 
 
-QUICK = LoadSize(60_000, 250_000, 3.0, 1.0, 2, 1, 1, 1, 600, 3.0, 100_000, 1.0, 2.0)
+QUICK = LoadSize(
+    large=60_000,
+    small=250_000,
+    steady_s=3.0,
+    warm_s=1.0,
+    kills=2,
+    pauses=1,
+    controllers=1,
+    restarts=1,
+    partitions=600,
+    idle_s=3.0,
+    sustained=100_000,
+    under_load_warm_s=1.0,
+    under_load_s=2.0,
+)
 
 
 def cluster_runner(kind: str) -> RunCluster:
     return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKA_HEAP)
 
 
-def measure_load(side: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_load(run_cluster: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
-    with side(start=False) as cluster:
+    with run_cluster(start=False) as cluster:
         for broker in cluster.brokers.values():
             broker.command(broker)  # formats Kafka's folders before the clock starts
         began = time.monotonic()
@@ -109,9 +123,9 @@ def _cpu_s(cluster: ProcessCluster) -> float:
     return sum(broker.cpu_s() for broker in cluster.brokers.values())
 
 
-def measure_under_load(side: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_under_load(run_cluster: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     per_s = _sustained_per_s(load_size)
-    with side() as cluster:
+    with run_cluster() as cluster:
         create_topic(cluster, under_load.TOPIC, under_load.PARTITIONS)
         under_load.measure_flood(cluster.bootstrap, load_size.sustained)  # warms up
         return under_load.measure_shares(
@@ -127,9 +141,9 @@ def _sustained_per_s(load_size: LoadSize) -> float:
         return under_load.find_sustained_rate(cluster.bootstrap, load_size.sustained)
 
 
-def measure_faults(side: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_faults(run_cluster: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
-    with side() as cluster:
+    with run_cluster() as cluster:
         create_topic(cluster, WATCHED, 1)
         if any(name.startswith("killed") for name in selected):
             took = [

@@ -47,12 +47,14 @@ class LoadSize:
     idle_s: float = 10.0
 
 
-QUICK = LoadSize(60_000, 60_000, 500, 500, 2.0, 3.0, 60, 3.0)
+QUICK = LoadSize(
+    copied=60_000, behind=60_000, meanwhile_per_s=500, lag_per_s=500, warm_s=2.0, lag_s=3.0, partitions=60, idle_s=3.0
+)
 
 
-def measure_copying(side: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_copying(run_copier: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
-    with side() as copier:
+    with run_copier() as copier:
         source = copier.source.bootstrap
         rd.create_topic(source, "bench-flood", PARTITIONS)
         acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, load_size.copied)
@@ -120,8 +122,8 @@ def _measure_lag_s(copier: Copier, load_size: LoadSize) -> dict[str, float]:
     return programs.measure_lag(source, "bench-lag", target, copier.target_topic("bench-lag"), *size)
 
 
-def measure_idle(side: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
-    with side() as copier:
+def measure_idle(run_copier: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+    with run_copier() as copier:
         each = load_size.partitions // MANY_TOPICS
         names = [f"bench-many-{number}" for number in range(MANY_TOPICS)]
         for name in names:

@@ -31,7 +31,7 @@ from tests.e2e.mirroring import (
 from tests.waiting import eventually
 
 RECREATED = "again"  # a topic that is deleted and created again
-PAUSED_FOR = 400  # records that the other cluster acknowledges while the old source is paused
+PAUSED_FOR_RECORDS = 400  # acknowledged by the other cluster while the old source is paused
 
 
 def wait_until_healthy(cluster: ProcessCluster) -> None:
@@ -121,13 +121,13 @@ def test_failover_and_failback_under_faults(seed: int) -> None:
             fail_a_broker(b, random, lambda: wait_for_acknowledgements(acknowledged, 300))
         with produce_to_target(b) as written:
             eventually(
-                lambda: len(written) > PAUSED_FOR,
+                lambda: len(written) > PAUSED_FOR_RECORDS,
                 within_s=60,
-                message=f"{PAUSED_FOR} records acknowledged by the target",
+                message=f"{PAUSED_FOR_RECORDS} records acknowledged by the target",
             )
             for broker in a.brokers.values():
                 broker.pause()  # the old source does not respond
-            eventually(lambda: len(written) > 2 * PAUSED_FOR, within_s=60)
+            eventually(lambda: len(written) > 2 * PAUSED_FOR_RECORDS, within_s=60)
             for broker in a.brokers.values():
                 broker.resume()
         wait_until_healthy(a)
