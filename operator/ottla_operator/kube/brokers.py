@@ -20,7 +20,7 @@ from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder
 from ottla_operator.kube.storage_expansion import expand_storage
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker, refuse_settings
+from ottla_operator.plan.cluster_status import CERTIFICATE_UNUSABLE, ObservedBroker, evaluate_refused_settings
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.console import console_files, secret_names
 from ottla_operator.plan.inter_broker_login import plan_login
@@ -75,7 +75,7 @@ class PodPlatform:
         observed = await self.objects.observe(cluster)
         stateful_set = observed.stateful_set
         if refused and stateful_set is None and not observed.pods:
-            raise Blocked(refuse_settings(refused))
+            raise Blocked(evaluate_refused_settings(refused))
         if stateful_set and "deletionTimestamp" in stateful_set["metadata"]:
             message = "the StatefulSet is being deleted and will be recreated"
             raise Blocked(Reconciling("Terminating", message), TERMINATING_RETRY_S)

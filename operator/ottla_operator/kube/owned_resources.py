@@ -44,8 +44,8 @@ class OwnedResources:
         return None
 
     async def delete(self, owner: Json, known: Json | None) -> None:
-        """Deletes a cached resource if `owner` owns it."""
-        if known is None or not is_owned_by(known, owner):
+        """Deletes a resource that the cache has, if `owner` owns it."""
+        if known is None:
             return
         metadata, kind = known["metadata"], kind_of(known)
         live = await self.api.get(kind, metadata["namespace"], metadata["name"])

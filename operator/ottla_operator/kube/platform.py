@@ -120,14 +120,15 @@ class KubePlatform:
         await write_records(self.api, cluster, TOPICS, records)
 
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
-        metadata = pipeline["metadata"]
-        known = self.cache.pipelines.get(Key(metadata["namespace"], metadata["name"]))
-        if known is not None and not is_owned_by(known, topic):
-            known = None  # that of a person is no lake's
-        return await self._topic_pipelines.ensure(topic, pipeline, known)
+        return await self._topic_pipelines.ensure(topic, pipeline, self._find_lake(topic, pipeline["metadata"]["name"]))
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
-        await self._topic_pipelines.delete(topic, self.cache.pipelines.get(Key(topic["metadata"]["namespace"], name)))
+        await self._topic_pipelines.delete(topic, self._find_lake(topic, name))
+
+    def _find_lake(self, topic: Json, name: str) -> Json | None:
+        """The cached Pipeline of this name, if the Topic owns it."""
+        known = self.cache.pipelines.get(Key(topic["metadata"]["namespace"], name))
+        return known if known is not None and is_owned_by(known, topic) else None
 
     # Schemas.
 

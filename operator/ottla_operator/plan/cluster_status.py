@@ -134,7 +134,7 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     over work in progress.
     """
     if observed.refused_settings:
-        return refuse_settings(observed.refused_settings)
+        return evaluate_refused_settings(observed.refused_settings)
     if observed.creation_error:
         return Stalled(
             "FailedCreate", f"{_brokers(_missing_brokers(observed))} cannot be created: {observed.creation_error}"
@@ -154,7 +154,7 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
     return _work_in_progress(observed) or Ready(f"{_all_brokers(observed.replicas)} ready.")
 
 
-def refuse_settings(problems: str) -> Stalled:
+def evaluate_refused_settings(problems: str) -> Stalled:
     """The readiness of a Cluster whose `spec.config` is invalid. `problems`: the invalid settings,
     with reasons.
     """

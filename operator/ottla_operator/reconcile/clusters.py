@@ -24,7 +24,7 @@ from ottla_operator.plan.cluster_status import (
     ClusterObservations,
     availability,
     evaluate_cluster,
-    refuse_settings,
+    evaluate_refused_settings,
     status_fields,
 )
 from ottla_operator.plan.conditions import (
@@ -186,7 +186,7 @@ class ClusterReconciler:
         """Reports refused settings at once, because the next step may wait for brokers that do not
         answer.
         """
-        stalled = refuse_settings(refused)
+        stalled = evaluate_refused_settings(refused)
         reported = find_condition(resource, STALLED)
         if (reported.get("reason"), reported.get("message")) != (stalled.reason, stalled.message):
             await self._report(resource, stalled)
