@@ -12,7 +12,6 @@ from ottla_broker.config.setting import MIRROR_SETTINGS, Section, Setting, Updat
 from ottla_broker.config.value_types import MAX_INT64, boolean, integer, list_of, long, one_of, parsed, secret, string
 from ottla_broker.wire.client_security import MECHANISMS, PLAINTEXT, PROTOCOLS, ClientSecurity
 
-MirrorRole = str
 REPLICATE, PAUSED, FAILED_OVER = "Replicate", "Paused", "FailedOver"
 IDENTICAL, APPENDED = "Identical", "Appended"
 STOP, RESYNC, TRUNCATE = "Stop", "Resync", "Truncate"

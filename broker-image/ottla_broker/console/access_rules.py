@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeVar
+from typing import Final
 
 from aiohttp import web
 
@@ -23,8 +23,6 @@ from ottla_broker.wire.api_keys import ApiKey
 NO_AUTHORIZER: Final = "The brokers have no authorizer (authorizer.class.name): every request is allowed."
 EXPLAINED: Final = (ResourceType.topic, ResourceType.group, ResourceType.transactional_id, ResourceType.cluster)
 MECHANISM_NAMES: Final = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
-
-E = TypeVar("E", bound=IntEnum)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,7 @@ from ottla_operator.resources.model import Json
 
 @dataclass(slots=True)
 class OwnedResources:
-    """`forbidden`: reason of the owner's condition where the operator may not create them."""
-
     api: ApiClient
-    forbidden: str
     _objects: OwnedObjects = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,9 +35,10 @@ class OwnedResources:
         except ApiError as error:
             if error.status != FORBIDDEN:
                 raise
+            reason = "UserNotReady" if resource["kind"] == "User" else "PipelineNotAllowed"
             name = f"{resource['kind']} {metadata['name']}"
             message = f"the operator may not make {name}: upgrade the roles of its chart"
-            raise Blocked(Stalled(self.forbidden, message)) from error
+            raise Blocked(Stalled(reason, message)) from error
         return None
 
     async def delete(self, owner: Json, known: Json | None) -> None:

@@ -47,8 +47,7 @@ class KubePlatform:
         self.status = StatusWriter(api)
         self.events = EventRecorder(api, identity)
         self.pods = PodPlatform(api, self.events, images)
-        self._component_users = OwnedResources(api, "UserNotReady")
-        self._topic_pipelines = OwnedResources(api, "PipelineNotAllowed")
+        self._owned_resources = OwnedResources(api)
         self.pipelines = PipelineLauncher(api, self.events, pipeline_image)
 
     # Resources.
@@ -120,10 +119,10 @@ class KubePlatform:
         await write_records(self.api, cluster, TOPICS, records)
 
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
-        return await self._topic_pipelines.ensure(topic, pipeline, self._find_lake(topic, pipeline["metadata"]["name"]))
+        return await self._owned_resources.ensure(topic, pipeline, self._find_lake(topic, pipeline["metadata"]["name"]))
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
-        await self._topic_pipelines.delete(topic, self._find_lake(topic, name))
+        await self._owned_resources.delete(topic, self._find_lake(topic, name))
 
     def _find_lake(self, topic: Json, name: str) -> Json | None:
         """The cached Pipeline of this name, if the Topic owns it."""
@@ -147,10 +146,10 @@ class KubePlatform:
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
         metadata = user["metadata"]
         known = await self.find_user(Key(metadata["namespace"], user["spec"]["clusterRef"]["name"]), metadata["name"])
-        return await self._component_users.ensure(owner, user, known)
+        return await self._owned_resources.ensure(owner, user, known)
 
     async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        await self._component_users.delete(owner, await self.find_user(cluster, name))
+        await self._owned_resources.delete(owner, await self.find_user(cluster, name))
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return parse_records(UserRecord, await read_records(self.api, cluster, USERS))
