@@ -142,7 +142,12 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     settings = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *MIRROR_SETTINGS.values()]
     settings += [*GROUP_SETTINGS.values(), *CLIENT_METRICS_SETTINGS.values()]
     constants = {value: name for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
-    behind = {default.setting for setting in TOPIC_SETTINGS.values() for default in setting.broker_defaults}
+    behind = {
+        default.setting
+        for setting in (*TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values())
+        for default in setting.broker_defaults
+    }
+    behind |= {bound for bounds in ottla_broker.config.BOUNDS.values() for bound in bounds}
     fields = {TOPIC_SETTINGS.get(field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig)}
     fields |= {BROKER_SETTINGS.get(it.name.replace("_", ".")) for it in dataclasses.fields(GroupCoordinatorConfig)}
     assert constants.keys() <= set(settings)
