@@ -29,7 +29,7 @@ from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_member import ConsumerMember
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
-from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.group_topics import check_topics_described
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -77,9 +77,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         assignment_epoch=cast(i32, group.assignment_epoch),
         assignor_name=group.subscriptions.preferred_assignor(ctx.broker.group_coordinator.config.consumer.assignors[0]),
         members=tuple(describe_member(ctx, group, member) for member in group.members.values()),
-        authorized_operations=cast(
-            i32, ctx.authorized_operations(resource) if include_operations else OPERATIONS_NOT_REQUESTED
-        ),
+        authorized_operations=ctx.authorized_operations(resource, requested=include_operations),
     )
 
 

@@ -7,12 +7,9 @@
 - v3 adds authorized operations (KIP-430); v4 static members; v6 error messages.
 """
 
-from typing import cast
-
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from kio.schema.types import GroupId
-from kio.static.primitive import i32
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.requests.api import Api, Right
@@ -49,16 +46,14 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if group.state is GroupState.stable else "",
         members=describe_members(group),
-        authorized_operations=cast(
-            i32, ctx.authorized_operations(resource) if include_operations else OPERATIONS_NOT_REQUESTED
-        ),
+        authorized_operations=ctx.authorized_operations(resource, requested=include_operations),
     )
 
 
 def build_error_group(
     ctx: RequestContext, group_id: GroupId, reason: KafkaError, include_operations: bool
 ) -> DescribedGroup:
-    code, message, state, operations = reason.code, reason.message, "", int(OPERATIONS_NOT_REQUESTED)
+    code, message, state, operations = reason.code, reason.message, "", OPERATIONS_NOT_REQUESTED
     if code is ErrorCode.group_id_not_found:
         state = GroupState.dead
         if ctx.version < NOT_FOUND_SINCE:
@@ -73,7 +68,7 @@ def build_error_group(
         protocol_type="",
         protocol_data="",
         members=(),
-        authorized_operations=cast(i32, operations),
+        authorized_operations=operations,
     )
 
 

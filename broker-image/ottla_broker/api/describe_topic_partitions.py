@@ -25,7 +25,7 @@ from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.metadata.topic_names import is_valid_topic_name
 from ottla_broker.requests.api import Api, Right
-from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
@@ -107,16 +107,13 @@ def describe_topic(
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(describe_partition(topic.partitions[p], alive) for p in partitions),
-        topic_authorized_operations=cast(i32, ctx.authorized_operations(Resource.topic(topic.name))),
+        topic_authorized_operations=ctx.authorized_operations(Resource.topic(topic.name)),
     )
 
 
 def build_error_topic(ctx: RequestContext, name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    operations = (
-        OPERATIONS_NOT_REQUESTED
-        if code in (ErrorCode.topic_authorization_failed, ErrorCode.invalid_request)
-        else cast(i32, ctx.authorized_operations(Resource.topic(name)))
-    )
+    may_describe = code not in (ErrorCode.topic_authorization_failed, ErrorCode.invalid_request)
+    operations = ctx.authorized_operations(Resource.topic(name), requested=may_describe)
     return DescribeTopicPartitionsResponseTopic(
         error_code=code, name=TopicName(name), topic_id=None, partitions=(), topic_authorized_operations=operations
     )

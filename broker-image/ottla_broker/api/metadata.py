@@ -37,7 +37,7 @@ from ottla_broker.config import AUTO_CREATE_TOPICS_ENABLE
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.requests.api import CHECK_NEXT, Api, Right
-from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
@@ -161,9 +161,7 @@ def describe_topic(ctx: RequestContext, topic: TopicImage, request: MetadataRequ
 
 
 def topic_operations(ctx: RequestContext, name: str, request: MetadataRequest) -> i32:
-    if not request.include_topic_authorized_operations:
-        return OPERATIONS_NOT_REQUESTED
-    return cast(i32, ctx.authorized_operations(Resource.topic(name)))
+    return ctx.authorized_operations(Resource.topic(name), requested=request.include_topic_authorized_operations)
 
 
 def describe_partition(state: PartitionRecord, alive: set[int]) -> MetadataResponsePartition:

@@ -22,7 +22,7 @@ from kio.static.primitive import i32
 
 from ottla_broker.coordination.share_group import ShareGroup, ShareMember
 from ottla_broker.requests.api import Api, Right
-from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.group_topics import check_topics_described
 from ottla_broker.requests.share_requests import check_share_groups_served
@@ -68,9 +68,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         assignment_epoch=cast(i32, group.assignment_epoch),
         assignor_name=ASSIGNOR,
         members=tuple(describe_member(ctx, member) for member in group.members.values()),
-        authorized_operations=cast(
-            i32, ctx.authorized_operations(resource) if include_operations else OPERATIONS_NOT_REQUESTED
-        ),
+        authorized_operations=ctx.authorized_operations(resource, requested=include_operations),
     )
 
 

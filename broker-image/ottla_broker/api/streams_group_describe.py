@@ -75,9 +75,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         assignment_epoch=cast(i32, group.assignment_epoch),
         topology=describe_topology(group),
         members=tuple(describe_member(group, member) for member in group.members.values()),
-        authorized_operations=cast(
-            i32, ctx.authorized_operations(resource) if include_operations else OPERATIONS_NOT_REQUESTED
-        ),
+        authorized_operations=ctx.authorized_operations(resource, requested=include_operations),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from kio.static.primitive import i32
 
@@ -152,16 +152,20 @@ class RequestContext:
         """True if the client may do the operation on some resource of the type."""
         return self.authorizer.allows_any(self.connection.principal, self.connection.host, operation, kind)
 
-    def authorized_operations(self, resource: Resource) -> int:
+    def authorized_operations(self, resource: Resource, *, requested: bool = True) -> i32:
         """The operations that the client may do on a resource, as Kafka's bit field (KIP-430)."""
-        return sum(1 << operation for operation in OPERATIONS[resource.kind] if self.may(operation, resource))
+        if not requested:
+            return OPERATIONS_NOT_REQUESTED
+        return cast(
+            i32, sum(1 << operation for operation in OPERATIONS[resource.kind] if self.may(operation, resource))
+        )
 
     def cluster_operations(self, *, requested: bool) -> i32:
         """Operations on the cluster that the client may do; none if it may not describe the
         cluster."""
-        if not requested:
-            return OPERATIONS_NOT_REQUESTED
-        return i32(self.authorized_operations(CLUSTER) if self.may(Operation.describe, CLUSTER) else 0)
+        if requested and not self.may(Operation.describe, CLUSTER):
+            return i32(0)
+        return self.authorized_operations(CLUSTER, requested=requested)
 
 
 class FrameHandler(Protocol):
