@@ -29,6 +29,8 @@ _NAMED_SECRET: Final = re.compile(
     r"""(?ix) ( [\w.-]* (?: password | passwd | secret | jaas\.config | keystore\.key | access[._-]?key ) )
     ( ["']? \s* [=:] \s* ) ( "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | [^\s,;\]})&]+ )"""
 )
+_SECRET_WORDS: Final = ("password", "passwd", "secret", "jaas", "keystore", "access")
+"""Each match of the expression has one of these."""
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL)
 
 _fields: ContextVar[Mapping[str, object]] = ContextVar("log_fields", default={})  # noqa: B039  # never modified
@@ -86,7 +88,11 @@ def log_fields(**fields: object) -> Iterator[None]:
 
 def mask_secrets(text: str) -> str:
     """Masks values after names such as `sasl.password=`, and private keys in PEM."""
-    masked = _PRIVATE_KEY.sub(rf"-----BEGIN \1-----{MASK}", text)
+    masked = _PRIVATE_KEY.sub(rf"-----BEGIN \1-----{MASK}", text) if "-----BEGIN" in text else text
+    # The expression takes 70 µs for an ordinary line, which has none of the words that it needs.
+    folded = masked.casefold()
+    if not any(word in folded for word in _SECRET_WORDS):
+        return masked
     return _NAMED_SECRET.sub(rf"\1\2{MASK}", masked)
 
 

@@ -114,6 +114,9 @@ def test_event_of_the_audit_log_is_an_object() -> None:
         ("url?secret=hunter2&x=1", "url?secret=***&x=1"),
         ('sasl.jaas.config=x required username="a" password="hunter2";', None),
         ("AWS_SECRET_ACCESS_KEY=hunter2", "AWS_SECRET_ACCESS_KEY=***"),
+        ("s3.access-key: hunter2", "s3.access-key: ***"),
+        ("http.passwd=hunter2", "http.passwd=***"),
+        ("pa\u017f\u017fword=hunter2", "pa\u017f\u017fword=***"),
         (
             "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\na",
             "-----BEGIN PRIVATE KEY-----***\na",
