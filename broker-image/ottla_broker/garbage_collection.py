@@ -22,7 +22,7 @@ MAX_FROZEN_S: Final = 3600.0
 MIN_REMOVED: Final = 1000
 """Deleted partitions that may stay in memory: about 10 MB."""
 OLDEST: Final = 2
-MAX_YOUNG: Final = 5_000
+MAX_YOUNG: Final = 20_000
 
 
 class HostedPartitions(Protocol):
