@@ -5,7 +5,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -40,7 +39,7 @@ def assignments_lost_on_upgrade() -> Iterator[None]:
     original = group_migration._to_consumer_member
 
     def to_consumer_member(group: ClassicGroup, member: GroupMember, metadata: CoordinatorMetadata) -> ConsumerMember:
-        return replace(original(group, member, metadata), assigned={})
+        return original(group, member, metadata)._replace(assigned={})
 
     with patch.object(group_migration, "_to_consumer_member", to_consumer_member):
         yield

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
 from ottla_broker.coordination.effects import (
     CompleteRequest,
@@ -36,6 +35,7 @@ from ottla_broker.coordination.effects import (
     WritePurpose,
 )
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.group_type import CLASSIC
 from ottla_broker.coordination.records import GroupMetadata, MemberMetadata
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -72,7 +72,10 @@ class GroupMember:
     session_deadline_ms: int | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
 
     def preferred_protocol(self, candidates: set[str]) -> str:
         return next(name for name, _ in self.protocols if name in candidates)
@@ -89,8 +92,6 @@ class ClassicGroup:
     """`next_deadline_ms`: no deadline of this group is earlier (loop time); None without
     deadlines.
     """
-
-    type: ClassVar = "classic"
 
     id: str
     config: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
@@ -118,6 +119,10 @@ class ClassicGroup:
     effects: list[Effect] = field(default_factory=list)
 
     # -- queries -----------------------------------------------------------------------------------
+
+    @property
+    def type(self) -> str:
+        return CLASSIC
 
     @property
     def is_empty(self) -> bool:
@@ -157,6 +162,8 @@ class ClassicGroup:
         among those that all support; the earliest vote breaks a tie.
         """
         candidates = {name for name, count in self.protocol_support.items() if count == len(self.members)}
+        if len(candidates) == 1:
+            return candidates.pop()
         votes = Counter(member.preferred_protocol(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
@@ -254,9 +261,10 @@ class ClassicGroup:
     def update_member(
         self, member: GroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        self._remove_protocols(member)
-        member.protocols = protocols
-        self.protocol_support.update(name for name, _ in protocols)
+        if protocols != member.protocols:
+            self._remove_protocols(member)
+            member.protocols = protocols
+            self.protocol_support.update(name for name, _ in protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
@@ -336,9 +344,10 @@ class ClassicGroup:
         if self.protocol_name is None:
             return None
         topics: set[str] = set()
-        for member in self.members.values():
+        # Most members of a large group have the same subscription.
+        for subscription in {member.metadata(self.protocol_name) for member in self.members.values()}:
             try:
-                topics.update(parse_subscribed_topics(member.metadata(self.protocol_name)))
+                topics.update(parse_subscribed_topics(subscription))
             except (struct.error, UnicodeDecodeError, IndexError):
                 return None  # not a ConsumerProtocolSubscription, although the protocol type says so
         return frozenset(topics)

@@ -8,7 +8,6 @@ request waits for other members.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
@@ -19,6 +18,7 @@ from ottla_broker.coordination.consumer_group_records import ClassicMemberMetada
 from ottla_broker.coordination.consumer_heartbeat import (
     check_room,
     find_or_replace_static_member,
+    may_describe_all,
     reconcile,
 )
 from ottla_broker.coordination.consumer_member import ConsumerMember, MemberState
@@ -71,8 +71,7 @@ def join_group(
         member = group.find_static_member(member_id, request.group_instance_id)
     else:
         member = find_or_replace_static_member(change, member_id, request.group_instance_id, uses_classic_protocol=True)
-    updated = replace(
-        member,
+    updated = member._replace(
         group_instance_id=request.group_instance_id or member.group_instance_id,
         rack_id=subscription.rack_id or member.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
@@ -85,7 +84,7 @@ def join_group(
             tuple(ClassicProtocol(name, metadata) for name, metadata in request.protocols),
         ),
     )
-    has_changed = update_member(change, member, updated, metadata, _may_describe_all, config, now)
+    has_changed = update_member(change, member, updated, metadata, may_describe_all, config, now)
     update_target_assignment(change, metadata, config, now)
     owned = _by_topic_id(subscription.owned, metadata)
     after = reconcile(change, group.members[member_id], metadata, owned, has_changed)
@@ -100,11 +99,6 @@ def join_group(
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=request.protocols[0][0],
     )
-
-
-def _may_describe_all(_: str) -> bool:
-    """Regular expressions are never resolved for a classic member: it has none."""
-    return True
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:

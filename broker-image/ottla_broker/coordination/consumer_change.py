@@ -28,7 +28,11 @@ def write_member(change: ConsumerChange, member: ConsumerMember) -> None:
 
 
 def write_assignment(change: ConsumerChange, member: ConsumerMember) -> None:
-    change.write(CurrentAssignmentKey(change.group.id, member.id), member.assignment_value())
+    """`member`: that of the group with another assignment. The group makes an equal one when it
+    loads the record.
+    """
+    change.add_record(CurrentAssignmentKey(change.group.id, member.id), member.assignment_value())
+    change.group.set_member(member.id, member)
 
 
 def write_target(change: ConsumerChange, member_id: str, target: TargetAssignmentValue) -> None:

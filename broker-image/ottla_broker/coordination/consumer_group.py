@@ -15,9 +15,9 @@ partition from its assignment until the member reports that it has given the par
 is fenced.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
 from ottla_broker.coordination.consumer_group_records import (
@@ -47,6 +47,7 @@ from ottla_broker.coordination.consumer_member import (
     from_topic_partitions,
     shared_parts,
 )
+from ottla_broker.coordination.group_type import CONSUMER
 from ottla_broker.coordination.subscription_counts import SubscriptionCounts, TopicSubscription
 from ottla_broker.coordination.uniform_balance import UniformBalance
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -71,9 +72,6 @@ class ConsumerGroup:
     members with equal subscriptions.
     """
 
-    type: ClassVar = "consumer"
-    protocol_type: ClassVar = "consumer"
-
     id: str
     epoch: int = 0
     metadata_hash: int = 0
@@ -95,6 +93,14 @@ class ConsumerGroup:
     regex_resolved_ms: int = -1  # wall clock
 
     # -- queries -----------------------------------------------------------------------------------
+
+    @property
+    def type(self) -> str:
+        return CONSUMER
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMER
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -203,8 +209,7 @@ class ConsumerGroup:
         member = self.members.get(member_id) or ConsumerMember(member_id)
         self.set_member(
             member_id,
-            replace(
-                member,
+            member._replace(
                 group_instance_id=value.group_instance_id,
                 rack_id=value.rack_id,
                 client_id=value.client_id,

@@ -9,11 +9,13 @@ group's topics. Kafka 4.1 and Ottla write a hash into ConsumerGroupMetadata inst
 record when they find it.
 """
 
+import struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla_broker.coordination.record_format import Field, RecordFormat
 from ottla_broker.coordination.record_types import RecordTypes
+from ottla_broker.wire.message_writer import write_varint
 
 
 class ConsumerGroupKey(NamedTuple):
@@ -184,6 +186,26 @@ _REGULAR_EXPRESSION: Final = RecordFormat(
     flexible_from=0,
 )
 
+_VERSION_EPOCHS_AND_STATE: Final = struct.Struct(">hiib")
+_I32: Final = struct.Struct(">i")
+_NO_UUID: Final = bytes(16)
+
+
+def encode_current_assignment(value: CurrentAssignmentValue) -> bytes:
+    """Like `_CURRENT_ASSIGNMENT`: each rebalance writes one for every member."""
+    out = bytearray(_VERSION_EPOCHS_AND_STATE.pack(0, value.member_epoch, value.previous_member_epoch, value.state))
+    for topics in (value.assigned, value.pending_revocation):
+        write_varint(out, len(topics) + 1)
+        for topic_id, partitions in topics:
+            out += _NO_UUID if topic_id is None else topic_id.bytes
+            write_varint(out, len(partitions) + 1)
+            for partition in partitions:
+                out += _I32.pack(partition)
+            out.append(0)
+    out.append(0)
+    return bytes(out)
+
+
 CONSUMER_GROUP_RECORDS: Final = RecordTypes[ConsumerGroupRecordKey, ConsumerGroupRecordValue](
     {
         ConsumerGroupKey: (3, _GROUP_EPOCH),
@@ -193,5 +215,6 @@ CONSUMER_GROUP_RECORDS: Final = RecordTypes[ConsumerGroupRecordKey, ConsumerGrou
         TargetAssignmentKey: (7, _TARGET_ASSIGNMENT),
         CurrentAssignmentKey: (8, _CURRENT_ASSIGNMENT),
         RegularExpressionKey: (16, _REGULAR_EXPRESSION),
-    }
+    },
+    encoders={CurrentAssignmentKey: encode_current_assignment},
 )

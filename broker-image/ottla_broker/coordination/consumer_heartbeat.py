@@ -7,8 +7,8 @@ the target assignment of a new group epoch, and moves its own member one step to
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
@@ -35,8 +35,11 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+def may_describe_all(_: str) -> bool:
+    return True
+
+
+class ConsumerHeartbeat(NamedTuple):
     """A member's heartbeat request. None, and −1 for the timeout, mean unchanged since its last
     heartbeat. `may_describe`: true if the client may see the topic of this name."""
 
@@ -51,7 +54,7 @@ class ConsumerHeartbeat:
     owned: Assignment | None = None
     client_id: str = ""
     client_host: str = ""
-    may_describe: Callable[[str], bool] = lambda _: True
+    may_describe: Callable[[str], bool] = may_describe_all
 
     @property
     def says_epoch_only(self) -> bool:
@@ -81,8 +84,7 @@ class ConsumerHeartbeat:
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class HeartbeatResult(NamedTuple):
     """`assignment`: the partitions that the member may consume; None when that has not changed."""
 
     member_id: str
@@ -127,6 +129,9 @@ def heartbeat_together(
     changes: list[ConsumerChange] = []
     admitted: list[AdmittedMember | KafkaError] = []
     for request in requests:
+        if (member := _find_unchanged_member(group, request, metadata)) is not None:
+            admitted.append(AdmittedMember(member.id, member.assigned, has_subscription_changed=False))
+            continue
         change = ConsumerChange(group)
         try:
             admitted.append(admit(change, request, metadata, config, now))
@@ -137,31 +142,55 @@ def heartbeat_together(
     assignment = ConsumerChange(group)
     update_target_assignment(assignment, metadata, config, now)
     changes.append(assignment)
+    advances = ConsumerChange(group)
+    changes.append(advances)
     results: dict[int, HeartbeatResult | KafkaError] = {}
     for at in _in_order_of_release(group, admitted):
-        change, one = ConsumerChange(group), admitted[at]
+        one = admitted[at]
         try:
             results[at] = (
-                one if isinstance(one, KafkaError) else advance(change, requests[at], one, metadata, config, now)
+                one if isinstance(one, KafkaError) else advance(advances, requests[at], one, metadata, config, now)
             )
-        except KafkaError as error:
-            change.undo()
+        except KafkaError as error:  # before it has written anything
             results[at] = error
-        changes.append(change)
     return changes, [results[at] for at in range(len(requests))]
+
+
+def _find_unchanged_member(
+    group: ConsumerGroup, request: ConsumerHeartbeat, metadata: CoordinatorMetadata
+) -> ConsumerMember | None:
+    """The member of a heartbeat for which `admit` has nothing to do: it says no more than the epoch
+    that the member is in. Nearly all are such while a group rebalances.
+    """
+    member = group.members.get(request.member_id)
+    if (
+        member is not None
+        and request.member_epoch == member.epoch > JOINING_EPOCH
+        and group.metadata_version == metadata.version
+        and request.says_epoch_only
+        and request.group_instance_id is None
+        and member.group_instance_id is None
+        and member.classic is None
+        and not member.subscribed_topic_regex
+        and not group.regular_expressions
+        and request.client_id == member.client_id
+        and request.client_host == member.client_host
+    ):
+        return member
+    return None
 
 
 def _in_order_of_release(group: ConsumerGroup, admitted: Sequence[AdmittedMember | KafkaError]) -> list[int]:
     """Positions of the members. Those that may give up partitions are first, so that others are
     assigned these in the same turn."""
-
-    def gives_up(at: int) -> bool:
-        one = admitted[at]
-        return (
+    first: list[int] = []
+    last: list[int] = []
+    for at, one in enumerate(admitted):
+        gives_up = (
             isinstance(one, AdmittedMember) and group.members[one.member_id].state is MemberState.unrevoked_partitions
         )
-
-    return sorted(range(len(admitted)), key=lambda at: not gives_up(at))
+        (first if gives_up else last).append(at)
+    return first + last
 
 
 def admit(
@@ -246,7 +275,7 @@ def _with_sent_fields(member: ConsumerMember, request: ConsumerHeartbeat) -> Con
     }
     if member.classic is not None:
         changed["classic"] = None
-    return replace(member, **changed) if changed else member
+    return member._replace(**changed) if changed else member
 
 
 def check_room(
@@ -299,7 +328,7 @@ def find_or_replace_static_member(
             f"instance id is owned by {holder_id} member.",
         )
     target = group.targets.get(holder_id, NO_PARTITIONS)
-    replacement = replace(holder, id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+    replacement = holder._replace(id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
     consumer_change.remove_member(change, holder_id)
     consumer_change.write_member(change, replacement)
     consumer_change.write_target(change, member_id, TargetAssignmentValue(to_topic_partitions(target)))
@@ -351,13 +380,21 @@ def reconcile(
         target=group.targets.get(member.id, NO_PARTITIONS),
         target_epoch=group.assignment_epoch,
         owners=group.owners,
-        subscribed=metadata.topic_ids(group.topics_of_subscription(member.subscription)),
+        subscribed=_subscribed_topic_ids(group, member, metadata),
         owned=owned,
         has_subscription_changed=has_subscription_changed,
     )
-    if after != member:
+    if after is not member and after != member:
         consumer_change.write_assignment(change, after)
     return after
+
+
+def _subscribed_topic_ids(
+    group: ConsumerGroup, member: ConsumerMember, metadata: CoordinatorMetadata
+) -> frozenset[UUID]:
+    if member.subscribed_topic_regex:
+        return metadata.topic_ids(group.topics_of_subscription(member.subscription))
+    return metadata.subscribed_topic_ids(member.subscribed_topic_names)
 
 
 # -- leaving ---------------------------------------------------------------------------------------
@@ -373,7 +410,9 @@ def find_leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> Con
 def leave_for_restart(change: ConsumerChange, member: ConsumerMember) -> HeartbeatResult:
     """A static member keeps its assignment, and its instance id can be taken over, until its
     session ends."""
-    consumer_change.write_assignment(change, replace(member, epoch=STATIC_LEAVING_EPOCH, pending_revocation={}))
+    consumer_change.write_assignment(
+        change, member._replace(epoch=STATIC_LEAVING_EPOCH, pending_revocation=NO_PARTITIONS)
+    )
     return HeartbeatResult(member.id, STATIC_LEAVING_EPOCH)
 
 

@@ -1,10 +1,10 @@
 """A member of a consumer group (KIP-848): what its records say of it, and its deadlines."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition, partitions_of
@@ -33,11 +33,12 @@ class MemberState(IntEnum):
     unknown = 127
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(NamedTuple):
     """`assigned`: the partitions that it may consume. `pending_revocation`: the partitions that it
     must give up before it reaches the next epoch. `classic`: for a member that uses the classic
     protocol.
+
+    A tuple, because each rebalance replaces all members.
     """
 
     id: str
@@ -53,8 +54,8 @@ class ConsumerMember:
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
     state: MemberState = MemberState.stable
-    assigned: Assignment = field(default_factory=dict)
-    pending_revocation: Assignment = field(default_factory=dict)
+    assigned: Assignment = NO_PARTITIONS
+    pending_revocation: Assignment = NO_PARTITIONS
 
     @property
     def subscription(self) -> TopicSubscription:
@@ -68,7 +69,7 @@ class ConsumerMember:
         assigned: Assignment,
         pending_revocation: Assignment,
     ) -> "ConsumerMember":
-        """Like `replace`, in a fraction of its time: each rebalance replaces all members."""
+        """Like `_replace`, in a fraction of its time."""
         return ConsumerMember(
             self.id,
             self.group_instance_id,
@@ -156,6 +157,9 @@ def check_member_epoch(member: ConsumerMember, epoch: int) -> None:
 def to_topic_partitions(assignment: Assignment) -> tuple[TopicPartitions, ...]:
     if not assignment:
         return ()
+    if len(assignment) == 1:
+        ((topic, partitions),) = assignment.items()
+        return (TopicPartitions(topic, tuple(sorted(partitions))),)
     return tuple(TopicPartitions(topic, tuple(sorted(partitions))) for topic, partitions in sorted(assignment.items()))
 
 

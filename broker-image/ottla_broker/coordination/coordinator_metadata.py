@@ -3,9 +3,13 @@ groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
+from typing import Final
 from uuid import UUID
 
 from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
+
+MAX_SUBSCRIPTIONS: Final = 1000
+"""Different ones whose topic ids are remembered."""
 
 
 class CoordinatorMetadata:
@@ -14,10 +18,12 @@ class CoordinatorMetadata:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
+        self._ids_of_subscriptions: dict[tuple[str, ...], frozenset[UUID]] = {}  # in this version
         self.version = 1
 
     def on_topics_changed(self) -> None:
         self.version += 1
+        self._ids_of_subscriptions.clear()
 
     def topic_names(self) -> Iterator[str]:
         return iter(self._image.topics)
@@ -30,6 +36,14 @@ class CoordinatorMetadata:
         """Ids of those topics that exist."""
         topics = self._image.topics
         return frozenset(topics[name].id for name in names if name in topics)
+
+    def subscribed_topic_ids(self, names: tuple[str, ...]) -> frozenset[UUID]:
+        """`topic_ids` of a subscription, which many members have."""
+        if (found := self._ids_of_subscriptions.get(names)) is None:
+            if len(self._ids_of_subscriptions) >= MAX_SUBSCRIPTIONS:
+                self._ids_of_subscriptions.clear()
+            found = self._ids_of_subscriptions[names] = self.topic_ids(names)
+        return found
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return self._image.topic_names.get(topic_id)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
@@ -43,6 +43,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 
 logger = logging.getLogger(__name__)
+
+SERVING: Final = ShardState.serving  # members of an enum are slow to look up
 
 
 class MemberSessions(Protocol):
@@ -85,6 +87,8 @@ class GroupCoordinatorShard:
         self._config = config
         self._writes = JournalWriter(journal, timeout_ms=config.offsets_commit_timeout_ms)
         self._loop = asyncio.get_running_loop()
+        self._time_s = -1.0  # of `_timestamps`
+        self._timestamps = Timestamps(-1, -1)
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}  # group → (deadline in ms, timer)
         self._pending_commits: dict[str, set[asyncio.Future[ErrorCode]]] = {}  # group → its commits in flight
 
@@ -138,12 +142,18 @@ class GroupCoordinatorShard:
 
     def check_serving(self) -> None:
         """Raises KafkaError unless the shard serves requests."""
-        check_shard_serving(self.state)
+        if self.state is not SERVING:
+            check_shard_serving(self.state)
 
     # -- groups ------------------------------------------------------------------------------------
 
     def timestamps(self) -> Timestamps:
-        return Timestamps(round(self._loop.time() * 1000), self._runtime.now_ms())
+        """Made once for each time of the event loop, because each request of a group asks."""
+        now_s = self._loop.time()
+        if now_s != self._time_s:
+            self._time_s = now_s
+            self._timestamps = Timestamps(round(now_s * 1000), self._runtime.now_ms())
+        return self._timestamps
 
     def get_or_create_group(self, group_id: str) -> Group:
         """A new group is a classic one."""

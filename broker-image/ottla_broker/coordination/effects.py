@@ -1,17 +1,21 @@
 """Inputs and outputs of a classic group's state machine as plain values: requests, results, and
 effects to carry out.
 
-A `PendingRequest` identifies one waiting request. It is opaque to the state machine; the shard uses
-a future.
+A `PendingRequest` identifies one waiting request. It is opaque to the state machine.
+
+The values are tuples: a rebalance makes some for each member, and a frozen dataclass takes several
+times as long to make.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from ottla_broker.coordination.records import GroupMetadata
 from ottla_broker.wire.errors import ErrorCode
 
 PendingRequest = object
+NO_ASSIGNMENTS: Final[Mapping[str, bytes]] = {}
 Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the member's preferred one first
 
 
@@ -24,8 +28,7 @@ class Timestamps(NamedTuple):
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class JoinRequest(NamedTuple):
     """`member_id` is empty for a new member, whose id then ends in `unique_suffix`.
     `needs_member_id`: the client supports MEMBER_ID_REQUIRED (v4, KIP-394). `may_skip_assignment`:
     v9, KIP-814."""
@@ -44,8 +47,7 @@ class JoinRequest:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMemberMetadata:
+class GroupMemberMetadata(NamedTuple):
     """A member in the leader's JoinGroup response."""
 
     member_id: str
@@ -53,8 +55,7 @@ class GroupMemberMetadata:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(NamedTuple):
     member_id: str
     error: ErrorCode = ErrorCode.none
     generation: int = -1
@@ -65,26 +66,23 @@ class JoinResult:
     members: tuple[GroupMemberMetadata, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
+class SyncRequest(NamedTuple):
     member_id: str
     group_instance_id: str | None
     generation: int
     protocol_type: str | None
     protocol_name: str | None
-    assignments: dict[str, bytes] = field(default_factory=dict)  # member id → assignment; only the leader sends them
+    assignments: Mapping[str, bytes] = NO_ASSIGNMENTS  # member id → assignment; only the leader sends them
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(NamedTuple):
     error: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
+class LeavingMember(NamedTuple):
     """`member_id` is empty when an administrator removes a static member by its instance id."""
 
     member_id: str
@@ -92,22 +90,19 @@ class LeavingMember:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteRequest:
+class CompleteRequest(NamedTuple):
     request: PendingRequest
     result: JoinResult | SyncResult
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentWrite:
+class AssignmentWrite(NamedTuple):
     """Writes the leader's assignment for this generation, which members get once it is written."""
 
     generation: int
     assignments: dict[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class StaticMemberWrite:
+class StaticMemberWrite(NamedTuple):
     """Writes a static member that rejoined a stable group under a new member id. The old id and
     what the member had requested under it are restored if the write fails."""
 
@@ -129,8 +124,7 @@ class EmptyGroupWrite:
 WritePurpose = AssignmentWrite | StaticMemberWrite | EmptyGroupWrite
 
 
-@dataclass(frozen=True, slots=True)
-class WriteGroupMetadata:
+class WriteGroupMetadata(NamedTuple):
     """Write the record, then call `rebalance.on_write_completed`."""
 
     metadata: GroupMetadata

@@ -41,11 +41,15 @@ class GroupChange(Generic[GroupT, KeyT, ValueT]):
 
     def write(self, key: KeyT, value: ValueT | None) -> None:
         """`value` None: a tombstone."""
+        self.add_record(key, value)
+        self.group.apply(key, value)
+
+    def add_record(self, key: KeyT, value: ValueT | None) -> None:
+        """Like `write`, of a record that the caller applies to the group."""
         if self._undo is None:
             self._undo = self.group.begin_undo()
         self._undo.before_record(key)
         self.records.append((key, value))
-        self.group.apply(key, value)
 
     def undo(self) -> None:
         """Returns the group to the state before the first record."""

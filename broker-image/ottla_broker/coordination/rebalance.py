@@ -7,7 +7,6 @@ own deadline ends the wait. Whenever a SyncGroup waits, the leader has to sync b
 """
 
 import logging
-from dataclasses import replace
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
 from ottla_broker.coordination.effects import (
@@ -175,17 +174,17 @@ def _on_static_member_written(group: ClassicGroup, write: StaticMemberWrite, err
         return  # replaced again, removed, or rebalancing, which completes the JoinGroup
     result = join_result(group, member)
     if error is not ErrorCode.none:
-        failed = replace(result, member_id="", error=error, leader=write.old_leader or "", members=())
+        failed = result._replace(member_id="", error=error, leader=write.old_leader or "", members=())
         group.complete_join(member, failed)
         group.update_member(member, write.old_protocols, write.old_rebalance_timeout_ms, write.old_session_timeout_ms)
         group.replace_static_member(write.new_member_id, write.old_member_id)
         group.schedule_session_timeout(member, now)
     elif write.may_skip_assignment:
-        group.complete_join(member, replace(result, skip_assignment=group.leader == member.id))
+        group.complete_join(member, result._replace(skip_assignment=group.leader == member.id))
     else:
         # Without `skip_assignment`, a returning leader assigns again unless its old id is named as
         # leader.
-        group.complete_join(member, replace(result, leader=write.old_leader or "", members=()))
+        group.complete_join(member, result._replace(leader=write.old_leader or "", members=()))
 
 
 def expire_deadlines(group: ClassicGroup, now: Timestamps) -> list[Effect]:

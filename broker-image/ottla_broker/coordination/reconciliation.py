@@ -9,7 +9,6 @@ between the former owner's revocation and the new owner's next heartbeat no memb
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
@@ -58,7 +57,8 @@ def _next_state(
     subscribed: frozenset[UUID],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    if target == member.assigned and target.keys() <= subscribed:  # most members of a large group
+    is_unchanged = target is member.assigned or target == member.assigned
+    if is_unchanged and target.keys() <= subscribed:  # most members of a large group
         return member.with_assignment(target_epoch, member.epoch, MemberState.stable, member.assigned, NO_PARTITIONS)
     assigned: dict[UUID, frozenset[int]] = {}
     to_revoke: dict[UUID, frozenset[int]] = {}
@@ -79,7 +79,7 @@ def _next_state(
     if to_revoke and _owns_any(owned, to_revoke):
         return member.with_assignment(epoch, member.epoch, MemberState.unrevoked_partitions, assigned, to_revoke)
     state = MemberState.unreleased_partitions if has_unreleased else MemberState.stable
-    return member.with_assignment(target_epoch, member.epoch, state, _union(assigned, to_assign), {})
+    return member.with_assignment(target_epoch, member.epoch, state, _union(assigned, to_assign), NO_PARTITIONS)
 
 
 def _drop_unsubscribed(member: ConsumerMember, subscribed: frozenset[UUID]) -> ConsumerMember:
@@ -87,8 +87,7 @@ def _drop_unsubscribed(member: ConsumerMember, subscribed: frozenset[UUID]) -> C
     unsubscribed = {topic: partitions for topic, partitions in member.assigned.items() if topic not in subscribed}
     if not unsubscribed:
         return member
-    return replace(
-        member,
+    return member._replace(
         previous_epoch=member.epoch,
         assigned={topic: partitions for topic, partitions in member.assigned.items() if topic in subscribed},
         pending_revocation=_union(member.pending_revocation, unsubscribed),

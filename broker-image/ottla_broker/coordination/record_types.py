@@ -3,22 +3,36 @@
 A key begins with the number of its type and has only text fields; a value begins with its version.
 """
 
-from typing import Any, Generic, TypeVar
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 from ottla_broker.coordination.record_format import Field, RecordFormat
 from ottla_broker.coordination.records import decode_value
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.message_writer import write_string
+
+_I16: Final = struct.Struct(">h")
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
 
+NO_ENCODERS: Final[Mapping[Any, Callable[[Any], bytes]]] = {}
+
+
 class RecordTypes(Generic[KeyT, ValueT]):
     """`types`: class of the keys → number of the type, and format of the values in their only
-    version; None for a type of which only tombstones are written.
+    version; None for a type of which only tombstones are written. `encoders`: for types of which
+    many are written at once, functions that do the same as the format.
     """
 
-    def __init__(self, types: dict[Any, tuple[int, RecordFormat[Any] | None]]) -> None:
+    def __init__(
+        self,
+        types: dict[Any, tuple[int, RecordFormat[Any] | None]],
+        encoders: Mapping[Any, Callable[[Any], bytes]] = NO_ENCODERS,
+    ) -> None:
+        self._encoders = encoders
         self._values = {key: value_format for key, (_, value_format) in types.items()}
         self._numbers = {key: number for key, (number, _) in types.items()}
         self._keys = {
@@ -27,10 +41,15 @@ class RecordTypes(Generic[KeyT, ValueT]):
         }
 
     def encode_key(self, key: KeyT) -> bytes:
-        number = self._numbers[type(key)]
-        return self._keys[number].write(key, number)
+        out = bytearray(_I16.pack(self._numbers[type(key)]))
+        texts: Any = key  # a tuple
+        for text in texts:
+            write_string(out, text)
+        return bytes(out)
 
     def encode_value(self, key: KeyT, value: ValueT) -> bytes:
+        if (encode := self._encoders.get(type(key))) is not None:
+            return encode(value)
         value_format = self._values[type(key)]
         assert value_format is not None, f"{key} is only ever removed"
         return value_format.write(value, 0)

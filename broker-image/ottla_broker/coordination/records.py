@@ -19,7 +19,7 @@ from uuid import UUID
 
 from ottla_broker.coordination.record_format import Field, RecordFormat
 from ottla_broker.wire.message_reader import MalformedMessage
-from ottla_broker.wire.message_writer import write_varint
+from ottla_broker.wire.message_writer import write_string, write_varint
 
 T = TypeVar("T", bound=NamedTuple)
 
@@ -130,6 +130,8 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _TYPE_AND_LENGTH: Final = struct.Struct(">hh")
+_STATE_SINCE_AND_COUNT: Final = struct.Struct(">qi")
+_TIMEOUTS_AND_LENGTH: Final = struct.Struct(">iii")
 _VERSION_OFFSET_EPOCH: Final = struct.Struct(">hqi")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field, tag 0, of 16 bytes
 _NO_TAGS: Final = b"\x00"
@@ -188,7 +190,25 @@ def encode_group_metadata_key(group: str) -> bytes:
 
 
 def encode_group_metadata_value(metadata: GroupMetadata) -> bytes:
-    return GROUP_METADATA.write(metadata, GROUP_METADATA_VERSION)
+    """Version 3 is written by hand: a large group has a thousand members in it."""
+    out = bytearray(_INT16.pack(GROUP_METADATA_VERSION))
+    write_string(out, metadata.protocol_type)
+    out += _INT32.pack(metadata.generation)
+    write_string(out, metadata.protocol)
+    write_string(out, metadata.leader)
+    out += _STATE_SINCE_AND_COUNT.pack(metadata.state_since_ms, len(metadata.members))
+    for member in metadata.members:
+        write_string(out, member.member_id)
+        write_string(out, member.group_instance_id)
+        write_string(out, member.client_id)
+        write_string(out, member.client_host)
+        out += _TIMEOUTS_AND_LENGTH.pack(
+            member.rebalance_timeout_ms, member.session_timeout_ms, len(member.subscription)
+        )
+        out += member.subscription
+        out += _INT32.pack(len(member.assignment))
+        out += member.assignment
+    return bytes(out)
 
 
 # -- decoding --------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ partition begins at the same offset.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar
 from uuid import UUID
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.consumer_member import from_topic_partitions, to_topic_partitions
 from ottla_broker.coordination.group_change import CopyOfState
+from ottla_broker.coordination.group_type import SHARE
 from ottla_broker.coordination.share_group_records import (
     NamedTopicPartitions,
     ShareAssignmentKey,
@@ -75,9 +75,6 @@ class ShareGroup:
     after loading. `deadlines`: when each member's session ends, in loop time. `assigned_ms`: loop
     time of the last assignment."""
 
-    type: ClassVar = "share"
-    protocol_type: ClassVar = "share"
-
     id: str
     epoch: int = 0
     metadata_hash: int = 0
@@ -90,6 +87,14 @@ class ShareGroup:
     next_deadline_ms: int | None = None
     assigned_ms: int | None = None
     metadata_version: int = -1
+
+    @property
+    def type(self) -> str:
+        return SHARE
+
+    @property
+    def protocol_type(self) -> str:
+        return SHARE
 
     @property
     def state(self) -> ShareGroupState:

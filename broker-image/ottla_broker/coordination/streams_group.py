@@ -10,9 +10,10 @@ fenced.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import ClassVar, Final
+from typing import Final
 
 from ottla_broker.coordination.group_change import CopyOfState
+from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.streams_group_records import (
     AssignedTaskIds,
     KeyValue,
@@ -152,9 +153,6 @@ class StreamsGroup:
     time before which a new group gets no tasks. `assigned_ms`: loop time of the last assignment.
     None of these is stored in records."""
 
-    type: ClassVar = "streams"
-    protocol_type: ClassVar = "streams"
-
     id: str
     epoch: int = 0
     metadata_hash: int = 0
@@ -176,6 +174,14 @@ class StreamsGroup:
     delayed_until_ms: int | None = None
 
     # -- queries -----------------------------------------------------------------------------------
+
+    @property
+    def type(self) -> str:
+        return STREAMS
+
+    @property
+    def protocol_type(self) -> str:
+        return STREAMS
 
     @property
     def state(self) -> StreamsGroupState:

@@ -15,10 +15,11 @@ from typing import TypeVar
 
 from ottla_broker import metrics
 from ottla_broker.broker import Broker
-from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
-from ottla_broker.coordination.consumer_group import ConsumerGroup, ConsumerGroupState
-from ottla_broker.coordination.share_group import ShareGroup, ShareGroupState
-from ottla_broker.coordination.streams_group import StreamsGroup, StreamsGroupState
+from ottla_broker.coordination.classic_group import GroupState
+from ottla_broker.coordination.consumer_group import ConsumerGroupState
+from ottla_broker.coordination.group_type import CLASSIC, CONSUMER, SHARE, STREAMS
+from ottla_broker.coordination.share_group import ShareGroupState
+from ottla_broker.coordination.streams_group import StreamsGroupState
 from ottla_broker.hot_paths import hot_paths_build
 from ottla_broker.http.prometheus_text import format_labels
 from ottla_broker.log.partition_log import PartitionLog
@@ -41,7 +42,7 @@ from ottla_broker.wire.errors import KafkaError
 T = TypeVar("T")
 
 STARTING, RUNNING = 1, 3
-PROTOCOLS = (ClassicGroup.type, ConsumerGroup.type, StreamsGroup.type, ShareGroup.type)
+PROTOCOLS = (CLASSIC, CONSUMER, STREAMS, SHARE)
 
 
 Family = tuple[Metric, Iterable[Sample]]
@@ -322,9 +323,9 @@ async def _groups(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
         by_type.update((group.type, str(group.state)) for group in some)
     yield metrics.GROUP_COUNT, [Sample((protocol,), types[protocol]) for protocol in PROTOCOLS]
     for metric, kind, known in (
-        (metrics.CONSUMER_GROUP_COUNT, ConsumerGroup.type, ConsumerGroupState),
-        (metrics.STREAMS_GROUP_COUNT, StreamsGroup.type, StreamsGroupState),
-        (metrics.SHARE_GROUP_COUNT, ShareGroup.type, ShareGroupState),
+        (metrics.CONSUMER_GROUP_COUNT, CONSUMER, ConsumerGroupState),
+        (metrics.STREAMS_GROUP_COUNT, STREAMS, StreamsGroupState),
+        (metrics.SHARE_GROUP_COUNT, SHARE, ShareGroupState),
     ):
         yield metric, [Sample((state.name,), by_type[kind, state.value]) for state in known]
     committed = broker.group_coordinator.committed_offsets() if groups else ()

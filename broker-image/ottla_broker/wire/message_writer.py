@@ -95,9 +95,9 @@ def _value_writer(field: FieldSchema, flexible: bool, nullable: bool) -> WriteVa
         return _nullable_entity_writer(write) if nullable else write
     match field.kind:
         case "string":
-            return write_compact_string if flexible else _write_string
+            return write_compact_string if flexible else write_string
         case "bytes" | "records":
-            return _write_compact_bytes if flexible else _write_bytes
+            return write_compact_bytes if flexible else _write_bytes
         case "uuid":
             return _write_uuid
         case "timedelta_i32" | "timedelta_i64":
@@ -145,7 +145,8 @@ def _nullable_entity_writer(write: WriteValue) -> WriteValue:
     return write_nullable
 
 
-def _write_string(out: bytearray, value: str | None) -> None:
+def write_string(out: bytearray, value: str | None) -> None:
+    """Appends a nullable string as versions that are not flexible have it."""
     if value is None:
         out += b"\xff\xff"
         return
@@ -172,7 +173,8 @@ def _write_bytes(out: bytearray, value: bytes | None) -> None:
     out += value
 
 
-def _write_compact_bytes(out: bytearray, value: bytes | None) -> None:
+def write_compact_bytes(out: bytearray, value: bytes | None) -> None:
+    """Appends nullable bytes as flexible versions have them."""
     if value is None:
         out.append(0)
         return

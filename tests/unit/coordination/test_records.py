@@ -7,6 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla_broker.coordination.consumer_group_records import (
+    CONSUMER_GROUP_RECORDS,
+    CurrentAssignmentKey,
+    CurrentAssignmentValue,
+    TopicPartitions,
+)
+from ottla_broker.coordination.consumer_member import MemberState
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     OFFSET_COMMIT,
@@ -141,6 +148,29 @@ commits = st.builds(
 @given(groups, st.sampled_from([3, 4]))
 def test_group_metadata_is_decoded_as_encoded(group: GroupMetadata, version: int) -> None:
     assert decode_value(GROUP_METADATA, GROUP_METADATA.write(group, version)) == group
+
+
+@given(groups)
+def test_group_metadata_is_encoded_alike_by_schema_and_by_the_fast_path(group: GroupMetadata) -> None:
+    assert encode_group_metadata_value(group) == GROUP_METADATA.write(group, 3)
+
+
+topics = st.lists(
+    st.builds(
+        TopicPartitions,
+        st.none() | st.uuids().filter(lambda id: id.int != 0),
+        st.lists(st.integers(0, 2**31 - 1), max_size=200).map(tuple),
+    ),
+    max_size=3,
+).map(tuple)
+epochs = st.integers(-2, 2**31 - 1)
+
+
+@given(texts, texts, st.builds(CurrentAssignmentValue, epochs, epochs, st.sampled_from(MemberState), topics, topics))
+def test_current_assignments_are_decoded_as_encoded(group: str, member: str, value: CurrentAssignmentValue) -> None:
+    key, records = CurrentAssignmentKey(group, member), CONSUMER_GROUP_RECORDS
+    assert records.decode_key(records.encode_key(key)) == key
+    assert records.decode_value(key, records.encode_value(key, value)) == value
 
 
 @given(commits, st.integers(0, 4))
