@@ -35,6 +35,7 @@ from ottla_broker.wire.fetch_request import CONSUMER, read_fetch_request
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.request_header import RequestHeader
 
+FETCH: Final = int(ApiKey.FETCH)
 ALLOW_ALL: Final = AllowAll()
 LOGIN_APIS: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 UNLIMITED: Final = frozenset(
@@ -56,8 +57,8 @@ UNLIMITED: Final = frozenset(
 """Requests of brokers, and logins: no client quota applies."""
 MUTATIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
 """Requests that the controller throttles."""
-HEARTBEATS: Final = frozenset({ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT})
-"""Requests that mostly repeat the last one of their connection."""
+FAST_PATHS: Final = frozenset({ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Requests of group members, which arrive many at a time."""
 
 
 class RequestDispatcher:
@@ -85,7 +86,7 @@ class RequestDispatcher:
         """
         if self._broker.ready:
             return False
-        if header.api_key == ApiKey.FETCH:
+        if header.api_key == FETCH:
             return read_fetch_request(frame, header).replica == CONSUMER
         if header.api_key in LOGIN_APIS:
             return listener != self._broker.config.inter_broker_listener
@@ -127,16 +128,16 @@ class RequestDispatcher:
         frame_handler = self._frame_handlers.get(key)
         if frame_handler is not None and _is_served(key, version):
             if quota is not None:
-                if key == ApiKey.FETCH and (allowed := quota.max_fetch_bytes()) is not None:
+                if key == FETCH and (allowed := quota.max_fetch_bytes()) is not None:
                     max_response_bytes = min(max_response_bytes, allowed)
                 return self._handle_timed(frame_handler, context, frame, header, max_response_bytes, quota)
             return frame_handler(context, frame, header, max_response_bytes)
         handler = find_handler(key, version)
         if handler is not None:
-            if key in HEARTBEATS:
+            if key in FAST_PATHS:
                 if quota is not None:
                     connection.last_heartbeat = None
-                elif (reply := _find_repeat(key)(context, header, frame)) is not None:
+                elif (reply := _find_fast_path(key)(context, header, frame)) is not None:
                     return reply
             request = read_request(bytes(frame), header, handler.request)
             api = find_api(key)
@@ -291,15 +292,21 @@ async def _handle(
 
 
 @cache
-def _find_repeat(key: int) -> Callable[[RequestContext, RequestHeader, bytearray], Reply]:
-    """The handler of heartbeats that repeat the last one, imported with the first heartbeat."""
+def _find_fast_path(key: int) -> Callable[[RequestContext, RequestHeader, bytearray], Reply]:
+    """What answers most of these requests without the API's handler, and returns None for the
+    others. Imported with the first request.
+    """
     if key == ApiKey.HEARTBEAT:
         from ottla_broker.requests.repeated_classic_heartbeat import repeat_classic_heartbeat
 
         return repeat_classic_heartbeat
-    from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
+    if key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        from ottla_broker.requests.repeated_heartbeat import repeat_heartbeat
 
-    return repeat_heartbeat
+        return repeat_heartbeat
+    from ottla_broker.requests.classic_rebalance import answer_join_group, answer_sync_group
+
+    return answer_join_group if key == ApiKey.JOIN_GROUP else answer_sync_group
 
 
 def _is_served(key: int, version: int) -> bool:

@@ -46,6 +46,10 @@ async def join_group(ctx: RequestContext, request: JoinGroupRequest) -> JoinGrou
     except KafkaError as reason:
         member_id = "" if reason.code is ErrorCode.group_authorization_failed else request.member_id
         result = JoinResult(member_id, reason.code)
+    return build_join_response(result)
+
+
+def build_join_response(result: JoinResult) -> JoinGroupResponse:
     return JoinGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=result.error,

@@ -11,7 +11,7 @@
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from ottla_broker.coordination.effects import SyncRequest
+from ottla_broker.coordination.effects import SyncRequest, SyncResult
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -35,17 +35,23 @@ async def sync_group(ctx: RequestContext, request: SyncGroupRequest) -> SyncGrou
     if ctx.version >= PROTOCOL_REQUIRED_SINCE and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "protocol type and name are missing")
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
-    result = await ctx.broker.group_coordinator.sync_group(
-        request.group_id,
-        SyncRequest(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            request.protocol_type,
-            request.protocol_name,
-            {one.member_id: one.assignment for one in request.assignments},
-        ),
+    return build_sync_response(
+        await ctx.broker.group_coordinator.sync_group(request.group_id, build_sync_request(request))
     )
+
+
+def build_sync_request(request: SyncGroupRequest) -> SyncRequest:
+    return SyncRequest(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        request.protocol_type,
+        request.protocol_name,
+        {one.member_id: one.assignment for one in request.assignments},
+    )
+
+
+def build_sync_response(result: SyncResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=result.error,

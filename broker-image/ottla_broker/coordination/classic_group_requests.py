@@ -3,13 +3,21 @@ requests, writes records, and calls a group at its next deadline.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from ottla_broker.coordination import rebalance
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
-from ottla_broker.coordination.effects import CompleteRequest, Effect, JoinResult, SyncResult, Timestamps, WritePurpose
+from ottla_broker.coordination.effects import (
+    CompleteRequest,
+    Effect,
+    JoinResult,
+    SyncResult,
+    Timestamps,
+    WriteGroupMetadata,
+    WritePurpose,
+)
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_writes import Write
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
@@ -30,28 +38,38 @@ class ClassicGroupStore(Protocol):
     def schedule_timer(self, group: ClassicGroup) -> None: ...
 
 
+class WaitingRequest(Protocol):
+    """What this shard's groups get as a PendingRequest."""
+
+    def complete(self, result: Any, /) -> object:
+        """Called once, with a JoinResult or a SyncResult. The connection may be gone."""
+        ...
+
+
 class ClassicGroupRequests:
     def __init__(self, store: ClassicGroupStore, config: GroupCoordinatorConfig) -> None:
         self._store = store
         self._config = config
 
-    def run_effects(self, group: ClassicGroup, effects: Iterable[Effect]) -> list[Write]:
-        """Executes a group's effects. Returns the writes among them."""
-        writes = []
-        for effect in effects:
-            if isinstance(effect, CompleteRequest):
-                _complete(effect)
-                continue
-            record = Record(
-                self._store.timestamps().wall_ms,
-                encode_group_metadata_key(group.id),
-                encode_group_metadata_value(effect.metadata),
-            )
-            write = self._store.write_records([record])
-            write.add_done_callback(partial(self._on_written, group, effect.purpose))
-            writes.append(write)
+    def run_effects(self, group: ClassicGroup, effects: Sequence[Effect]) -> list[Write]:
+        """Executes a group's effects. Returns the writes among them.
+
+        Requests are completed last, because a connection then serves its next request at once.
+        """
+        writes = [self._write(group, effect) for effect in effects if isinstance(effect, WriteGroupMetadata)]
         self._store.schedule_timer(group)
+        _complete_requests(effects)
         return writes
+
+    def _write(self, group: ClassicGroup, effect: WriteGroupMetadata) -> Write:
+        record = Record(
+            self._store.timestamps().wall_ms,
+            encode_group_metadata_key(group.id),
+            encode_group_metadata_value(effect.metadata),
+        )
+        write = self._store.write_records([record])
+        write.add_done_callback(partial(self._on_written, group, effect.purpose))
+        return write
 
     def _on_written(self, group: ClassicGroup, purpose: WritePurpose, write: "asyncio.Future[ErrorCode]") -> None:
         if not self._store.is_closed:
@@ -81,13 +99,10 @@ class ClassicGroupRequests:
             group.complete_join(member, JoinResult(member.id, error))
             group.complete_sync(member, SyncResult(error))
         group.transition_to(GroupState.dead, self._store.timestamps())
-        for effect in group.take_effects():
-            if isinstance(effect, CompleteRequest):
-                _complete(effect)
+        _complete_requests(group.take_effects())
 
 
-def _complete(answer: CompleteRequest) -> None:
-    ticket = answer.request
-    assert isinstance(ticket, asyncio.Future)
-    if not ticket.done():  # its connection may be gone
-        ticket.set_result(answer.result)
+def _complete_requests(effects: Sequence[Effect]) -> None:
+    for effect in effects:
+        if isinstance(effect, CompleteRequest):
+            cast(WaitingRequest, effect.request).complete(effect.result)

@@ -10,11 +10,12 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from ottla_broker.coordination import membership
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.classic_group_requests import WaitingRequest
 from ottla_broker.coordination.commit_checks import (
     check_commit,
     check_transactional_commit,
@@ -38,6 +39,7 @@ from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.log.transaction_verification import VerificationGuard
 from ottla_broker.runtime import Runtime
+from ottla_broker.same_turn import SameTurnFuture
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 VerifyTransaction = Callable[[int], Awaitable[None]]
@@ -125,6 +127,34 @@ class GroupCoordinator:
         """Returns when the member is in a new generation or was rejected. Sets
         `request.unique_suffix`.
         """
+        shard = self._shard_of_join(group_id, request)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                return await shard.consumer_groups.join_classic(group, self._with_unique_suffix(request))
+            shard.consumer_groups.delete_empty_group(group)
+        elif isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a share group.")
+        elif isinstance(group, StreamsGroup):
+            if not group.is_empty:
+                raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a streams group.")
+            shard.streams_groups.delete_empty_group(group)
+        pending: SameTurnFuture[JoinResult] = SameTurnFuture()
+        self._join_classic_group(shard, shard.get_or_create_classic_group(group_id), request, pending)
+        return await pending
+
+    def try_join_group(self, group_id: str, request: JoinRequest, pending: WaitingRequest) -> bool:
+        """Like `join_group`, but `pending` gets the result. False if the group is no classic group
+        yet: nothing has been done.
+        """
+        shard = self._shard_of_join(group_id, request)
+        group = shard.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return False
+        self._join_classic_group(shard, group, request, pending)
+        return True
+
+    def _shard_of_join(self, group_id: str, request: JoinRequest) -> GroupCoordinatorShard:
         shard = self._shard_of_named_group(group_id)
         low, high = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
         if not low <= request.session_timeout_ms <= high:
@@ -134,23 +164,19 @@ class GroupCoordinator:
             )
         if request.member_id and group_id not in shard.groups:
             raise KafkaError(ErrorCode.unknown_member_id, f"no group {group_id!r}")
-        unique = uuid.UUID(int=self._runtime.random.getrandbits(128), version=4)
-        request = replace(request, unique_suffix=str(unique))
-        group = shard.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            if not group.is_empty:
-                return await shard.consumer_groups.join_classic(group, request)
-            shard.consumer_groups.delete_empty_group(group)
-        elif isinstance(group, ShareGroup):
-            raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a share group.")
-        elif isinstance(group, StreamsGroup):
-            if not group.is_empty:
-                raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a streams group.")
-            shard.streams_groups.delete_empty_group(group)
-        group = shard.get_or_create_classic_group(group_id)
-        pending: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
-        shard.classic_groups.run_effects(group, membership.join_group(group, request, pending, shard.timestamps()))
-        return await pending
+        return shard
+
+    def _with_unique_suffix(self, request: JoinRequest) -> JoinRequest:
+        """Only a member without an id needs it."""
+        if request.member_id:
+            return request
+        return request._replace(unique_suffix=str(uuid.UUID(int=self._runtime.random.getrandbits(128), version=4)))
+
+    def _join_classic_group(
+        self, shard: GroupCoordinatorShard, group: ClassicGroup, request: JoinRequest, pending: WaitingRequest
+    ) -> None:
+        effects = membership.join_group(group, self._with_unique_suffix(request), pending, shard.timestamps())
+        shard.classic_groups.run_effects(group, effects)
 
     async def sync_group(self, group_id: str, request: SyncRequest) -> SyncResult:
         """Returns when the leader's assignment is stored, or the group rebalances again."""
@@ -158,9 +184,20 @@ class GroupCoordinator:
         group = self._existing_group(shard, group_id)
         if isinstance(group, ConsumerGroup):
             return shard.consumer_groups.sync_classic(group, request)
-        pending: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
+        pending: SameTurnFuture[SyncResult] = SameTurnFuture()
         shard.classic_groups.run_effects(group, membership.sync_group(group, request, pending))
         return await pending
+
+    def try_sync_group(self, group_id: str, request: SyncRequest, pending: WaitingRequest) -> bool:
+        """Like `sync_group`, but `pending` gets the result. False if the group is no classic group:
+        nothing has been done.
+        """
+        shard = self._shard_of_named_group(group_id)
+        group = shard.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return False
+        shard.classic_groups.run_effects(group, membership.sync_group(group, request, pending))
+        return True
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
         shard = self._shard_of_named_group(group_id)

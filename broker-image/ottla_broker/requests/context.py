@@ -89,22 +89,47 @@ class ChargedRequest(Protocol):
     def charge_share_fetch(self, size: int) -> None: ...
 
 
-@dataclass(slots=True)
 class RequestContext:
     """One request. `version` is the version of the request on the wire, whatever version its
     handler is written for. `quota`: None where no client quota applies. `trace`: None unless it is
     traced.
+
+    Not a dataclass, as one is made for each request, and compiled ones are made by Python code.
     """
 
-    broker: Broker
-    connection: ConnectionState
-    version: int
-    client_id: str | None
-    authorizer: Authorizer
-    quota: "ChargedRequest | None" = None
-    api_key: int = -1
-    correlation_id: int = 0
-    trace: RequestTrace | None = None
+    __slots__ = (
+        "api_key",
+        "authorizer",
+        "broker",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "quota",
+        "trace",
+        "version",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection: ConnectionState,
+        version: int,
+        client_id: str | None,
+        authorizer: Authorizer,
+        quota: ChargedRequest | None = None,
+        api_key: int = -1,
+        correlation_id: int = 0,
+        trace: RequestTrace | None = None,
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.version = version
+        self.client_id = client_id
+        self.authorizer = authorizer
+        self.quota = quota
+        self.api_key = api_key
+        self.correlation_id = correlation_id
+        self.trace = trace
 
     @property
     def throttle_ms(self) -> int:
@@ -123,6 +148,10 @@ class RequestContext:
         another operation, or leaves the resource out of a list.
         """
         return self.authorizer.allows(self.connection.principal, self.connection.host, operation, resource)
+
+    def may_read_group(self, group_id: str) -> bool:
+        """`may` for the requests of a group's members."""
+        return self.authorizer.allows_everything or self.may(Operation.read, Resource.group(group_id))
 
     def record_audit(self, operation: str, resource: AuditedResource, result: str) -> None:
         client = self.connection

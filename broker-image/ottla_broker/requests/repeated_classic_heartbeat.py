@@ -16,7 +16,6 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.repeated_request import CORRELATION_ID, RequestPattern, UnparsedRequest
 from ottla_broker.requests.reply import Reply
-from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -53,7 +52,7 @@ def repeat_classic_heartbeat(ctx: RequestContext, header: RequestHeader, frame: 
     if (
         isinstance(last, RepeatableClassicHeartbeat)
         and last.pattern.matches(frame)
-        and ctx.may(Operation.read, Resource.group(last.group_id))
+        and ctx.may_read_group(last.group_id)
     ):
         code = run_heartbeat(ctx, last.group_id, last.member_id, last.group_instance_id, last.pattern.epoch_of(frame))
         response = bytearray(RESPONSE)

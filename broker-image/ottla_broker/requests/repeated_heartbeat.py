@@ -25,7 +25,6 @@ from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.repeated_request import CORRELATION_ID, EPOCH_SIZE, RequestPattern, UnparsedRequest
 from ottla_broker.requests.reply import DeferredResponse, Reply
-from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import write_response
 from ottla_broker.wire.errors import KafkaError
@@ -58,7 +57,7 @@ def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearra
     last = ctx.connection.last_heartbeat
     if isinstance(last, RepeatableHeartbeat) and last.pattern.matches(frame):
         epoch = last.pattern.epoch_of(frame)
-        if epoch > 0 and is_consumer_protocol_enabled(ctx) and ctx.may(Operation.read, Resource.group(last.group_id)):
+        if epoch > 0 and is_consumer_protocol_enabled(ctx) and ctx.may_read_group(last.group_id):
             try:
                 return _run(ctx, header, last, epoch)
             except KafkaError:  # the coordinator serves nothing: the error is that of the parsed heartbeat

@@ -1,0 +1,251 @@
+"""JoinGroup and SyncGroup that are read and written by hand: they mean the same as kio's messages,
+and get the responses of the API's handlers.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.join_group.v9.request import JoinGroupRequest
+from kio.schema.sync_group.v5.request import SyncGroupRequest
+
+from ottla_broker.api.join_group import build_join_request, build_join_response
+from ottla_broker.api.sync_group import build_sync_request, build_sync_response
+from ottla_broker.broker import Broker
+from ottla_broker.config import Config
+from ottla_broker.coordination.effects import GroupMemberMetadata, JoinResult, SyncResult
+from ottla_broker.dispatcher import RequestDispatcher
+from ottla_broker.requests.classic_rebalance import (
+    read_join_group,
+    read_sync_group,
+    write_join_group,
+    write_sync_group,
+)
+from ottla_broker.requests.context import ConnectionState, RequestContext
+from ottla_broker.requests.reply import Buffers
+from ottla_broker.security.authorizer import AllowAll
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
+from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.codec import (
+    read_request_header,
+    read_response,
+    request_class,
+    write_request,
+    write_response,
+)
+from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.message_reader import Cursor, MalformedMessage
+from ottla_broker.wire.message_schema import schema_of
+from tests.unit.authorizers import DenyAll
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.wire.frames import framed, some
+from tests.unit.wire.messages import instances
+
+PLENTY = 1 << 30
+MINUTE = timedelta(minutes=1)
+CONTEXT = RequestContext(cast(Any, None), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), 9, "me", AllowAll())
+
+texts, optional_texts = st.text(max_size=200), st.none() | st.text(max_size=8)
+metadata = st.builds(GroupMemberMetadata, texts, optional_texts, st.binary(max_size=200))
+join_results = st.builds(
+    JoinResult,
+    texts,
+    st.sampled_from(ErrorCode),
+    st.integers(-1, (1 << 31) - 1),
+    optional_texts,
+    optional_texts,
+    texts,
+    st.booleans(),
+    st.lists(metadata, max_size=3).map(tuple),
+)
+sync_results = st.builds(
+    SyncResult, st.sampled_from(ErrorCode), optional_texts, optional_texts, st.binary(max_size=200)
+)
+
+
+@given(sent=instances(JoinGroupRequest))
+@some
+def test_join_group_is_read_as_by_kio(sent: JoinGroupRequest) -> None:
+    frame = bytes(framed(ApiKey.JOIN_GROUP, 9, sent))
+    found = read_join_group(CONTEXT, Cursor(frame, read_request_header(frame).body_offset))
+    assert found == (sent.group_id, build_join_request(CONTEXT, sent))
+
+
+@given(sent=instances(SyncGroupRequest))
+@some
+def test_sync_group_is_read_as_by_kio(sent: SyncGroupRequest) -> None:
+    frame = bytes(framed(ApiKey.SYNC_GROUP, 5, sent))
+    found = read_sync_group(Cursor(frame, read_request_header(frame).body_offset))
+    assert found == (sent.group_id, build_sync_request(sent))
+
+
+@given(result=join_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
+@some
+def test_join_group_is_written_as_by_kio(result: JoinResult, correlation_id: int) -> None:
+    expected = write_response(ApiKey.JOIN_GROUP, 9, correlation_id, build_join_response(result))
+    assert write_join_group(correlation_id, result) == expected
+
+
+@given(result=sync_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
+@some
+def test_sync_group_is_written_as_by_kio(result: SyncResult, correlation_id: int) -> None:
+    expected = write_response(ApiKey.SYNC_GROUP, 5, correlation_id, build_sync_response(result))
+    assert write_sync_group(correlation_id, result) == expected
+
+
+class Member:
+    """A member of the group g, and its connection to a broker's dispatcher."""
+
+    def __init__(self, broker: SmallCoordinator) -> None:
+        cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
+        cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
+        self.dispatcher = RequestDispatcher(cast(Broker, broker), broker.authorizer)
+        self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
+        self.id = ""
+
+    def send(self, key: ApiKey, version: int, **fields: Any) -> "asyncio.Future[Any]":
+        """The response of the dispatcher, which is done if it was ready at once."""
+        names = {"group_id": "g", "member_id": self.id, "protocol_type": "consumer"} | fields
+        request = build_message(schema_of(request_class(key, version)), names)
+        frame = write_request(key, version, 7, "me", request)[4:]
+        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def read(buffers: Buffers) -> None:
+            response.set_result(read_response(b"".join(buffers)[4:], key, version))
+
+        reply = self.dispatcher.dispatch(frame, read_request_header(frame), self.connection, PLENTY)
+        if isinstance(reply, asyncio.Future):
+            cast(Any, reply).on_complete = lambda done: read(done.result())
+        else:
+            assert reply is not None
+            read(reply)
+        return response
+
+    def join(self, version: int = 9, **fields: Any) -> "asyncio.Future[Any]":
+        protocols = ({"name": "range", "metadata": self.id.encode()},)
+        timeouts = {"session_timeout": timedelta(seconds=30), "rebalance_timeout": MINUTE}
+        return self.send(ApiKey.JOIN_GROUP, version, protocols=protocols, **timeouts, **fields)
+
+    def sync(self, generation: int, assignments: dict[str, bytes], version: int = 5, **fields: Any) -> Any:
+        given = tuple({"member_id": id, "assignment": assignment} for id, assignment in assignments.items())
+        names = {"generation_id": generation, "protocol_name": "range", "assignments": given} | fields
+        return self.send(ApiKey.SYNC_GROUP, version, **names)
+
+    async def get_id(self) -> None:
+        response = await self.join()
+        assert response.error_code is ErrorCode.member_id_required
+        assert response.member_id.startswith("me-")
+        self.id = response.member_id
+
+
+async def rebalance(first: Member, second: Member) -> int:
+    """The second member joins the first, which is alone. Returns the generation."""
+    joining = second.join()
+    assert not joining.done()
+    rejoined = first.join()
+    assert rejoined.done() and joining.done(), "both are answered in the turn of the last one"
+    leading, following = rejoined.result(), joining.result()
+    generation = int(leading.generation_id)
+    assert following.generation_id == generation
+    assert leading.leader == following.leader == first.id
+    assert [(one.member_id, one.metadata) for one in leading.members] == [
+        (one.id, one.id.encode()) for one in (first, second)
+    ]
+    assert following.members == ()
+    waiting = second.sync(generation, {})
+    assert not waiting.done()
+    assigned = await first.sync(generation, {first.id: b"one", second.id: b"two"})
+    assert waiting.done()
+    assert (assigned.assignment, waiting.result().assignment) == (b"one", b"two")
+    return generation
+
+
+def test_members_join_and_sync() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        first, second = Member(broker), Member(broker)
+        await first.get_id()
+        generation = int((await first.join()).generation_id)
+        await first.sync(generation, {first.id: b"all"})
+        await second.get_id()
+        assert await rebalance(first, second) == generation + 1
+
+    scenario(test)
+
+
+JOIN: dict[str, Any] = {
+    "group_id": "g",
+    "member_id": "nobody",
+    "protocol_type": "consumer",
+    "protocols": ({"name": "range", "metadata": b""},),
+    "session_timeout": MINUTE,
+    "rebalance_timeout": MINUTE,
+}
+SYNC: dict[str, Any] = {
+    "group_id": "g",
+    "member_id": "nobody",
+    "generation_id": 1,
+    "protocol_type": "consumer",
+    "protocol_name": "range",
+}
+FAILING: list[tuple[ApiKey, int, dict[str, Any]]] = [
+    (ApiKey.JOIN_GROUP, 9, JOIN),
+    (ApiKey.JOIN_GROUP, 8, JOIN),
+    (ApiKey.JOIN_GROUP, 9, JOIN | {"group_id": ""}),
+    (ApiKey.JOIN_GROUP, 9, JOIN | {"group_instance_id": "i"}),
+    (ApiKey.JOIN_GROUP, 9, JOIN | {"session_timeout": timedelta(hours=9)}),
+    (ApiKey.JOIN_GROUP, 9, JOIN | {"protocol_type": "other"}),
+    (ApiKey.JOIN_GROUP, 9, JOIN | {"protocols": ()}),
+    (ApiKey.SYNC_GROUP, 5, SYNC),
+    (ApiKey.SYNC_GROUP, 4, SYNC),
+    (ApiKey.SYNC_GROUP, 5, SYNC | {"group_id": ""}),
+    (ApiKey.SYNC_GROUP, 5, SYNC | {"protocol_type": None}),
+    (ApiKey.SYNC_GROUP, 5, SYNC | {"protocol_name": None}),
+]
+
+
+@pytest.mark.parametrize("kind", ["none", "classic", "consumer"])
+def test_requests_that_fail_get_the_responses_of_the_handlers(kind: str) -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        member = Member(broker)
+        if kind == "classic":
+            await member.get_id()
+            await member.sync(int((await member.join()).generation_id), {})
+        elif kind == "consumer":
+            subscription = {"rebalance_timeout": MINUTE, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+            await broker.send(
+                ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="g", member_id="m", member_epoch=0, **subscription
+            )
+        for key, version, fields in FAILING:
+            expected = await broker.send(key, version, **fields)
+            assert expected.error_code is not ErrorCode.none
+            assert await member.send(key, version, **fields) == expected
+
+    scenario(test)
+
+
+def test_a_client_without_the_right_is_refused() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        broker.authorizer = DenyAll()
+        member = Member(broker)
+        for key, version, fields in ((ApiKey.JOIN_GROUP, 9, JOIN), (ApiKey.SYNC_GROUP, 5, SYNC)):
+            response = await member.send(key, version, **fields)
+            assert response.error_code is ErrorCode.group_authorization_failed
+            assert response == await broker.send(key, version, **fields)
+
+    scenario(test)
+
+
+def test_a_truncated_request_is_malformed() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        member = Member(broker)
+        for key, version, fields in ((ApiKey.JOIN_GROUP, 9, JOIN), (ApiKey.SYNC_GROUP, 5, SYNC)):
+            request = build_message(schema_of(request_class(key, version)), fields)
+            frame = write_request(key, version, 7, "me", request)[4:]
+            for size in range(read_request_header(frame).body_offset, len(frame)):
+                with pytest.raises(MalformedMessage):
+                    member.dispatcher.dispatch(frame[:size], read_request_header(frame), member.connection, PLENTY)
+
+    scenario(test)
