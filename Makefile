@@ -18,7 +18,7 @@ CAN_COMPILE = command -v cc >/dev/null && [ -e "$$($(BIN)/python -c 'import sysc
 # In a session of its own with that priority: Linux divides processors between sessions first (autogroups, sched(7)).
 AT_LOWEST_PRIORITY = $(BIN)/python -c 'import os, sys; os.setsid(); os.nice(19); own = "/proc/self/autogroup"; \
 	os.path.exists(own) and open(own, "w").write("19"); os.execvp(sys.argv[1], sys.argv[1:])'
-COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api http log replication server wire)) tests/clients/test_confluent.py
+COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api coordination http log replication server wire)) tests/clients/test_confluent.py
 
 .PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs console-pictures clean
 

@@ -49,6 +49,8 @@ from ottla_broker.wire.request_header import read_request_header
 
 logger = logging.getLogger(__name__)
 
+PRODUCE: Final = int(ApiKey.PRODUCE)  # members of an enum are slow to look up
+FETCH: Final = int(ApiKey.FETCH)
 HOLD_S: Final = 5.0
 """How long a client's request waits for a starting broker before its connection closes and it may
 try another.
@@ -65,6 +67,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, services: "ConnectionServices[Connection]", listener: str) -> None:
         self._services = services
+        self._dispatcher = services.dispatcher
+        self._times = services.dispatcher.request_times
         self._listener = listener
         self._frames = services.new_frames()
         self._queue: deque[tuple[bytearray, float]] = deque()  # requests that wait for their turn, and since when
@@ -78,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closed = False
         self._poll_credit = PollCredit()
         self.unsent = UnsentResponses(services.responses, services.clock)
-        self._responses = ResponseQueue(services.dispatcher.request_times, self.unsent)
+        self._responses = ResponseQueue(self._times, self.unsent)
         self.active_at_s = 0.0
 
     # Called by the transport
@@ -145,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _receive(self, frame: bytearray) -> None:
         if self._queue or self._is_blocked():
-            self._queue.append((frame, self._services.dispatcher.request_times.clock()))
+            self._queue.append((frame, self._times.clock()))
             self._queued_bytes += len(frame)
             self._pause_or_resume_reading()
             if self.state.is_follower and isinstance(self._working, DelayedFetchResponse):
@@ -200,40 +204,40 @@ class Connection(asyncio.BufferedProtocol):
         self, frame: bytearray, received_s: float | None = None, trace: RequestTrace | None = None
     ) -> None:
         services = self._services
-        times = services.dispatcher.request_times
+        times = self._times
         began_s = times.clock()
         queue_s = 0.0 if received_s is None else began_s - received_s
         try:
             if self.state.sasl is not None and self.state.sasl.expects_bare_tokens:
-                reply = services.dispatcher.authenticate(frame, self.state, self.state.sasl)
+                reply = self._dispatcher.authenticate(frame, self.state, self.state.sasl)
                 login = ServedRequest(ApiKey.SASL_AUTHENTICATE, queue_s, began_s, times.clock())
                 self._wait_for(cast("Future[Buffers]", reply), login, pipelined=False)
                 return
-            key, reply = int(ApiKey.FETCH), self._repeat_fetch(frame, trace)
+            key, reply = FETCH, self._repeat_fetch(frame, trace)
             if reply is None:
                 header = read_request_header(frame)
                 key = header.api_key
-                if services.dispatcher.must_wait_for_start(frame, header, self._listener):
+                if self._dispatcher.must_wait_for_start(frame, header, self._listener):
                     self._hold(frame, began_s - queue_s)
                     return
-                if key == ApiKey.FETCH and services.responses.is_exhausted and not self.state.is_follower:
+                if key == FETCH and services.responses.is_exhausted and not self.state.is_follower:
                     self._wait_for_response_memory(frame, began_s - queue_s)
                     return
-                reply = services.dispatcher.dispatch(frame, header, self.state, services.max_response_bytes(), trace)
-                if key == ApiKey.PRODUCE:
+                reply = self._dispatcher.dispatch(frame, header, self.state, services.max_response_bytes(), trace)
+                if key == PRODUCE:
                     self._templates.learn(frame, header)
-            api = FOLLOWER_FETCH if key == ApiKey.FETCH and self.state.is_follower else key
+            api = FOLLOWER_FETCH if key == FETCH and self.state.is_follower else key
             handled_s = times.clock()
             if isinstance(reply, Future):
                 request = ServedRequest(api, queue_s, began_s, handled_s)
-                pipelined = key == ApiKey.PRODUCE and not isinstance(reply, OrderedResponse)
+                pipelined = key == PRODUCE and not isinstance(reply, OrderedResponse)
                 self._wait_for(reply, request, pipelined=pipelined, trace=trace)
             else:
                 times.observe(api, queue_s, handled_s - began_s)
                 self._responses.last_api = api
             if reply is not None and not isinstance(reply, Future):
                 self._responses.send(reply)
-                if services.busy_poll is not None and key == ApiKey.PRODUCE:
+                if services.busy_poll is not None and key == PRODUCE:
                     self._earn_busy_poll(services.busy_poll, frame)
             if trace is not None and not isinstance(reply, Future):
                 trace.end(queue_s, began_s, handled_s, has_waited=False)
@@ -246,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
         services = self._services
         if self.state.last_fetch is None or trace is not None or services.responses.is_exhausted:
             return None
-        return services.dispatcher.repeat_fetch(frame, self.state, services.max_response_bytes())
+        return self._dispatcher.repeat_fetch(frame, self.state, services.max_response_bytes())
 
     def _earn_busy_poll(self, busy_poll: BusyPoll, frame: bytearray) -> None:
         if len(frame) <= MAX_REQUEST_BYTES and self.is_idle:
@@ -272,8 +276,8 @@ class Connection(asyncio.BufferedProtocol):
             response.cancel()
         else:
             turn = self._services.produce_turn
-            handled_s = self._services.dispatcher.request_times.clock()
-            request = ServedRequest(ApiKey.PRODUCE, turn.queue_s, turn.began_s, handled_s)
+            handled_s = self._times.clock()
+            request = ServedRequest(PRODUCE, turn.queue_s, turn.began_s, handled_s)
             self._wait_for(response, request, pipelined=True)
 
     def serve_unjoined(self, frame: bytearray) -> None:

@@ -24,17 +24,15 @@ class SameTurnFuture(asyncio.Future[T]):
     def complete(self, result: T) -> None:
         if not self.done():
             self.set_result(result)
-            self._call_on_complete()
+            if self.on_complete is not None:
+                self.on_complete(self)
 
     def fail(self, reason: Exception) -> None:
         """Completes the future with an exception."""
         if not self.done():
             self.set_exception(reason)
-            self._call_on_complete()
-
-    def _call_on_complete(self) -> None:
-        if self.on_complete is not None:
-            self.on_complete(self)
+            if self.on_complete is not None:
+                self.on_complete(self)
 
 
 class SameTurnTask(SameTurnFuture[T]):

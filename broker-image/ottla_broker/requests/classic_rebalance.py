@@ -13,10 +13,10 @@ from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncReque
 from ottla_broker.log_format import is_json
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.reply import DeferredResponse, Reply
-from ottla_broker.wire.codec import RequestHeader
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
 from ottla_broker.wire.message_writer import write_compact_bytes, write_compact_string, write_varint
+from ottla_broker.wire.request_header import RequestHeader
 
 JOIN_GROUP_VERSION: Final = 9
 SYNC_GROUP_VERSION: Final = 5

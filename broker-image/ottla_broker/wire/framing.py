@@ -65,6 +65,10 @@ class FrameReader:
             return [frame]
         filled = len(self._rest) + count
         self._rest = b""
+        if filled >= 4:  # mostly one whole frame
+            (size,) = _SIZE.unpack_from(self._scratch)
+            if size == filled - 4 and size <= self._max_bytes:
+                return [bytearray(self._scratch[4:filled])]
         return self._split(self._scratch[:filled])
 
     def resume(self) -> None:

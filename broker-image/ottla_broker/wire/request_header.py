@@ -1,7 +1,6 @@
 """The header of a request."""
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -9,17 +8,23 @@ from ottla_broker.wire.message_reader import MalformedMessage
 _HEADER: Final = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
 
 
-@dataclass(slots=True)
 class RequestHeader:
     """`body_offset` is the offset in the frame at which tagged fields, if any, and the body
     begin.
+
+    Not a dataclass, as one is made for each request, and compiled ones are made by Python code.
     """
 
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str | None
-    body_offset: int
+    __slots__ = ("api_key", "body_offset", "client_id", "correlation_id", "version")
+
+    def __init__(
+        self, api_key: int, version: int, correlation_id: int, client_id: str | None, body_offset: int
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_offset = body_offset
 
 
 def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:

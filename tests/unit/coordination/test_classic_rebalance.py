@@ -30,7 +30,6 @@ from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
-    read_request_header,
     read_response,
     request_class,
     write_request,
@@ -39,6 +38,7 @@ from ottla_broker.wire.codec import (
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage
 from ottla_broker.wire.message_schema import schema_of
+from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
 from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
 from tests.unit.wire.frames import framed, some

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla_broker.coordination import consumer_heartbeat, reconciliation
+from ottla_broker.coordination import consumer_heartbeat
+from ottla_broker.coordination.assignors import TopicIdPartition
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import ClassicMemberMetadata
@@ -211,14 +212,17 @@ def run_at_random(data: Any) -> None:
     group.converge()
 
 
-def test_the_model_notices_an_assignment_before_the_revocation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same runs, with a coordinator that ignores who owns a partition."""
-    rule = reconciliation.reconcile_member
-    monkeypatch.setattr(
-        "ottla_broker.coordination.consumer_heartbeat.reconcile_member",
-        lambda member, **known: rule(member, **{**known, "owners": {}}),
-    )
+class ForgottenOwners(dict[TopicIdPartition, str]):
+    """No look-up finds an owner."""
+
+    def get(self, _: TopicIdPartition, default: Any = None, /) -> Any:
+        return default
+
+
+def test_the_model_notices_an_assignment_before_the_revocation() -> None:
+    """The same runs, with a coordinator that does not know who owns a partition."""
     group, [first, second] = group_of(2, 2)
+    group.group.owners = ForgottenOwners()
     group.heartbeat(first)
     group.reconcile(first)
     with pytest.raises(AssertionError):
