@@ -214,6 +214,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for(cast("Future[Buffers]", reply), login, pipelined=False)
                 return
             key, reply = FETCH, self._repeat_fetch(frame, trace)
+            if reply is None and trace is None and (last := self.state.last_heartbeat) is not None:
+                key, reply = last.key, self._dispatcher.repeat_heartbeat(frame, self.state)
             if reply is None:
                 header = read_request_header(frame)
                 key = header.api_key

@@ -166,6 +166,20 @@ class RequestDispatcher:
             self.request_counts[ApiKey.FETCH] += 1
         return reply
 
+    def repeat_heartbeat(self, frame: bytearray, connection: ConnectionState) -> Reply:
+        """The reply to a request that repeats the last heartbeat of its connection, without reading
+        its header. None where `dispatch` must decide.
+        """
+        last = connection.last_heartbeat
+        if last is None or self._client_quotas.is_active or not self._broker.ready:
+            return None
+        if connection.sasl is not None and not connection.sasl.may_send(last.key):
+            return None
+        reply = last.repeat(frame)
+        if reply is not None:
+            self.request_counts[last.key] += 1
+        return reply
+
     def authenticate(self, token: bytearray, connection: ConnectionState, session: SaslSession) -> Reply:
         """The response to a bare token, which follows a SaslHandshake of version 0. A failure
         closes the connection.

@@ -5,13 +5,15 @@ from ottla_broker.security.principal import Principal
 
 
 class DenyAll:
-    """Denies every operation of every principal."""
+    """Denies every operation of every principal, while `denies`."""
+
+    denies = True
 
     allows_everything = False
     generation = 0
 
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        return False
+        return not self.denies
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
-        return False
+        return not self.denies

@@ -47,6 +47,16 @@ class CloseConnection(Exception):
     """
 
 
+class RepeatableRequest(Protocol):
+    """The last heartbeat of a connection. `key`: its API key."""
+
+    key: int
+
+    def repeat(self, frame: bytearray) -> Reply:
+        """The reply to a request that repeats it; None where the request has to be parsed."""
+        ...
+
+
 @dataclass(slots=True)
 class ConnectionState:
     """The client at the other end of a connection, and what the broker remembers of it.
@@ -70,7 +80,7 @@ class ConnectionState:
     sasl: SaslSession | None = None
     stepped_down_s: float = -inf
     last_fetch: object | None = None
-    last_heartbeat: object | None = None
+    last_heartbeat: RepeatableRequest | None = None
     mute: Callable[[float], None] = _do_nothing_for
     on_closed: dict[object, Callable[[], None]] = field(default_factory=dict)
 

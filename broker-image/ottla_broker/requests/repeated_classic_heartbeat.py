@@ -21,6 +21,7 @@ from ottla_broker.wire.codec import write_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.request_header import RequestHeader
 
+KEY: Final = int(ApiKey.HEARTBEAT)
 VERSION: Final = 4
 """Clients send the last version. Others are always parsed."""
 STRINGS_BEFORE_GENERATION: Final = 1  # the group id
@@ -33,15 +34,35 @@ ERROR_CODE: Final = slice(-3, -1)  # tagged fields follow
 
 
 class RepeatableClassicHeartbeat:
-    """The last Heartbeat that was parsed."""
+    """The last Heartbeat that was parsed. `ctx`: its context."""
 
-    __slots__ = ("group_id", "group_instance_id", "member_id", "pattern")
+    __slots__ = ("ctx", "group_id", "group_instance_id", "key", "member_id", "pattern")
 
-    def __init__(self, pattern: RequestPattern, group_id: str, member_id: str, group_instance_id: str | None) -> None:
+    def __init__(
+        self,
+        ctx: RequestContext,
+        pattern: RequestPattern,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+    ) -> None:
+        self.key = KEY
+        self.ctx = ctx
         self.pattern = pattern
         self.group_id = group_id
         self.member_id = member_id
         self.group_instance_id = group_instance_id
+
+    def repeat(self, frame: bytearray) -> Reply:
+        if not self.pattern.matches(frame) or not self.ctx.may_read_group(self.group_id):
+            return None
+        generation = self.pattern.epoch_of(frame)
+        code = run_heartbeat(self.ctx, self.group_id, self.member_id, self.group_instance_id, generation)
+        response = bytearray(RESPONSE)
+        response[CORRELATION_ID] = frame[CORRELATION_ID]
+        if code is not ErrorCode.none:
+            response[ERROR_CODE] = int(code).to_bytes(2, signed=True)
+        return [response]
 
 
 def repeat_classic_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
@@ -49,17 +70,9 @@ def repeat_classic_heartbeat(ctx: RequestContext, header: RequestHeader, frame: 
     parsed.
     """
     last = ctx.connection.last_heartbeat
-    if (
-        isinstance(last, RepeatableClassicHeartbeat)
-        and last.pattern.matches(frame)
-        and ctx.may_read_group(last.group_id)
-    ):
-        code = run_heartbeat(ctx, last.group_id, last.member_id, last.group_instance_id, last.pattern.epoch_of(frame))
-        response = bytearray(RESPONSE)
-        response[CORRELATION_ID] = header.correlation_id.to_bytes(4, signed=True)
-        response[ERROR_CODE] = int(code).to_bytes(2, signed=True)
-        return [response]
-    ctx.connection.last_heartbeat = UnparsedRequest(frame, header.body_offset) if header.version == VERSION else None
+    if last is not None and last.key == KEY and (reply := last.repeat(frame)) is not None:
+        return reply
+    ctx.connection.last_heartbeat = UnparsedRequest(frame, header) if header.version == VERSION else None
     return None
 
 
@@ -80,6 +93,7 @@ def remember_classic_heartbeat(ctx: RequestContext, request: HeartbeatRequest) -
     """
     unparsed = ctx.connection.last_heartbeat
     if isinstance(unparsed, UnparsedRequest):
+        pattern = unparsed.pattern(STRINGS_BEFORE_GENERATION)
         ctx.connection.last_heartbeat = RepeatableClassicHeartbeat(
-            unparsed.pattern(STRINGS_BEFORE_GENERATION), request.group_id, request.member_id, request.group_instance_id
+            ctx, pattern, request.group_id, request.member_id, request.group_instance_id
         )

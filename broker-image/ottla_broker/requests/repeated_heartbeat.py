@@ -30,7 +30,7 @@ from ottla_broker.wire.codec import write_response
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.request_header import RequestHeader
 
-KEY: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
+KEY: Final = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 STRINGS_BEFORE_EPOCH: Final = 2  # the group id and the member id
 RESPONSE_EPOCH: Final = slice(-10, -6)
 """In a response without an assignment: interval, null and tagged fields follow."""
@@ -39,15 +39,30 @@ RESPONSE_EPOCH: Final = slice(-10, -6)
 class RepeatableHeartbeat:
     """The last heartbeat that was parsed. It said nothing but its epoch.
 
-    `response`: the last one without an assignment, and `interval_ms` in it.
+    `ctx`: its context. `response`: the last one without an assignment, and `interval_ms` in it.
     """
 
-    def __init__(self, pattern: RequestPattern, group_id: str, heartbeat: ConsumerHeartbeat) -> None:
+    def __init__(
+        self, ctx: RequestContext, pattern: RequestPattern, group_id: str, heartbeat: ConsumerHeartbeat
+    ) -> None:
+        self.key = KEY
+        self.ctx = ctx
         self.pattern = pattern
         self.group_id = group_id
         self.heartbeat = heartbeat
         self.response = b""
         self.interval_ms = -1
+
+    def repeat(self, frame: bytearray) -> Reply:
+        if not self.pattern.matches(frame):
+            return None
+        epoch = self.pattern.epoch_of(frame)
+        if epoch <= 0 or not is_consumer_protocol_enabled(self.ctx) or not self.ctx.may_read_group(self.group_id):
+            return None
+        try:
+            return _run(self, int.from_bytes(frame[CORRELATION_ID], signed=True), epoch)
+        except KafkaError:  # the coordinator serves nothing: the error is that of the parsed heartbeat
+            return None
 
 
 def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
@@ -55,42 +70,37 @@ def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearra
     parsed.
     """
     last = ctx.connection.last_heartbeat
-    if isinstance(last, RepeatableHeartbeat) and last.pattern.matches(frame):
-        epoch = last.pattern.epoch_of(frame)
-        if epoch > 0 and is_consumer_protocol_enabled(ctx) and ctx.may_read_group(last.group_id):
-            try:
-                return _run(ctx, header, last, epoch)
-            except KafkaError:  # the coordinator serves nothing: the error is that of the parsed heartbeat
-                return None
-    ctx.connection.last_heartbeat = UnparsedRequest(frame, header.body_offset)
+    if last is not None and last.key == KEY and (reply := last.repeat(frame)) is not None:
+        return reply
+    ctx.connection.last_heartbeat = UnparsedRequest(frame, header)
     return None
 
 
-def _run(ctx: RequestContext, header: RequestHeader, last: RepeatableHeartbeat, epoch: int) -> Reply:
-    groups = ctx.broker.group_coordinator.consumer_groups_of(last.group_id)
+def _run(last: RepeatableHeartbeat, correlation_id: int, epoch: int) -> Reply:
+    groups = last.ctx.broker.group_coordinator.consumer_groups_of(last.group_id)
     member_id = last.heartbeat.member_id
     interval_ms = groups.repeat_heartbeat(last.group_id, member_id, epoch)
     if interval_ms is not None:
-        return [_write(header, last, HeartbeatResult(member_id, epoch, interval_ms))]
+        return [_write(last, correlation_id, HeartbeatResult(member_id, epoch, interval_ms))]
     reply = DeferredResponse()
 
     def complete(outcome: HeartbeatOutcome) -> None:
-        reply.complete([_write(header, last, outcome)])
+        reply.complete([_write(last, correlation_id, outcome)])
 
     groups.join_turn(last.group_id, last.heartbeat.with_epoch(epoch), complete)
     return reply
 
 
-def _write(header: RequestHeader, last: RepeatableHeartbeat, outcome: HeartbeatOutcome) -> bytearray:
+def _write(last: RepeatableHeartbeat, correlation_id: int, outcome: HeartbeatOutcome) -> bytearray:
     if isinstance(outcome, KafkaError):
         error = build_error_response(ConsumerGroupHeartbeatResponse, outcome)
-        return write_response(KEY, header.version, header.correlation_id, error)
+        return write_response(KEY, last.ctx.version, correlation_id, error)
     if outcome.assignment is None and outcome.heartbeat_interval_ms == last.interval_ms:
         response = bytearray(last.response)
-        response[CORRELATION_ID] = header.correlation_id.to_bytes(4, signed=True)
+        response[CORRELATION_ID] = correlation_id.to_bytes(4, signed=True)
         response[RESPONSE_EPOCH] = outcome.member_epoch.to_bytes(EPOCH_SIZE, signed=True)
         return response
-    response = write_response(KEY, header.version, header.correlation_id, build_response(outcome))
+    response = write_response(KEY, last.ctx.version, correlation_id, build_response(outcome))
     if outcome.assignment is None:
         last.response, last.interval_ms = bytes(response), outcome.heartbeat_interval_ms
     return response
@@ -100,4 +110,6 @@ def remember_heartbeat(ctx: RequestContext, group_id: str, heartbeat: ConsumerHe
     """Called with the heartbeat that was parsed because `repeat_heartbeat` could not answer it."""
     unparsed = ctx.connection.last_heartbeat
     if isinstance(unparsed, UnparsedRequest) and heartbeat.says_epoch_only:
-        ctx.connection.last_heartbeat = RepeatableHeartbeat(unparsed.pattern(STRINGS_BEFORE_EPOCH), group_id, heartbeat)
+        ctx.connection.last_heartbeat = RepeatableHeartbeat(
+            ctx, unparsed.pattern(STRINGS_BEFORE_EPOCH), group_id, heartbeat
+        )

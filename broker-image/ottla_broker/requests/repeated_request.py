@@ -4,7 +4,9 @@ id and a generation or member epoch.
 
 from typing import Final
 
+from ottla_broker.requests.reply import Reply
 from ottla_broker.wire.message_reader import Cursor, skip_tagged_fields
+from ottla_broker.wire.request_header import RequestHeader
 
 CORRELATION_ID: Final = slice(4, 8)
 """In a request without its size, and in a response after its size."""
@@ -36,11 +38,15 @@ class RequestPattern:
 class UnparsedRequest:
     """A request of a flexible version that is being parsed."""
 
-    __slots__ = ("body_offset", "frame")
+    __slots__ = ("body_offset", "frame", "key")
 
-    def __init__(self, frame: bytearray, body_offset: int) -> None:
+    def __init__(self, frame: bytearray, header: RequestHeader) -> None:
+        self.key = header.api_key
         self.frame = bytes(frame)
-        self.body_offset = body_offset
+        self.body_offset = header.body_offset
+
+    def repeat(self, frame: bytearray) -> Reply:
+        return None
 
     def pattern(self, strings: int) -> RequestPattern:
         """`strings`: number of strings in its body before the epoch."""

@@ -131,6 +131,8 @@ def test_a_heartbeat_of_another_member_is_parsed() -> None:
 
 def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
     async def test(broker: SmallCoordinator) -> None:
+        broker.authorizer = rights = DenyAll()
+        rights.denies = False
         member = Member(broker)
         generation = await settle(member)
         (shard,) = broker.group_coordinator._shards.values()
@@ -142,7 +144,7 @@ def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
             shard.state = state
             assert await member.send(generation) is expected
             assert member.was_repeated
-        broker.authorizer = DenyAll()
+        rights.denies = True
         with pytest.raises(KafkaError) as refused:
             await member.send(generation)
         assert refused.value.code is ErrorCode.group_authorization_failed

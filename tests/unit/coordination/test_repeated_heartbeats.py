@@ -111,6 +111,8 @@ def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
 
 def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> None:
     async def test(broker: SmallCoordinator) -> None:
+        broker.authorizer = rights = DenyAll()
+        rights.denies = False
         member = Member(broker, "m")
         await settle(member)
         broker.group_coordinator.metadata.on_topics_changed()
@@ -120,7 +122,7 @@ def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> 
         for _ in range(2):
             assert int((await member.send(1)).heartbeat_interval.total_seconds()) == 7
             assert member.was_repeated
-        broker.authorizer = DenyAll()
+        rights.denies = True
         assert (await member.send(1)).error_code is ErrorCode.group_authorization_failed
         assert not member.was_repeated
 

@@ -23,6 +23,13 @@ PLENTY = 1 << 30
 MINUTE = timedelta(minutes=1)
 
 
+class ExpiredSession:
+    """A login that has ended."""
+
+    def may_send(self, _: int) -> bool:
+        return False
+
+
 class Client:
     """A connection to the dispatcher of a broker."""
 
@@ -54,6 +61,28 @@ def test_a_heartbeat_of_the_consumer_protocol_takes_one_turn_and_the_same_one_ag
         assert joined.member_epoch == 1
         parsed = await client.send(key, 1, turns=1, member_epoch=1, topic_partitions=None, **names)
         assert parsed == await client.send(key, 1, turns=0, member_epoch=1, topic_partitions=None, **names)
+
+    scenario(test)
+
+
+def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_decide() -> None:
+    async def test(broker: SmallCoordinator) -> None:
+        key, client = ApiKey.HEARTBEAT, Client(broker)
+        cast(Any, broker).ready = True
+        names = {"group_id": "g", "member_id": "nobody", "generation_id": 1}
+        request = build_message(schema_of(request_class(key, 4)), names)
+        frame = write_request(key, 4, 7, "me", request)[4:]
+        assert client.dispatcher.repeat_heartbeat(frame, client.connection) is None, "it is the first one"
+        expected = client.dispatcher.dispatch(frame, read_request_header(frame), client.connection, PLENTY)
+        assert client.dispatcher.repeat_heartbeat(frame, client.connection) == expected
+        assert client.dispatcher.request_counts[key] == 2
+        other = write_request(key, 4, 7, "you", request)[4:]
+        assert client.dispatcher.repeat_heartbeat(other, client.connection) is None
+        cast(Any, broker).ready = False
+        assert client.dispatcher.repeat_heartbeat(frame, client.connection) is None
+        cast(Any, broker).ready = True
+        client.connection.sasl = cast(Any, ExpiredSession())
+        assert client.dispatcher.repeat_heartbeat(frame, client.connection) is None
 
     scenario(test)
 
