@@ -71,7 +71,9 @@ def build_join_response(result: JoinResult) -> JoinGroupResponse:
 def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     session_ms = to_milliseconds(request.session_timeout)
     rebalance_ms = to_milliseconds(request.rebalance_timeout)
-    metadata_of_name = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
+    metadata_of_name: dict[str, bytes] = {}
+    for protocol in request.protocols:  # of two of one name, Kafka keeps the first
+        metadata_of_name.setdefault(protocol.name, protocol.metadata)
     return JoinRequest(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
@@ -80,7 +82,7 @@ def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRe
         rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
         session_timeout_ms=session_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(reversed(metadata_of_name.items())),
+        protocols=tuple(metadata_of_name.items()),
         needs_member_id=ctx.version >= MEMBER_ID_REQUIRED_SINCE,
         may_skip_assignment=ctx.version >= SKIP_ASSIGNMENT_SINCE,
         reason=request.reason or "",

@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from kio.schema.join_group.v9.request import JoinGroupRequest
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.sync_group.v5.request import SyncGroupRequest
+from kio.schema.types import GroupId
 
 from ottla_broker.api.join_group import build_join_request, build_join_response
 from ottla_broker.api.sync_group import build_sync_request, build_sync_response
@@ -38,6 +39,7 @@ from ottla_broker.wire.codec import (
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage
 from ottla_broker.wire.message_schema import schema_of
+from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
 from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
@@ -66,7 +68,20 @@ sync_results = st.builds(
 )
 
 
+SAME_NAME = JoinGroupRequest(
+    group_id=GroupId("g"),
+    session_timeout=to_timedelta_field(1.0),
+    rebalance_timeout=to_timedelta_field(1.0),
+    member_id="",
+    group_instance_id=None,
+    protocol_type="consumer",
+    protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=name.encode()) for name in ("a", "b", "a")),
+    reason=None,
+)
+
+
 @given(sent=instances(JoinGroupRequest))
+@example(sent=SAME_NAME)
 @some
 def test_join_group_is_read_as_by_kio(sent: JoinGroupRequest) -> None:
     frame = bytes(framed(ApiKey.JOIN_GROUP, 9, sent))
