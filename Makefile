@@ -45,7 +45,7 @@ $(VENV)/.installed-compile: pyproject.toml | $(VENV)/bin/python
 		| $(BIN)/python -m pip install --quiet --requirement /dev/stdin
 	touch $@
 
-# Compiling takes a minute of a processor. So this run is of the source unless the compiled broker is up to date, and one of the next
+# Compiling takes one to two minutes of a processor. So this run is of the source unless the compiled broker is up to date, and one of the next
 # runs is of what is compiled meanwhile. Ctrl-C does not end the compilation: shells let commands in the background ignore it.
 up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flights) on this machine
 	@if make --question $(COMPILED)/.built >/dev/null 2>&1; then export PYTHONPATH=$(COMPILED); \
@@ -55,7 +55,7 @@ up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flight
 compiled: $(COMPILED)/.built ## compile the broker's hot paths into build/compiled, for PYTHONPATH
 
 $(COMPILED)/.built: setup.py pyproject.toml $(shell find broker-image -name '*.py') | $(VENV)/.installed-compile
-	@echo "compiling the hot paths of the broker, which takes about a minute"
+	@echo "compiling the hot paths of the broker, which takes one to two minutes"
 	@rm -rf build/compile; mkdir -p build/compile
 	@touch build/compile/.began; OTTLA_COMPILED=1 $(BIN)/python setup.py --quiet build --build-base build/compile --build-lib build/compile/lib \
 		> build/compile.log 2>&1 || { tail -n 20 build/compile.log; exit 1; }
