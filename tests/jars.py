@@ -22,7 +22,7 @@ import pytest
 from tests.locks import file_lock
 
 KAFKA = "4.1.1"
-KAFKA_WITH_STREAMS_GROUPS = "4.2.0"  # early access before
+KAFKA_4_3 = "4.3.1"  # for share groups and streams groups
 # slf4j-simple is configured by system properties alone and needs no configuration file.
 COORDINATES = (
     "org.apache.kafka:kafka_2.13:{version}",

@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from types import UnionType
@@ -37,7 +37,7 @@ BROKER_SPECIFIC_FIELDS = frozenset(
 )
 TEXT_FIELDS = frozenset({"batch_index_error_message", "documentation", "status_detail"})
 IGNORED_FIELDS = frozenset(
-    {"throttle_time", "error_message"}
+    {"throttle_time", "error_message", "acknowledge_error_message"}
 )  # Kafka often has no text where we do, and either "" or null
 NO_VALUE: tuple[Any, ...] = (-1, None, "")
 NO_SESSION: tuple[Any, ...] = (0, None)
@@ -80,8 +80,12 @@ class ApiSession:
         except ConnectionError:
             self.responses[case] = "the connection is closed"
             return None
-        self.responses[case] = self._normalize(answer, only_own)
+        self.store(case, answer, only_own=only_own)
         return answer
+
+    def store(self, case: str, answer: Any, *, only_own: bool = False) -> None:
+        """Stores a response; `send_case` does it too."""
+        self.responses[case] = self._normalize(answer, only_own)
 
     async def send_case_without_response(self, case: str, **fields: Any) -> None:
         """Sends a Produce request with acks=0, and stores whether the connection stays open."""
@@ -119,15 +123,15 @@ class ApiSession:
         self.ids[name] = made.topics[0].topic_id
         await self._wait_for_leaders(name, partitions)
         for records in batches:
-            where = {"name": name, "topic_id": self.ids[name]}
-            written = await self.send(
-                "produce",
-                acks=-1,
-                timeout=10_000,
-                topic_data=[{**where, "partition_data": [{"index": 0, "records": records}]}],
-            )
-            assert written.responses[0].partition_responses[0].error_code is ErrorCode.none, written
+            await self.produce(name, records)
         return name
+
+    async def produce(self, topic: str, records: bytes, transactional_id: str | None = None) -> None:
+        """Writes a batch to partition 0 of a topic that `create_topic` has created."""
+        where = {"name": topic, "topic_id": self.ids[topic], "partition_data": [{"index": 0, "records": records}]}
+        fields = {"acks": -1, "timeout": 10_000, "transactional_id": transactional_id}
+        written = await self.send("produce", **fields, topic_data=[where])
+        assert written.responses[0].partition_responses[0].error_code is ErrorCode.none, written
 
     async def _wait_for_leaders(self, name: str, partitions: int) -> None:
         """Returns when the partitions of a new topic have leaders, which takes some
@@ -181,6 +185,8 @@ class ApiSession:
                 name: self._normalize(inner, mine, name) for name, inner in pairs.items() if name not in IGNORED_FIELDS
             }
         if isinstance(value, tuple | list):
+            if field == "acquired_records":
+                return merge_spans(value)
             kept = [each for each in value if not mine or self._is_own(each)]
             shared = [self._normalize(each, mine, field) for each in kept]
             return sorted(shared, key=repr)
@@ -201,6 +207,17 @@ class ApiSession:
     def _is_own(self, entry: Any) -> bool:
         name = next((getattr(entry, field) for field in NAME_FIELDS if hasattr(entry, field)), None)
         return name is None or name.startswith(self._prefix)
+
+
+def merge_spans(acquired: Iterable[Any]) -> Json:
+    """Acquired records by delivery count: brokers may choose how they split them."""
+    found: list[list[int]] = []
+    for one in sorted(acquired, key=lambda span: int(span.first_offset)):
+        if found and found[-1][1] == one.first_offset - 1 and found[-1][2] == one.delivery_count:
+            found[-1][1] = int(one.last_offset)
+        else:
+            found.append([int(one.first_offset), int(one.last_offset), int(one.delivery_count)])
+    return [f"{first} to {last}, delivery {count}" for first, last, count in found]
 
 
 def describe_records(data: bytes) -> Json:

@@ -16,6 +16,7 @@ from tests.brokers import BrokerProcess
 from tests.clients.api_session import KEYS, build_message
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+GROUP_SOURCE = 8  # source of a config that is set on its group
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,14 @@ class ShareMember:
     leaders: dict[int, int] = field(default_factory=dict)
     topic_id: UUID | None = None
 
+    def __post_init__(self) -> None:
+        host, _, port = self.bootstrap.partition(":")
+        self.addresses.setdefault(-1, (host, int(port)))
+
     async def send(self, node: int, api: str, version: int, **fields: Any) -> Any:
-        """The response. Raises OSError when the broker has stopped."""
+        """The response. Raises OSError when the broker has stopped. `node` −1: the bootstrap
+        address.
+        """
         channel = self.channels.get(node)
         if channel is None or not channel.is_open:
             channel = self.channels[node] = await open_channel(*self.addresses[node], "share-member")
@@ -52,8 +59,6 @@ class ShareMember:
         return read_response(bytes(frame), key, version)
 
     async def find_brokers(self) -> None:
-        host, _, port = self.bootstrap.partition(":")
-        self.addresses.setdefault(-1, (host, int(port)))
         for node in list(self.addresses):
             try:
                 found = await self.send(node, "metadata", 12, topics=[{"name": self.topic}])
@@ -186,6 +191,13 @@ class ShareMember:
         found = await self.send(-1, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
         assert found.responses[0].error_code is ErrorCode.none
 
+    async def read_configs(self) -> dict[str, str]:
+        """Configs that are set on the group itself."""
+        resource = {"resource_type": 32, "resource_name": self.group, "configuration_keys": None}
+        [result] = (await self.send(-1, "describe_configs", 4, resources=[resource])).results
+        assert result.error_code is ErrorCode.none
+        return {one.name: one.value for one in result.configs if one.config_source == GROUP_SOURCE}
+
     def close(self) -> None:
         for channel in self.channels.values():
             channel.close()
@@ -198,14 +210,22 @@ def build_partitions(mine: Sequence[int], acknowledged: Sequence[tuple[int, int,
     return [{"partition_index": at, "acknowledgement_batches": found} for at, found in batches.items()]
 
 
-def set_offset_reset(broker: BrokerProcess, group: str) -> None:
-    run_in_session(ShareMember(group, "none", broker.bootstrap), _set_offset_reset)
+def set_offset_reset(broker: BrokerProcess, group: str, to: str = "earliest") -> None:
+    async def set_config(member: ShareMember) -> None:
+        await member.set_config("share.auto.offset.reset", to)
+
+    run_in_session(ShareMember(group, "none", broker.bootstrap), set_config)
 
 
-async def _set_offset_reset(member: ShareMember) -> None:
-    host, _, port = member.bootstrap.partition(":")
-    member.addresses[-1] = host, int(port)
-    await member.set_config("share.auto.offset.reset", "earliest")
+def read_group_configs(bootstrap: str, group: str) -> dict[str, str]:
+    """Configs that are set on the group itself."""
+    found: dict[str, str] = {}
+
+    async def read_configs(member: ShareMember) -> None:
+        found.update(await member.read_configs())
+
+    run_in_session(ShareMember(group, "none", bootstrap), read_configs)
+    return found
 
 
 def run_in_session(member: ShareMember, test: Callable[[ShareMember], Awaitable[None]]) -> None:

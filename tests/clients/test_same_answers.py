@@ -1,10 +1,11 @@
 """Every API in every version gets Apache Kafka's responses, in valid and invalid cases.
 
 `tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1, and
-`kafka-4.2-responses.json` those of 4.2 to the APIs that 4.1 does not serve: by API and case, for
-each range of versions (`"0-3"`). `pytest tests/clients/test_same_answers.py --against kafka
---record-responses` writes them; without the option, `--against kafka` checks that they are still
-true. `KNOWN_DIFFERENCES` has the intended differences.
+`kafka-4.3-responses.json` those of 4.3 to the APIs of share groups and streams groups, and to
+InitProducerId in two phases: by API and case, for each range of versions (`"0-3"`). What follows
+the name of an API says how its broker is set. `pytest tests/clients/test_same_answers.py --against
+kafka --record-responses` writes them; without the option, `--against kafka` checks that they are
+still true. `KNOWN_DIFFERENCES` has the intended differences.
 """
 
 import asyncio
@@ -28,10 +29,13 @@ from tests.clients.producer_cases import PRODUCER_CASES
 from tests.clients.quota_cases import QUOTA_CASES
 from tests.clients.record_cases import RECORD_CASES
 from tests.clients.response_differences import MISSING, find_differences
+from tests.clients.share_group_cases import SHARE_GROUP_CASES
+from tests.clients.share_record_cases import SHARE_RECORD_CASES
+from tests.clients.share_state_cases import SHARE_STATE_CASES
 from tests.clients.streams_group_cases import STREAMS_GROUP_CASES
 from tests.clients.topic_cases import TOPIC_CASES
-from tests.clients.transaction_cases import TRANSACTION_CASES
-from tests.jars import KAFKA_WITH_STREAMS_GROUPS
+from tests.clients.transaction_cases import TRANSACTION_CASES, init_producer_id_in_two_phases
+from tests.jars import KAFKA_4_3
 
 ALL_CASES = (
     *TOPIC_CASES,
@@ -44,8 +48,12 @@ ALL_CASES = (
     *QUOTA_CASES,
     *TRANSACTION_CASES,
 )
-CASES = {each.__name__: each for each in (*ALL_CASES, *STREAMS_GROUP_CASES)}
-SINCE_4_2 = {each.__name__ for each in STREAMS_GROUP_CASES}
+NEWER_CASES = (*STREAMS_GROUP_CASES, *SHARE_GROUP_CASES, *SHARE_RECORD_CASES, *SHARE_STATE_CASES)
+TWO_PHASES, NO_TWO_PHASES = "init_producer_id with two phases", "init_producer_id without two phases"
+TWO_PHASE_CASES = dict.fromkeys((TWO_PHASES, NO_TWO_PHASES), init_producer_id_in_two_phases)
+BROKERS = {TWO_PHASES: "two_phase_broker", NO_TWO_PHASES: "unstable_broker"}
+CASES = {each.__name__: each for each in (*ALL_CASES, *NEWER_CASES)} | TWO_PHASE_CASES
+OF_4_3 = {*(each.__name__ for each in NEWER_CASES), *TWO_PHASE_CASES}
 SETTINGS = {"num_partitions": 1, "group_initial_rebalance_delay_ms": 0}
 RUN = "run"
 
@@ -63,6 +71,7 @@ class KnownDifference(NamedTuple):
 UNSERVED = "groups have settings of the consumer protocol only"
 OPAQUE = "Ottla does not parse records"
 NO_BUG = "Kafka fails with an internal exception; Ottla returns the error"
+NO_CHECK = "an epoch of -1 skips Kafka's comparison of epochs"
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         "metadata", "unknown, to be made: ", "the topic exists when Ottla responds; Kafka makes clients retry"
@@ -98,6 +107,52 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference("fetch", r"a replica that is none: .*\.current_leader", "only clients get the current leader"),
     KnownDifference("streams_group_heartbeat", "a copartition group beyond its topics: ", NO_BUG),
+    KnownDifference("describe_share_group_offsets", "no partition: ", NO_BUG),
+    KnownDifference(
+        "describe_share_group_offsets", r".*\.lag Kafka -5, we 0", "a start offset beyond the end is no negative lag"
+    ),
+    KnownDifference("share_fetch", "(without a group|an unknown topic is added|and stays in the session): ", NO_BUG),
+    KnownDifference("share_fetch", "sized: an unknown acquire mode: ", NO_BUG),
+    KnownDifference(
+        "share_(fetch|acknowledge)",
+        r".*\.current_leader\.leader_(id|epoch) Kafka 0, we -1",
+        "without an error that tells of another leader there is none",
+    ),
+    KnownDifference(
+        "read_share_group_state_summary",
+        r".*\.leader_epoch Kafka 0, we (2|-1)",
+        "it is the last leader's, and Kafka's is 0",
+    ),
+    KnownDifference(
+        "(initialize|delete)_share_group_state|read_share_group_state_summary",
+        "(an unknown partition|an unknown topic|without a topic|a partition below all): ",
+        "the group coordinator asks for partitions that exist alone",
+    ),
+    KnownDifference("initialize_share_group_state", "a state epoch below all: ", NO_CHECK),
+    KnownDifference(
+        ".*_share_group_state(_summary)?", r"without a group: \.results\[0\]", "every partition is answered"
+    ),
+    KnownDifference("read_share_group_state", "a leader epoch below all: ", NO_CHECK),
+    KnownDifference(
+        "(read|write)_share_group_state",
+        r".*error_code Kafka 'invalid_request', we 'unknown_topic_or_partition'",
+        "so that leaders know that the group's offsets were deleted",
+    ),
+    KnownDifference(
+        "write_share_group_state",
+        r"a former leader: .*'fenced_leader_epoch'|a later state epoch: .*'fenced_state_epoch'",
+        "Kafka lets these writes pass",
+    ),
+    KnownDifference(
+        "write_share_group_state",
+        r".*, then: .*\.start_offset Kafka [0-9]+, we 3",
+        "the start offset never goes back: a leader has several writes in flight",
+    ),
+    KnownDifference(
+        "write_share_group_state",
+        r"(an unknown state|acquired|the end before the start|a count below all)(, then)?: ",
+        "Kafka stores states that no leader has",
+    ),
 )
 
 
@@ -108,10 +163,30 @@ def broker_under_test(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture(scope="module")
-def newer_broker_under_test(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProcess]:
+def newer_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProcess]:
     """Apache Kafka is of a version that serves streams groups."""
-    version = {"version": KAFKA_WITH_STREAMS_GROUPS} if broker_kind == "kafka" else {}
+    version = {"version": KAFKA_4_3} if broker_kind == "kafka" else {}
     with new_broker(**SETTINGS, **version, group_streams_initial_rebalance_delay_ms=0) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def unstable_settings(broker_kind: str) -> dict[str, object]:
+    """Settings of Apache Kafka with which it serves the version of InitProducerId that has two
+    phases, which is not stable."""
+    is_kafka = broker_kind == "kafka"
+    return {"version": KAFKA_4_3, "unstable_api_versions_enable": True} if is_kafka else {}
+
+
+@pytest.fixture(scope="module")
+def unstable_broker(new_broker: NewBroker, unstable_settings: dict[str, object]) -> Iterator[BrokerProcess]:
+    with new_broker(**SETTINGS, **unstable_settings) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def two_phase_broker(new_broker: NewBroker, unstable_settings: dict[str, object]) -> Iterator[BrokerProcess]:
+    with new_broker(**SETTINGS, **unstable_settings, transaction_two_phase_commit_enable=True) as broker:
         yield broker
 
 
@@ -122,9 +197,9 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 @pytest.mark.parametrize("api", CASES)
 def test_responses_equal_kafkas(api: str, request: pytest.FixtureRequest, broker_kind: str, recording: bool) -> None:
-    is_new = api in SINCE_4_2
-    broker: BrokerProcess = request.getfixturevalue("newer_broker_under_test" if is_new else "broker_under_test")
-    stored = Path(__file__).with_name(f"kafka-{'4.2' if is_new else '4.1'}-responses.json")
+    is_new = api in OF_4_3
+    broker: BrokerProcess = request.getfixturevalue(BROKERS.get(api, "newer_broker" if is_new else "broker_under_test"))
+    stored = Path(__file__).with_name(f"kafka-{'4.3' if is_new else '4.1'}-responses.json")
     recorded = json.loads(stored.read_text()) if stored.exists() else {}
     if recording:
         assert broker_kind == "kafka", "only Apache Kafka's responses are recorded"
@@ -149,17 +224,18 @@ async def collect_responses(
     both sides support.
     """
     host, _, port = bootstrap.partition(":")
+    name = api.partition(" ")[0]
     if versions is None:
         channel = await open_channel(host, int(port), "asking")
-        low, high = channel.versions[KEYS[api]]
+        low, high = channel.versions[KEYS[name]]
         channel.close()
-        first, last = VERSIONS[api]
+        first, last = VERSIONS[name]
         versions = [
-            version for version in range(max(low, first), min(high, last) + 1) if has_message_class(api, version)
+            version for version in range(max(low, first), min(high, last) + 1) if has_message_class(name, version)
         ]
     found = {}
     for version in versions:
-        session = ApiSession(host, int(port), run, api, version)
+        session = ApiSession(host, int(port), run, name, version)
         try:
             await CASES[api](session)
         finally:

@@ -160,21 +160,30 @@ def test_records_whose_lock_expires_come_again_to_another_member(quick: BrokerPr
     run_with_member(quick, name, test)
 
 
-def test_the_end_of_a_session_releases_its_records_without_counting_the_delivery(
-    quick: BrokerProcess, name: str
-) -> None:
+def test_the_end_of_a_session_releases_its_records(quick: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         await member.fetch(1)
         assert (await member.acknowledge(1, [(0, 0, 4, ACCEPT)], closes=True)) == {0: ErrorCode.none}
         member.session_epochs.clear()
         again, _ = await member.fetch(1)
-        assert [(one.offset, one.delivery_count) for one in again] == [(at, 1) for at in range(5, 10)]
+        assert [(one.offset, one.delivery_count) for one in again] == [(at, 2) for at in range(5, 10)]
 
     run_with_member(quick, name, test)
 
 
-def test_a_lost_connection_releases_its_records_without_counting_the_delivery(broker: BrokerProcess, name: str) -> None:
+def test_a_member_keeps_its_records_when_it_opens_its_session_again(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        member.session_epochs.clear()
+        assert await member.fetch(1, max_wait=0) == ([], {})
+        assert await member.acknowledge(1, [(0, 0, 9, ACCEPT)]) == {0: ErrorCode.none}
+
+    run_with_member(quick, name, test)
+
+
+def test_a_lost_connection_releases_its_records(broker: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         await member.fetch(1)
@@ -183,7 +192,7 @@ def test_a_lost_connection_releases_its_records_without_counting_the_delivery(br
         try:
             await other.join()
             found, _ = await other.fetch(1, max_wait=10_000)
-            assert [(one.offset, one.delivery_count) for one in found] == [(at, 1) for at in range(10)]
+            assert [(one.offset, one.delivery_count) for one in found] == [(at, 2) for at in range(10)]
         finally:
             other.close()
 
@@ -205,7 +214,9 @@ def test_a_lost_connection_releases_the_records_of_all_its_members(broker: Broke
             found: list[DeliveredRecord] = []
             while len(found) < 10:
                 found += (await other.fetch(1, max_wait=10_000))[0]
-            assert sorted((one.offset, one.delivery_count) for one in found) == [(at, 1) for at in range(10)]
+            assert sorted((one.offset, one.delivery_count) for one in found) == [
+                (at, 2 if at < 7 else 1) for at in range(10)
+            ]
         finally:
             other.close()
 
@@ -247,10 +258,50 @@ def test_locks_are_renewed(quick: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         await member.fetch(1, max_records=1)
-        assert (await member.acknowledge(1, [(0, 0, 0, RENEW)])) == {-1: ErrorCode.invalid_request}
-        member.session_epochs.clear()
+        assert (await member.acknowledge(1, [(0, 0, 0, RENEW)])) == {0: ErrorCode.invalid_request}
         await member.fetch(1)
         assert (await member.acknowledge(1, [(0, 1, 9, RENEW)], renews=True)) == {0: ErrorCode.none}
+
+    run_with_member(quick, name, test)
+
+
+def test_locks_are_not_renewed_where_the_group_forbids_it(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        await member.set_config("share.renew.acknowledge.enable", "false")
+        refused = await member.acknowledge(1, [(0, 0, 3, RENEW)], renews=True)
+        assert refused == {0: ErrorCode.invalid_record_state}
+        assert await member.acknowledge(1, [(0, 0, 9, ACCEPT)]) == {0: ErrorCode.none}
+
+    run_with_member(quick, name, test)
+
+
+def test_a_changed_delivery_limit_holds_for_records_in_flight(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        await member.fetch(1)
+        await member.set_config("share.delivery.count.limit", "2")
+        assert await member.acknowledge(1, [(0, 0, 9, RELEASE)]) == {0: ErrorCode.none}
+        again, _ = await member.fetch(1)
+        assert {one.delivery_count for one in again} == {2}
+        assert await member.acknowledge(1, [(0, 0, 4, RELEASE), (0, 5, 9, ACCEPT)]) == {0: ErrorCode.none}
+        assert await member.fetch(1) == ([], {})
+
+    run_with_member(quick, name, test)
+
+
+def test_a_group_has_no_more_records_in_flight_than_its_limit(quick: BrokerProcess, name: str) -> None:
+    async def test(member: ShareMember) -> None:
+        rd.produce(quick.bootstrap, name, rd.numbered_messages(10, 150))
+        await member.set_config("share.partition.max.record.locks", "100")
+        await member.join()
+        first, _ = await member.fetch(1)
+        assert [one.offset for one in first] == list(range(100))
+        assert await member.fetch(1, max_wait=0) == ([], {})
+        rest, _ = await member.fetch(1, acknowledged=[(0, 0, 99, ACCEPT)])
+        rest += (await member.fetch(1))[0] if not rest else []
+        assert [one.offset for one in rest] == list(range(100, 150))
 
     run_with_member(quick, name, test)
 

@@ -90,6 +90,28 @@ async def wait_until_completed(session: ApiSession, producer: Producer) -> None:
     await eventually_async(is_completed)
 
 
+async def init_producer_id_in_two_phases(session: ApiSession) -> None:
+    """Two-phase commit (KIP-939), in the versions that have it."""
+    producer = await begin(session, "known")
+    known = {**producer._asdict(), "transaction_timeout": 60_000}
+    fields: dict[str, Any] = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
+    fields["transactional_id"] = session.unique_name("two phases")
+    await find_coordinator_of(session, fields["transactional_id"], 1)
+    flags = (
+        {"enable2_pc": two_phases, "keep_prepared_txn": keeps}
+        for two_phases in (False, True)
+        for keeps in (False, True)
+    )
+    for chosen in flags:
+        case = ", ".join(f"{name} {value}" for name, value in chosen.items())
+        await session.send_case(case, **fields, **chosen)
+        await session.send_case(f"{case}, no timeout", **{**fields, "transaction_timeout": 0}, **chosen)
+        await session.send_case(f"{case}, a long timeout", **{**fields, "transaction_timeout": 2**31 - 1}, **chosen)
+        await session.send_case(f"{case}, without transactional id", **{**fields, "transactional_id": None}, **chosen)
+        await session.send_case(f"{case}, an empty transactional id", **{**fields, "transactional_id": ""}, **chosen)
+        await session.send_case(f"{case}, a known producer", **known, **chosen)
+
+
 async def add_partitions_to_txn(session: ApiSession) -> None:
     there = await session.create_topic("there", 3)
     producer = await begin(session)

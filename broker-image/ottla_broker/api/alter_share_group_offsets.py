@@ -2,8 +2,8 @@
 
 - Sets where a share group continues to read. Records from there on that the group had acquired or
   acknowledged are delivered again. The response comes when the share coordinators have stored it.
-- NON_EMPTY_GROUP while the group has members; GROUP_ID_NOT_FOUND for a missing group, and one of
-  another kind.
+- A missing group is created. NON_EMPTY_GROUP while the group has members; GROUP_ID_NOT_FOUND for
+  one of another kind.
 """
 
 from typing import cast

@@ -3,7 +3,7 @@
 - Forgets what a share group has read of whole topics. If it reads them again, it begins where
   `share.auto.offset.reset` says.
 - NON_EMPTY_GROUP while the group has members; GROUP_ID_NOT_FOUND for a missing group, and one of
-  another kind.
+  another kind; UNKNOWN_TOPIC_OR_PARTITION for a topic that the group has not read.
 """
 
 from kio.schema.delete_share_group_offsets.v0.request import DeleteShareGroupOffsetsRequest
@@ -34,11 +34,15 @@ async def delete_offsets(
 ) -> DeleteShareGroupOffsetsResponse:
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
+    requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+    group = requests.find_empty_group(request.group_id)
     errors = {topic.topic_name: find_error(ctx, topic.topic_name) for topic in request.topics}
     topics = ctx.broker.image.topics
+    for name, error in errors.items():
+        if error is NO_ERROR and topics[name].id not in group.initialized:
+            errors[name] = KafkaError(ErrorCode.unknown_topic_or_partition, "the group has not read the topic")
     ids = {name: topics[name].id for name, error in errors.items() if error is NO_ERROR}
     if ids:
-        requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
         failed = await requests.delete_offsets(request.group_id, ids.values())
         errors |= {name: failed[topic_id] for name, topic_id in ids.items() if topic_id in failed}
     return DeleteShareGroupOffsetsResponse(

@@ -2,8 +2,7 @@
 
 - Tells the start offset of a share group's partitions, from the share coordinators; −1 for a
   partition that the group has not read. Without topics: all that the group has read.
-- Without topics, GROUP_ID_NOT_FOUND for a missing group, and one of another kind. With topics the
-  group is not looked for, as in Kafka.
+- A missing group, one of another kind and a missing topic are no errors, as in Kafka.
 - Topics that the client may not describe are left out of all topics, and TOPIC_AUTHORIZATION_FAILED
   where they are asked for by name.
 - v1 adds the lag: the number of records at or above the start offset that are neither acknowledged
@@ -48,6 +47,7 @@ API = Api(
 )
 
 LAG_SINCE = 1
+NO_GROUP_ERRORS = frozenset({ErrorCode.group_id_not_found, ErrorCode.invalid_group_id})
 
 
 @API.handler()
@@ -79,7 +79,12 @@ async def describe_topics(
     ctx: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     if wanted.topics is None:
-        group = ctx.broker.group_coordinator.describe_share_group(wanted.group_id)
+        try:
+            group = ctx.broker.group_coordinator.describe_share_group(wanted.group_id)
+        except KafkaError as reason:
+            if reason.code in NO_GROUP_ERRORS:
+                return []
+            raise
         return [await describe_topic(ctx, group.id, *topic) for topic in read_topics(ctx, group)]
     named = {topic.topic_name: tuple(int(at) for at in topic.partitions) for topic in wanted.topics}
     allowed = [name for name in named if ctx.is_authorized(Operation.describe, Resource.topic(name))]
@@ -103,7 +108,7 @@ async def describe_topic(
 ) -> DescribeShareGroupOffsetsResponseTopic:
     found = ctx.broker.image.topics.get(name)
     if found is None:
-        return build_error_topic(name, partitions, KafkaError(ErrorCode.unknown_topic_or_partition))
+        return build_error_topic(name, partitions, NO_ERROR)
     results = await asyncio.gather(
         *(describe_partition(ctx, SharePartitionKey(group_id, found.id, at), name) for at in partitions)
     )

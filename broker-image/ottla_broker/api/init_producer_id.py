@@ -8,8 +8,9 @@
 - COORDINATOR_LOAD_IN_PROGRESS, on which producers retry, while the controller allocates no ids.
 - An empty transactional id, and an id without its epoch or the reverse, are INVALID_REQUEST.
 - v3 adds the producer's id and epoch (KIP-360), v4 PRODUCER_FENCED (before:
-  INVALID_PRODUCER_EPOCH); v6 two-phase commit (KIP-939), which is refused as Kafka
-  refuses it where it is not enabled.
+  INVALID_PRODUCER_EPOCH); v6 two-phase commit (KIP-939): transactions without a timeout, where
+  `transaction.two.phase.commit.enable` allows it, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED. As in
+  Kafka, a prepared transaction cannot be kept (UNSUPPORTED_VERSION).
 """
 
 import logging
@@ -34,6 +35,7 @@ API = Api(
     flexible=2,
     rights=(
         Right(Operation.write, ResourceType.transactional_id, when="with a transactional id"),
+        Right(Operation.two_phase_commit, ResourceType.transactional_id, when="for two-phase commit"),
         Right(Operation.write, ResourceType.topic, when="on one of any name", refused=CHECK_NEXT),
         Right(Operation.idempotent_write, ResourceType.cluster),
     ),
@@ -69,13 +71,19 @@ async def init_transactional_producer(
     if request.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
     try:
-        ctx.check_authorized(Operation.write, Resource.transactional_id(transactional_id))
+        resource, coordinator = Resource.transactional_id(transactional_id), ctx.broker.transactions.coordinator
+        ctx.check_authorized(Operation.write, resource)
         if request.enable2_pc:
-            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+            ctx.check_authorized(Operation.two_phase_commit, resource)
+            if not coordinator.config.two_phase_commit_enable:
+                raise KafkaError(ErrorCode.transactional_id_authorization_failed)
         if request.keep_prepared_txn:
             raise KafkaError(ErrorCode.unsupported_version)
-        producer = await ctx.broker.transactions.coordinator.init_producer_id(
-            transactional_id, to_milliseconds(request.transaction_timeout), expected
+        producer = await coordinator.init_producer_id(
+            transactional_id,
+            to_milliseconds(request.transaction_timeout),
+            expected,
+            in_two_phases=request.enable2_pc,
         )
     except KafkaError as reason:
         code = reason.code

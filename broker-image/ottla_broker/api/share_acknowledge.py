@@ -29,12 +29,11 @@ from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_le
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.share_requests import (
     acknowledge_all,
-    check_renewals,
+    check_member_named,
     check_share_groups_served,
     close_session,
     error_of,
     read_acknowledgements,
-    requested_partitions,
     share_groups_of,
 )
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -56,6 +55,7 @@ NO_LEADER = LeaderIdAndEpoch(leader_id=i32(-1), leader_epoch=i32(-1))
 @API.handler()
 async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
     check_share_groups_served(ctx)
+    check_member_named(request.group_id, request.member_id)
     group_id, member_id = request.group_id or "", request.member_id or ""
     ctx.check_authorized(Operation.read, Resource.group(group_id))
     partitions = share_groups_of(ctx).partitions
@@ -63,12 +63,11 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
         raise KafkaError(ErrorCode.invalid_share_session_epoch, "ShareFetch opens a share session")
     session = partitions.sessions.proceed(group_id, member_id, request.share_session_epoch)
     acknowledgements = read_acknowledgements(request.topics)
-    check_renewals(acknowledgements, announced=request.is_renew_ack)
-    results = await acknowledge_all(ctx, group_id, member_id, acknowledgements)
+    results = await acknowledge_all(ctx, group_id, member_id, acknowledgements, may_renew=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         await close_session(ctx, session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
-    answered = sorted(requested_partitions(request.topics))
+    answered = sorted(acknowledgements)
     found = {at: build_partition(ctx, at, error_of(results, at)) for at in answered}
     leaders = [one.current_leader for one in found.values() if one.current_leader is not NO_LEADER]
     return ShareAcknowledgeResponse(

@@ -4,6 +4,7 @@
   −1 or the end of the connection closes, and locks them for the member. Whole batches are returned,
   with the offsets in them that the member has acquired, and how often each was delivered.
 - Acknowledges records that were delivered before, with an error of their own.
+- The first response of a session has all its partitions, later ones those with records or errors.
 - Waits up to `max_wait` until records are available, new ones or such as were released.
 - The bytes of its records count for the client's `consumer_byte_rate`, which also bounds them.
 - NOT_LEADER_OR_FOLLOWER comes with the current leader.
@@ -37,7 +38,7 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.share_requests import (
     NO_TOPIC,
     acknowledge_all,
-    check_renewals,
+    check_member_named,
     check_share_groups_served,
     close_session,
     find_forbidden,
@@ -69,19 +70,24 @@ Errors = dict[TopicIdPartition, KafkaError]
 @API.handler()
 async def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     check_share_groups_served(ctx)
+    check_member_named(request.group_id, request.member_id)
     group_id, member_id = request.group_id or "", request.member_id or ""
     ctx.check_authorized(Operation.read, Resource.group(group_id))
     acknowledgements = read_acknowledgements(request.topics)
-    check_renewals(acknowledgements, announced=request.is_renew_ack)
+    if request.is_renew_ack and (request.max_wait or request.min_bytes or request.max_bytes or request.max_records):
+        raise KafkaError(ErrorCode.invalid_request, "a request that renews locks fetches nothing; its limits must be 0")
     session = await find_session(ctx, request, has_acknowledgements=bool(acknowledgements))
-    acknowledging = asyncio.ensure_future(acknowledge_all(ctx, group_id, member_id, acknowledgements))
+    acknowledging = asyncio.ensure_future(
+        acknowledge_all(ctx, group_id, member_id, acknowledgements, may_renew=request.is_renew_ack)
+    )
     fetched: dict[TopicIdPartition, FetchResult] = {}
     if request.share_session_epoch != FINAL_EPOCH and not request.is_renew_ack:
         fetched = await fetch(ctx, request, session)
     acknowledged = await acknowledging
     if request.share_session_epoch == FINAL_EPOCH:
         await close_session(ctx, session)
-    return build_response(ctx, group_id, fetched, acknowledged)
+    is_full = request.share_session_epoch == INITIAL_EPOCH
+    return build_response(ctx, group_id, fetched, acknowledged, is_full=is_full)
 
 
 async def find_session(ctx: RequestContext, request: ShareFetchRequest, *, has_acknowledgements: bool) -> ShareSession:
@@ -108,7 +114,7 @@ async def fetch(
     forbidden = find_forbidden(ctx, session.partitions)
     if forbidden or not session.partitions:
         return {at: forbidden.get(at) for at in session.partitions}
-    max_records = request.max_records if request.max_records > 0 else UNLIMITED
+    max_records = max(request.max_records, 0)
     quota_bytes = None if ctx.quota is None else ctx.quota.max_fetch_bytes()
     max_bytes = min(request.max_bytes, ctx.broker.config(FETCH_MAX_BYTES))
     limits = ShareFetchLimits(
@@ -127,9 +133,15 @@ async def fetch(
 
 
 def build_response(
-    ctx: RequestContext, group_id: str, fetched: dict[TopicIdPartition, FetchResult], acknowledged: Errors
+    ctx: RequestContext,
+    group_id: str,
+    fetched: dict[TopicIdPartition, FetchResult],
+    acknowledged: Errors,
+    *,
+    is_full: bool,
 ) -> ShareFetchResponse:
-    answered = [at for at in fetched if fetched[at] is not None or at in acknowledged]
+    """`is_full`: the response has partitions without records, too."""
+    answered = [at for at in fetched if is_full or fetched[at] is not None or at in acknowledged]
     answered += [at for at in acknowledged if at not in fetched]
     results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in answered}
     leaders = [one.current_leader for one in results.values() if one.current_leader is not NO_LEADER]

@@ -185,6 +185,12 @@ GROUP_SHARE_MAX_SHARE_SESSIONS = _share.row("group.share.max.share.sessions", in
     "Maximum number of share sessions of a broker. A member has one with each broker that leads its partitions.")
 GROUP_SHARE_DELIVERY_COUNT_LIMIT = _share.row("group.share.delivery.count.limit", integer(at_least=2, at_most=10), 5,
     "How often a record is delivered at most. Then it is archived, and the group does not get it again.")
+GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT = _share.row(
+    "group.share.min.delivery.count.limit", integer(at_least=2, at_most=5), 2,
+    "Minimum of a group's `share.delivery.count.limit`.")
+GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT = _share.row(
+    "group.share.max.delivery.count.limit", integer(at_least=5, at_most=25), 10,
+    "Maximum of a group's `share.delivery.count.limit`.")
 GROUP_SHARE_RECORD_LOCK_DURATION_MS = _share.row(
     "group.share.record.lock.duration.ms", integer(at_least=1000, at_most=3600000), 30000,
     "Time in milliseconds for which a delivered record is locked. Without an acknowledgement it is delivered again.")
@@ -197,6 +203,12 @@ GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS = _share.row(
 GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = _share.row(
     "group.share.partition.max.record.locks", integer(at_least=100, at_most=10000), 2000,
     "How many records of one partition a share group has in flight at most, from the first that is not acknowledged.")
+GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS = _share.row(
+    "group.share.min.partition.max.record.locks", integer(at_least=100, at_most=2000), 100,
+    "Minimum of a group's `share.partition.max.record.locks`.")
+GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS = _share.row(
+    "group.share.max.partition.max.record.locks", integer(at_least=2000, at_most=20000), 4000,
+    "Maximum of a group's `share.partition.max.record.locks`.")
 SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS = _share.row(
     "share.coordinator.state.topic.num.partitions", integer(at_least=1), 50,
     "Number of partitions of `__share_group_state`. Must not change once the topic exists.")
@@ -299,6 +311,10 @@ TRANSACTIONAL_ID_EXPIRATION_MS = _transactions.row("transactional.id.expiration.
 TRANSACTION_MAX_TIMEOUT_MS = _transactions.row("transaction.max.timeout.ms", integer(at_least=1), 900000,
     "Maximum `transaction.timeout.ms` in milliseconds that a producer may request. An open transaction holds "
     "read_committed consumers back for at most this time.")
+TRANSACTION_TWO_PHASE_COMMIT_ENABLE = _transactions.row("transaction.two.phase.commit.enable", boolean(), False,
+    "Whether producers with the right TwoPhaseCommit may ask for transactions without a timeout, because another "
+    "system decides whether they commit (KIP-939). An open transaction holds read_committed consumers back until "
+    "then.")
 TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS = _transactions.row(
     "transaction.abort.timed.out.transaction.cleanup.interval.ms", integer(at_least=1), 10000,
     "Interval in milliseconds at which transactions that exceed their timeout are aborted.")

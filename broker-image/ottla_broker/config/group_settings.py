@@ -13,15 +13,21 @@ from ottla_broker.config.cluster_settings import (
     GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,
     GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_DELIVERY_COUNT_LIMIT,
     GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
     GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT,
     GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS,
     GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
     GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
     GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
     GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
     GROUP_SHARE_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS,
@@ -93,6 +99,17 @@ SHARE_RECORD_LOCK_DURATION_MS = _groups.row("share.record.lock.duration.ms", int
     "Time in milliseconds for which a delivered record is locked. Must be between the brokers' "
     "`group.share.min.record.lock.duration.ms` and `group.share.max.record.lock.duration.ms`.",
     broker_defaults=(BrokerDefault(GROUP_SHARE_RECORD_LOCK_DURATION_MS),))
+SHARE_DELIVERY_COUNT_LIMIT = _groups.row("share.delivery.count.limit", integer(at_least=2), 5,
+    "How often a record is delivered to the share group at most. Then it is archived. Must be between the brokers' "
+    "`group.share.min.delivery.count.limit` and `group.share.max.delivery.count.limit` (KIP-1240).",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_DELIVERY_COUNT_LIMIT),))
+SHARE_PARTITION_MAX_RECORD_LOCKS = _groups.row("share.partition.max.record.locks", integer(at_least=100), 2000,
+    "How many records of one partition the share group has in flight at most. Must be between the brokers' "
+    "`group.share.min.partition.max.record.locks` and `group.share.max.partition.max.record.locks` (KIP-1240).",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),))
+SHARE_RENEW_ACKNOWLEDGE_ENABLE = _groups.row("share.renew.acknowledge.enable", boolean(), True,
+    "Whether members of the share group may renew the locks of their records (KIP-1222). Otherwise that is refused "
+    "with INVALID_RECORD_STATE.")
 SHARE_AUTO_OFFSET_RESET = _groups.row("share.auto.offset.reset",
     parsed(_parse_offset_reset, "earliest, latest, or by_duration: and an ISO 8601 duration such as PT1H"), "latest",
     "Where the share group begins to read a partition that it has not read yet.")
@@ -144,6 +161,11 @@ BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {
     SHARE_RECORD_LOCK_DURATION_MS: (
         GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
         GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
+    ),
+    SHARE_DELIVERY_COUNT_LIMIT: (GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT, GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT),
+    SHARE_PARTITION_MAX_RECORD_LOCKS: (
+        GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
+        GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS,
     ),
     STREAMS_SESSION_TIMEOUT_MS: (GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS, GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS),
     STREAMS_HEARTBEAT_INTERVAL_MS: (GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS, GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),

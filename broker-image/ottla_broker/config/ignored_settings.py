@@ -10,7 +10,6 @@ _ONE_THREAD = "one event loop and a small thread pool serve all requests"
 _NO_QUORUM = "brokers are the controllers: the cluster is found through `controller.quorum.bootstrap.servers`"
 _NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `controller.quorum.bootstrap.servers`"
 _NO_REGISTER = "brokers elect the controller themselves; name them in `controller.quorum.bootstrap.servers` instead"
-_NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not implemented"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
 _NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
@@ -130,7 +129,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "client.quota.callback.class": ("", _NO_JAVA),
     "remote.log.storage.system.enable": ("false", _NO_TIERS),
     "register": ("", _NO_REGISTER),
-    "transaction.two.phase.commit.enable": ("false", _NO_TWO_PHASE_COMMIT),
     "register.lease.ms": (
         "",
         "brokers elect the controller themselves; set `controller.quorum.fetch.timeout.ms` instead",

@@ -3,7 +3,7 @@ to the group in memory.
 """
 
 import logging
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
@@ -26,9 +26,13 @@ logger = logging.getLogger(__name__)
 ShareChange: TypeAlias = GroupChange[ShareGroup, ShareGroupRecordKey, ShareGroupRecordValue]
 
 
+INITIAL_EPOCH: Final = 1
+"""Epoch of a group before its first change, as in Apache Kafka 4.3."""
+
+
 def raise_epoch(change: ShareChange, metadata: CoordinatorMetadata) -> None:
     group = change.group
-    value = ShareGroupEpochValue(group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
+    value = ShareGroupEpochValue(max(group.epoch, INITIAL_EPOCH) + 1, metadata.hash_topics(group.subscribed_topics()))
     change.write(ShareGroupKey(group.id), value)
     group.metadata_version = metadata.version
     logger.info("share group %s: epoch %d begins", group.id, group.epoch)

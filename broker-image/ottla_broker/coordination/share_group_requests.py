@@ -167,13 +167,17 @@ class ShareGroupRequests:
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[StatePartition, int]
     ) -> dict[StatePartition, KafkaError]:
-        """Sets the offsets at which the group continues. Returns the errors of partitions whose
-        offset could not be set. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        group = self._find_empty_group(group_id)
+        """Sets the offsets at which the group continues; creates the group if it is missing.
+        Returns the errors of partitions whose offset could not be set. Raises GROUP_ID_NOT_FOUND
+        for a group of another kind, NON_EMPTY_GROUP."""
         async with self._lock_of(group_id):
+            group = self.find_empty_group(group_id) if group_id in self._store.groups else ShareGroup(group_id)
             change = ShareChange(group)
             share_change.raise_epoch(change, self._metadata)  # leaders that know the former offsets are fenced
-            await self._write(change)
+            write = self._writes.append_or_undo(change)
+            self._store.groups[group_id] = group
+            if write is not None:
+                await wait_for_write(write)
             epoch = group.epoch
             errors: dict[StatePartition, KafkaError] = {}
 
@@ -190,7 +194,7 @@ class ShareGroupRequests:
     async def delete_offsets(self, group_id: str, topics: Iterable[UUID]) -> dict[UUID, KafkaError]:
         """Deletes the group's offsets in these topics. Returns the errors of topics whose offsets
         could not be deleted. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        group = self._find_empty_group(group_id)
+        group = self.find_empty_group(group_id)
         return await self._delete_states(group, topics)
 
     async def delete_offsets_of_topics(self, group: ShareGroup, topics: Iterable[UUID]) -> None:
@@ -216,11 +220,11 @@ class ShareGroupRequests:
 
     async def delete_group(self, group: ShareGroup) -> None:
         """Raises NON_EMPTY_GROUP."""
-        self._find_empty_group(group.id)
+        self.find_empty_group(group.id)
         failed = await self._delete_states(group, list(group.initialized))
         for reason in failed.values():
             raise reason
-        self._find_empty_group(group.id)
+        self.find_empty_group(group.id)
         change = ShareChange(group)
         share_change.remove_group(change)
         write = self._writes.append_or_undo(change)
@@ -230,7 +234,8 @@ class ShareGroupRequests:
         if write is not None:
             await wait_for_write(write)
 
-    def _find_empty_group(self, group_id: str) -> ShareGroup:
+    def find_empty_group(self, group_id: str) -> ShareGroup:
+        """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self.find_group(group_id)
         if not group.is_empty:
             raise KafkaError(ErrorCode.non_empty_group, f"Group {group_id} is not empty.")

@@ -52,6 +52,12 @@ def check_share_groups_served(ctx: RequestContext) -> None:
         )
 
 
+def check_member_named(group_id: str | None, member_id: str | None) -> None:
+    """Raises INVALID_REQUEST."""
+    if group_id is None or not member_id:
+        raise KafkaError(ErrorCode.invalid_request, "a group id and a member id are required")
+
+
 def requested_partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
     return [(topic.topic_id or NO_TOPIC, int(one.partition_index)) for topic in topics for one in topic.partitions]
 
@@ -70,11 +76,12 @@ def read_acknowledgements(topics: Iterable[Any]) -> Acknowledgements:
     }
 
 
-def check_renewals(acknowledgements: Acknowledgements, *, announced: bool) -> None:
-    """Raises INVALID_REQUEST for locks that are renewed by a request that does not announce it."""
-    renews = any(AcknowledgeType.renew in one.types for given in acknowledgements.values() for one in given)
-    if renews and not announced:
-        raise KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
+def find_unannounced_renewals(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, KafkaError]:
+    """The partitions with locks that a request renews, if it does not announce that."""
+    error = KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
+    return {
+        at: error for at, given in acknowledgements.items() if any(AcknowledgeType.renew in one.types for one in given)
+    }
 
 
 def check_may_read(ctx: RequestContext, topic_id: UUID) -> None:
@@ -97,10 +104,12 @@ def find_forbidden(ctx: RequestContext, partitions: Iterable[TopicIdPartition]) 
 
 
 async def acknowledge_all(
-    ctx: RequestContext, group_id: str, member_id: str, acknowledgements: Acknowledgements
+    ctx: RequestContext, group_id: str, member_id: str, acknowledgements: Acknowledgements, *, may_renew: bool
 ) -> dict[TopicIdPartition, KafkaError]:
-    """The result for each partition, once it is stored."""
-    forbidden = find_forbidden(ctx, acknowledgements)
+    """The result for each partition, once it is stored. `may_renew`: the request announces that it
+    renews locks."""
+    forbidden = {} if may_renew else find_unannounced_renewals(acknowledgements)
+    forbidden |= find_forbidden(ctx, acknowledgements)
     partitions = share_groups_of(ctx).partitions
     allowed = [at for at in acknowledgements if at not in forbidden]
     results = await asyncio.gather(

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 
 from ottla_broker.config import (
     GROUP_SHARE_DELIVERY_COUNT_LIMIT,
-    GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_MAX_SHARE_SESSIONS,
-    GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
     GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
     GROUP_SHARE_RECORD_LOCK_DURATION_MS,
     SHARE_AUTO_OFFSET_RESET,
     SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT,
     SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS,
     SHARE_COORDINATOR_WRITE_TIMEOUT_MS,
+    SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
+    SHARE_PARTITION_MAX_RECORD_LOCKS,
     SHARE_RECORD_LOCK_DURATION_MS,
+    SHARE_RENEW_ACKNOWLEDGE_ENABLE,
     Config,
+    Setting,
 )
+from ottla_broker.config.group_settings import BOUNDS
 from ottla_broker.replication.partition import READ_COMMITTED
 
 READ_UNCOMMITTED = 0
@@ -43,7 +46,8 @@ class ShareCoordinatorConfig:
 class ShareDeliveryConfig:
     """Configs of a share group that decide how its records are delivered. `auto_offset_reset`: the
     text of `share.auto.offset.reset`, such as `earliest` or `by_duration:PT1H`. `isolation`: the
-    isolation level as Fetch has it, READ_UNCOMMITTED or READ_COMMITTED."""
+    isolation level as Fetch has it, READ_UNCOMMITTED or READ_COMMITTED. `may_renew`: whether
+    members may renew locks."""
 
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
@@ -51,22 +55,28 @@ class ShareDeliveryConfig:
     max_sessions: int = 2_000
     auto_offset_reset: str = "latest"
     isolation: int = READ_UNCOMMITTED
+    may_renew: bool = True
 
     @classmethod
     def of_group(cls, config: Config, group: Mapping[str, str]) -> "ShareDeliveryConfig":
-        """`group`: the group's own configs. The lock duration is limited to the broker's bounds,
-        which may have changed since the group's config was set.
+        """`group`: the group's own configs. They are limited to the broker's bounds, which may have
+        changed since they were set.
         """
-        lock_ms = config(GROUP_SHARE_RECORD_LOCK_DURATION_MS)
-        if (text := group.get(SHARE_RECORD_LOCK_DURATION_MS.name)) is not None:
-            low, high = config(GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS), config(GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS)
-            lock_ms = min(max(SHARE_RECORD_LOCK_DURATION_MS.parse(text), low), high)
+
+        def bounded(own: Setting[int], default: Setting[int]) -> int:
+            if (text := group.get(own.name)) is None:
+                return config(default)
+            low, high = BOUNDS[own]
+            return min(max(own.parse(text), config(low)), config(high))
+
+        renews = group.get(SHARE_RENEW_ACKNOWLEDGE_ENABLE.name)
         committed_only = group.get(SHARE_ISOLATION_LEVEL.name) == "read_committed"
         return cls(
-            lock_ms,
-            config(GROUP_SHARE_DELIVERY_COUNT_LIMIT),
-            config(GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
+            bounded(SHARE_RECORD_LOCK_DURATION_MS, GROUP_SHARE_RECORD_LOCK_DURATION_MS),
+            bounded(SHARE_DELIVERY_COUNT_LIMIT, GROUP_SHARE_DELIVERY_COUNT_LIMIT),
+            bounded(SHARE_PARTITION_MAX_RECORD_LOCKS, GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
             config(GROUP_SHARE_MAX_SHARE_SESSIONS),
             group.get(SHARE_AUTO_OFFSET_RESET.name, SHARE_AUTO_OFFSET_RESET.default),
             READ_COMMITTED if committed_only else READ_UNCOMMITTED,
+            renews is None or SHARE_RENEW_ACKNOWLEDGE_ENABLE.parse(renews),
         )

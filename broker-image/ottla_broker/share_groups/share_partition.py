@@ -95,7 +95,7 @@ class StateWrite(NamedTuple):
 class SharePartition:
     """`max_deliveries`: number of deliveries after which a record is archived. `max_in_flight`:
     largest distance of the next offset from the start offset. `has_dead_letters`: whether records
-    become dead letters before they are archived; it may change at any time."""
+    become dead letters before they are archived. These three may change at any time."""
 
     start_offset: int
     max_deliveries: int
@@ -230,12 +230,14 @@ class SharePartition:
     ) -> StateWrite | None:
         """Begins a write for all acknowledgements. Returns None when nothing has to be stored,
         because locks were only renewed or the records are below the start offset. Changes nothing
-        on an error: raises INVALID_RECORD_STATE for records that the member does not hold;
-        INVALID_REQUEST for unknown types, and for offsets that are not ascending or were never
-        delivered."""
+        on an error: raises INVALID_RECORD_STATE for records that the member does not hold, or
+        acknowledges twice; INVALID_REQUEST for unknown types, and for offsets that are not
+        ascending or were never delivered."""
         spans = [span for one in acknowledgements for span in self._typed_spans(one)]
-        if any(later.first <= before.last for (_, before), (_, later) in pairwise(spans)):
+        if any(later.first < before.last for (_, before), (_, later) in pairwise(spans)):
             raise KafkaError(ErrorCode.invalid_request, "acknowledged offsets must be ascending")
+        if any(later.first == before.last for (_, before), (_, later) in pairwise(spans)):
+            raise KafkaError(ErrorCode.invalid_record_state, "an offset is acknowledged twice")
         for _, span in spans:
             self._check_acquired(member_id, span)
         targets: list[tuple[InFlightRange, DeliveryState]] = []
@@ -279,10 +281,10 @@ class SharePartition:
             )
 
     def release(self, member_id: str) -> StateWrite | None:
-        """Begins a write that makes the member's records available again. This delivery is not
-        counted."""
+        """Begins a write that makes the member's records available again, or archives those that
+        were delivered `max_deliveries` times."""
         mine = [one for one in self._ranges if one.is_acquired_by(member_id)]
-        return self._begin_write([(one, DeliveryState.available, one.delivery_count - 1) for one in mine])
+        return self._begin_write([(one, DeliveryState.available, one.delivery_count) for one in mine])
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
         """Begins a write that makes records available whose locks have expired, or archives those

@@ -22,6 +22,7 @@ from ottla_broker.share_groups.dead_letters import DeadLetterConfig, DeadLetters
 from ottla_broker.share_groups.share_group_config import ShareDeliveryConfig
 from ottla_broker.share_groups.share_partition import (
     Acknowledgement,
+    AcknowledgeType,
     AcquiredSpan,
     SharePartition,
     Span,
@@ -81,7 +82,7 @@ class SharePartitionLeader:
         key: SharePartitionKey,
         partition: Partition,
         states: ShareStateClient,
-        config: Callable[[], ShareDeliveryConfig],
+        read_config: Callable[[], ShareDeliveryConfig],
         is_in_session: Callable[[], bool],
         now_ms: Callable[[], int],
         dead_letters: DeadLetterQueue,
@@ -91,7 +92,8 @@ class SharePartitionLeader:
         self.waiters = Waiters()
         self.is_closed = False
         self._states = states
-        self._config = config
+        self._read_config = read_config
+        self._config = read_config()
         self._is_in_session = is_in_session
         self._now_ms = now_ms
         self._dead_letters = dead_letters
@@ -118,7 +120,7 @@ class SharePartitionLeader:
             raise
 
     async def _load(self) -> None:
-        config = self._config()
+        config = self._config
         state = await self._states.read(self.key, self._epoch)
         self._state_epoch = state.state_epoch
         start_offset = state.start_offset
@@ -171,12 +173,16 @@ class SharePartitionLeader:
         return self._records is not None and self._records.is_idle
 
     def _loaded(self) -> SharePartition:
-        """Raises NOT_LEADER_OR_FOLLOWER when this is closed or not loaded yet."""
+        """The records, with the limits that the group's configs now have. Raises
+        NOT_LEADER_OR_FOLLOWER when this is closed or not loaded yet."""
         self._check_leading()
         if self._records is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"share-partition {self.key} is not loaded")
-        self._records.has_dead_letters = bool(self._dead_letters.config_of(self.key.group_id).topic)
-        return self._records
+        records, config = self._records, self._read_config()
+        self._config = config
+        records.max_deliveries, records.max_in_flight = config.delivery_count_limit, config.max_record_locks
+        records.has_dead_letters = bool(self._dead_letters.config_of(self.key.group_id).topic)
+        return records
 
     # -- delivering --------------------------------------------------------------------------------
 
@@ -185,7 +191,7 @@ class SharePartitionLeader:
         records, log = self._loaded(), self.partition.log
         if not records.may_acquire:
             return False
-        offset, end = records.fetch_offset, self.partition.readable_end(self._config().isolation)
+        offset, end = records.fetch_offset, self.partition.readable_end(self._config.isolation)
         if records.has_available or offset < log.start:
             return True
         return offset < end and (min_bytes <= 1 or log.size_from(offset) >= min_bytes)
@@ -199,7 +205,7 @@ class SharePartitionLeader:
         if not self._is_in_session():
             raise KafkaError(ErrorCode.not_leader_or_follower, f"the session of {self.partition!r} has ended")
         records, partition = self._loaded(), self.partition
-        log, config = partition.log, self._config()
+        log, config = partition.log, self._config
         records.truncate_to(log.start)
         end = partition.readable_end(config.isolation)
         while records.may_acquire and (offset := records.fetch_offset) < end:
@@ -240,7 +246,9 @@ class SharePartitionLeader:
         stored. The call itself raises what `SharePartition.acknowledge` raises; the awaitable
         raises the share coordinator's KafkaError."""
         records = self._loaded()
-        until_ms = self._now_loop_ms() + self._config().record_lock_duration_ms
+        if not self._config.may_renew and any(AcknowledgeType.renew in one.types for one in acknowledgements):
+            raise KafkaError(ErrorCode.invalid_record_state, "share.renew.acknowledge.enable of the group is false")
+        until_ms = self._now_loop_ms() + self._config.record_lock_duration_ms
         write = records.acknowledge(member_id, acknowledgements, renewed_until_ms=until_ms)
         if write is None:
             self._schedule_expiry()

@@ -56,11 +56,12 @@ class SharePartitions:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def open_session(self, group_id: str, member_id: str) -> ShareSession:
-        """Opens a session, in place of one that the member has. The group's share-partitions
-        without acquired records are loaded again at their next use, because an administrator may
-        have changed the group's offsets. Raises SHARE_SESSION_LIMIT_REACHED."""
+        """Opens a session, in place of one that the member has, which may still acknowledge what it
+        has acquired. The group's share-partitions without acquired records are loaded again at
+        their next use, because an administrator may have changed the group's offsets. Raises
+        SHARE_SESSION_LIMIT_REACHED."""
         with suppress(KafkaError):  # without a session
-            await self.close_session(self.sessions.find(group_id, member_id))
+            self.sessions.close(self.sessions.find(group_id, member_id))
         session = self.sessions.open(group_id, member_id, self.config_of(group_id).max_sessions)
         for key, leader in list(self._leaders.items()):
             if key.group_id == group_id and (leader.is_closed or leader.is_idle):

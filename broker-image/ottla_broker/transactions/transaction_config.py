@@ -6,6 +6,7 @@ from ottla_broker.config import (
     TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS,
     TRANSACTION_MAX_TIMEOUT_MS,
     TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS,
+    TRANSACTION_TWO_PHASE_COMMIT_ENABLE,
     TRANSACTIONAL_ID_EXPIRATION_MS,
     Config,
 )
@@ -21,6 +22,7 @@ class TransactionConfig:
     abort_timed_out_interval_ms: int = 10_000
     remove_expired_interval_ms: int = 3_600_000
     write_timeout_ms: int = 5_000
+    two_phase_commit_enable: bool = False
 
     @classmethod
     def from_config(cls, config: Config) -> "TransactionConfig":
@@ -29,4 +31,5 @@ class TransactionConfig:
             transactional_id_expiration_ms=config(TRANSACTIONAL_ID_EXPIRATION_MS),
             abort_timed_out_interval_ms=config(TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS),
             remove_expired_interval_ms=config(TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS),
+            two_phase_commit_enable=config(TRANSACTION_TWO_PHASE_COMMIT_ENABLE),
         )

@@ -19,6 +19,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_metadata import (
     NO_PRODUCER_ID,
+    NO_TIMEOUT_MS,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
@@ -98,14 +99,22 @@ class TransactionCoordinator:
     # -- the protocol ------------------------------------------------------------------------------
 
     async def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        *,
+        in_two_phases: bool = False,
     ) -> ProducerIdAndEpoch:
         """Returns the producer id and epoch for a new producer, or with `expected`, the producer's
-        present id and epoch, for one that continues after an error (KIP-360). Raises
-        INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of
-        an earlier producer is being ended.
+        present id and epoch, for one that continues after an error (KIP-360). `in_two_phases`:
+        its transactions have no timeout (KIP-939). Raises INVALID_TRANSACTION_TIMEOUT,
+        PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of an earlier producer is being
+        ended.
         """
-        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+        if in_two_phases:
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             raise KafkaError(
                 ErrorCode.invalid_transaction_timeout,
                 f"transaction.timeout.ms is {timeout_ms}; 1 to {self.config.transaction_max_timeout_ms} is allowed"

@@ -28,6 +28,8 @@ NO_PRODUCER_EPOCH: Final = -1
 MAX_EPOCH: Final = (1 << 15) - 1
 LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 NO_TIME: Final = -1
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""Timeout of transactions that another system decides (KIP-939), as Kafka stores it."""
 
 
 class TransactionState(IntEnum):
@@ -103,7 +105,9 @@ class TransactionMetadata:
         return self.state is TransactionState.prepare_commit
 
     def has_timed_out(self, now_ms: int) -> bool:
-        return self.state is TransactionState.ongoing and self.start_ms + self.timeout_ms < now_ms
+        if self.state is not TransactionState.ongoing or self.timeout_ms == NO_TIMEOUT_MS:
+            return False
+        return self.start_ms + self.timeout_ms < now_ms
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
         return self.state in EXPIRABLE_STATES and self.last_update_ms + expiration_ms <= now_ms

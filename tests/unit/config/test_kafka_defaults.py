@@ -70,6 +70,11 @@ def test_settings_that_kafka_lacks_are_marked() -> None:
         for protocol in ("consumer", "share", "streams")
         for bound in ("", "min.", "max.")
     }
+    newer |= {  # since Kafka 4.3, too
+        f"group.share.{bound}.{limit}"
+        for bound in ("min", "max")
+        for limit in ("delivery.count.limit", "partition.max.record.locks")
+    }
     newer |= {  # since Kafka 4.4
         "errors.deadletterqueue.topic.name.prefix",
         "errors.deadletterqueue.auto.create.topics.enable",

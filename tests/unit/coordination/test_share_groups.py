@@ -63,7 +63,7 @@ def test_the_first_heartbeat_has_the_assignment_of_initialized_partitions() -> N
         topic = add_topic(broker.image, "t", 3)
         joined = await beat(broker, "m", 0)
         assert joined.assignment == {topic: frozenset(range(3))}
-        assert states.states == {("g", topic, at): (1, -1) for at in range(3)}
+        assert states.states == {("g", topic, at): (2, -1) for at in range(3)}
         again = await beat(broker, "m", joined.member_epoch)
         assert (again.assignment, again.member_epoch) == (None, joined.member_epoch)
 

@@ -160,14 +160,14 @@ def test_a_renewed_lock_lasts_longer() -> None:
     assert (records.expire_locks(30), records.next_deadline_ms) == (None, 60)
 
 
-def test_records_of_a_member_that_leaves_count_as_not_delivered() -> None:
+def test_records_of_a_member_that_leaves_are_available_and_count_as_delivered() -> None:
     records = new_partition()
     acquire(records, 0, 4)
     acquire(records, 5, 6, "other")
     write = records.release("m")
     assert write is not None
     records.commit(write.id)
-    assert acquire(records, 0, 6, "third") == [AcquiredSpan(0, 4, 1)]
+    assert acquire(records, 0, 6, "third") == [AcquiredSpan(0, 4, 2)]
 
 
 def test_no_more_records_than_allowed_are_in_flight() -> None:

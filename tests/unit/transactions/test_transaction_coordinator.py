@@ -204,6 +204,20 @@ def test_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(versi
     scenario(test, version)
 
 
+def test_transaction_in_two_phases_has_no_timeout_also_after_a_change_of_coordinators() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.coordinator.init_producer_id(ID, 1, None, in_two_phases=True)
+        await broker.coordinator.add_partitions(ID, producer, [T0], client_version=2)
+        await broker.fail_over()
+        await asyncio.sleep(60 * 24 * 3_600)  # longer than its timeout is as a number
+        assert broker.state() is TransactionState.ongoing and not broker.markers
+        await broker.end(producer)
+        await broker.coordinator.wait_until_idle(ID, 1)
+        assert broker.state() is TransactionState.complete_commit
+
+    scenario(test)
+
+
 def test_new_instance_waits_for_the_end_of_the_former_ones_transaction() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         former = await broker.begin()
