@@ -27,7 +27,10 @@ class Right:
 
 
 RIGHTS: Final = (
-    *(Right("watch", "ottla.dev", it) for it in ("clusters", "topics", "schemas", "users", "pipelines", "mirrors")),
+    *(
+        Right("watch", "ottla.dev", it)
+        for it in ("clusters", "topics", "groups", "schemas", "users", "pipelines", "mirrors")
+    ),
     *(Right("patch", "ottla.dev", f"{it}/status") for it in ("clusters", "topics", "users", "pipelines")),
     Right("patch", "apps", "statefulsets"),
     *(Right("patch", "", it) for it in ("services", "configmaps", "persistentvolumeclaims", "serviceaccounts")),

@@ -1,4 +1,4 @@
-"""Configurations of topics, brokers and mirrors (DescribeConfigs, IncrementalAlterConfigs)."""
+"""Configs of topics, brokers, groups and mirrors (DescribeConfigs, IncrementalAlterConfigs)."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -45,6 +45,7 @@ class ConfigResourceType(IntEnum):
 
     topic = 2
     broker = 4
+    group = 32
     mirror = 101
     mirrored_topic = 102
     pipeline = PIPELINE_RESOURCE
@@ -183,6 +184,25 @@ async def alter_topic_config(
     client: KafkaClient, name: str, to_set: Mapping[str, str], to_unset: Iterable[str]
 ) -> None:
     await alter_configs(client, ConfigResourceType.topic, {name: {**to_set, **dict.fromkeys(to_unset)}})
+
+
+async def describe_group_overrides(client: KafkaClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Settings that are set on each group itself."""
+    results = await describe_configs(client, ConfigResourceType.group, names)
+    return {
+        result.resource_name: {
+            str(entry.name): entry.value or ""
+            for entry in result.configs
+            if _SOURCES.get(entry.config_source) == "group"
+        }
+        for result in results
+    }
+
+
+async def alter_group_config(
+    client: KafkaClient, name: str, to_set: Mapping[str, str], to_unset: Iterable[str]
+) -> None:
+    await alter_configs(client, ConfigResourceType.group, {name: {**to_set, **dict.fromkeys(to_unset)}})
 
 
 async def describe_min_isr(client: KafkaClient, topics: Iterable[str]) -> dict[str, int]:

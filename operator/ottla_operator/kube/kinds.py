@@ -31,6 +31,7 @@ CLUSTER: Final = ObjectKind("ottla.dev/v1alpha1", "Cluster", "clusters")
 TOPIC: Final = ObjectKind("ottla.dev/v1alpha1", "Topic", "topics")
 PIPELINE: Final = ObjectKind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
 MIRROR: Final = ObjectKind("ottla.dev/v1alpha1", "Mirror", "mirrors")
+GROUP: Final = ObjectKind("ottla.dev/v1alpha1", "Group", "groups")
 SCHEMA: Final = ObjectKind("ottla.dev/v1alpha1", "Schema", "schemas")
 USER: Final = ObjectKind("ottla.dev/v1alpha1", "User", "users")
 ACCESS_POLICY: Final = ObjectKind("ottla.dev/v1alpha1", "AccessPolicy", "accesspolicies")
@@ -53,6 +54,7 @@ _ALL: Final = (
         TOPIC,
         PIPELINE,
         MIRROR,
+        GROUP,
         SCHEMA,
         USER,
         ACCESS_POLICY,

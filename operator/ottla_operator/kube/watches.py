@@ -17,6 +17,7 @@ from ottla_operator.kube.api import ApiClient, ApiError, Login
 from ottla_operator.kube.kinds import (
     ACCESS_POLICY,
     CLUSTER,
+    GROUP,
     MIRROR,
     PIPELINE,
     POD,
@@ -36,7 +37,7 @@ from ottla_operator.resources.model import Json
 CRD_RETRY_S: Final = 2.0
 COMPLETE_POLL_S: Final = 0.5
 RELIST_S: Final = 60.0
-RESOURCES: Final = (CLUSTER, TOPIC, SCHEMA, PIPELINE, MIRROR, USER, ACCESS_POLICY)
+RESOURCES: Final = (CLUSTER, TOPIC, GROUP, SCHEMA, PIPELINE, MIRROR, USER, ACCESS_POLICY)
 OWNED: Final = (POD, SERVICE, STATEFUL_SET)
 log = logging.getLogger("ottla.operator")
 

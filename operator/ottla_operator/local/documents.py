@@ -23,6 +23,7 @@ from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.resources import validation
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import API_VERSION
+from ottla_operator.resources.group import stored_group_name
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -34,6 +35,7 @@ _FIELD = re.compile(r"spec(?:\.\w+|\[\d+\])+")
 SUFFIXES = (".yaml", ".yml", ".json")
 STORED_NAMES: Final[Mapping[str, tuple[str, Callable[[Json], str]]]] = {
     "Topic": ("topic", stored_topic_name),
+    "Group": ("group", stored_group_name),
     "Schema": ("subject", stored_subject_name),
 }
 """Kind → what its resources describe on the brokers, and the name of that."""

@@ -112,5 +112,9 @@ def locate_error(document: Document, text: str, message: str) -> str:
     if document.kind == "Cluster":
         setting = document.find_setting(message)
         return text if setting is None else f"{text} (spec.config in {document.locate(setting)})"
-    path = document.find_field(message) if document.kind != "Topic" else document.find_setting(message) or ("spec",)
+    path = (
+        document.find_field(message)
+        if document.kind not in ("Topic", "Group")
+        else document.find_setting(message) or ("spec",)
+    )
     return text if path is None else f"{document.locate(path)}: {text}"

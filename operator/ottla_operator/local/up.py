@@ -28,13 +28,14 @@ from ottla_operator.plan.password_rotation import CLIENT_PROPERTIES
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.common import format_time
+from ottla_operator.resources.group import stored_group_name
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.schema_resource import stored_subject_name
 from ottla_operator.resources.topic import stored_topic_name
 from ottla_operator.resources.validation import validate_update
 
-RECONCILED_KINDS: Final = ("Cluster", "Topic", "Schema", "AccessPolicy", "User", "Mirror", "Pipeline")
+RECONCILED_KINDS: Final = ("Cluster", "Topic", "Group", "Schema", "AccessPolicy", "User", "Mirror", "Pipeline")
 SETTLE_TIMEOUT_S: Final = 15.0
 """How long topics wait until all brokers are up and have their new settings, whose defaults topics
 are created with. Then they are created without the brokers that cannot start.
@@ -234,6 +235,8 @@ class UpRunner:
                         "(deletionPolicy: Retain)"
                     )
                     self.view.say(message, "info")
+            case "Group":
+                self.view.say(f"group {stored_group_name(resource)} is no longer described; its settings stay", "info")
             case "Schema":
                 subject = stored_subject_name(resource)
                 self.view.schemas.pop((resource["spec"]["clusterRef"]["name"], subject), None)

@@ -10,7 +10,7 @@ refer to the broker's environment (`${env:NAME}`).
 from collections.abc import Mapping
 from typing import Final
 
-from ottla_broker.config import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from ottla_broker.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
 from ottla_operator.plan.refused_settings import OPERATOR_SETTINGS
 from ottla_operator.resources.model import Json
 
@@ -28,6 +28,10 @@ def cluster_config_schema() -> Json:
 
 def topic_config_schema() -> Json:
     return _schema(_properties(TOPIC_SETTINGS))
+
+
+def group_config_schema() -> Json:
+    return _schema(_properties(GROUP_SETTINGS))
 
 
 def _schema(properties: Mapping[str, Json]) -> Json:

@@ -116,6 +116,7 @@ def login_settings(login: InterBrokerLogin, listener: str, folder: str) -> dict[
 OPERATOR_RIGHTS: Final = (
     "Cluster:Alter",  # access rules, credentials, reassignments, elections, voters, brokers that are removed
     "Cluster:AlterConfigs",  # quotas, configs of brokers and of mirrors
+    "Group:AlterConfigs",  # settings of Groups
     "Group:Describe",  # lag, and groups that read a topic that is to be deleted
     "Topic:Create",
     "Topic:Delete",

@@ -66,16 +66,20 @@ RECONCILING_REASONS: Final = (
     Reason("Terminating", "Cluster", "An object of the same name is still being deleted."),
     Reason("BrokersUnreachable", "all", "The operator cannot reach the brokers.", "Check network policies."),
     Reason(
-        "ClusterNotFound", "Topic, Schema, User, Mirror, Pipeline", "The Cluster does not exist.", "Create the Cluster."
+        "ClusterNotFound",
+        "Topic, Group, Schema, User, Mirror, Pipeline",
+        "The Cluster does not exist.",
+        "Create the Cluster.",
     ),
     Reason(
         "ClusterNotReady",
-        "Topic, Schema, User, Mirror, Pipeline",
+        "Topic, Group, Schema, User, Mirror, Pipeline",
         "No broker of the Cluster is ready.",
         "See the Cluster.",
     ),
     Reason("CreatingTopic", "Topic", "The topic is being created."),
     Reason("ChangingTopic", "Topic", "The topic is being changed."),
+    Reason("ChangingGroup", "Group", "The group's settings are being changed."),
     Reason(
         "DeletionPolicyNotRecorded",
         "Topic",
@@ -119,7 +123,10 @@ RECONCILING_REASONS: Final = (
 STALLED_REASONS: Final = (
     Reason("InvalidSpec", ALL_KINDS, "The spec cannot be fulfilled.", "Correct the field that the message names."),
     Reason(
-        "NameConflict", ALL_KINDS, "An object, topic or user of that name belongs to another resource.", "Rename one."
+        "NameConflict",
+        ALL_KINDS,
+        "An object, topic, group or user of that name belongs to another resource.",
+        "Rename one.",
     ),
     Reason(
         "PipelineNotAllowed",
@@ -129,7 +136,10 @@ STALLED_REASONS: Final = (
     ),
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
     Reason(
-        "RejectedByBrokers", "Topic, User, Mirror", "The brokers rejected a change.", "Correct what the message names."
+        "RejectedByBrokers",
+        "Topic, Group, User, Mirror",
+        "The brokers rejected a change.",
+        "Correct what the message names.",
     ),
     Reason(
         "IncompatibleSchema",
@@ -299,6 +309,7 @@ EVENT_REASONS: Final = (
     Reason("PartitionsAdded", "Topic", "Partitions were added."),
     Reason("ReplicationFactorChanged", "Topic", "The number of replicas is being changed."),
     Reason("TopicConfigChanged", "Topic", "Settings of the topic were changed."),
+    Reason("GroupConfigChanged", "Group", "Settings of the group were changed."),
     Reason(
         "SchemaRegistered",
         "Schema",
@@ -312,7 +323,7 @@ EVENT_REASONS: Final = (
         "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
     ),
     Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted Users were removed."),
-    Reason("StatusWriteFailed", "Topic, Schema, User", "The status could not be written.", "Check the message."),
+    Reason("StatusWriteFailed", "Topic, Group, Schema, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),
     Reason("ReplacementProgress", "Pipeline", "A Pipeline that replaces another has caught up or has taken over."),

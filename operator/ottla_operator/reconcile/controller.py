@@ -13,6 +13,7 @@ from ottla_operator.plan.conditions import find_condition
 from ottla_operator.plan.pipeline.topic_readiness import TOPICS_READY
 from ottla_operator.reconcile.access_policies import AccessPolicyReconciler, cached_policy_names
 from ottla_operator.reconcile.clusters import ClusterReconciler
+from ottla_operator.reconcile.groups import GroupReconciler
 from ottla_operator.reconcile.loops import ReconcileLoops
 from ottla_operator.reconcile.mirrors import MirrorReconciler
 from ottla_operator.reconcile.pipelines import PipelineReconciler
@@ -56,6 +57,7 @@ class Controller:
         self.cache = WatchCache() if cache is None else cache
         self.clusters = ClusterReconciler(platform, self.cache, self._wake_dependents_of_reachable_cluster)
         self.topics = TopicReconciler(platform, self.cache)
+        self.groups = GroupReconciler(platform, self.cache)
         self.schemas = SchemaReconciler(platform, self.cache)
         self.users = UserReconciler(platform, self.cache)
         self.policies = AccessPolicyReconciler(platform, self.cache)
@@ -66,6 +68,7 @@ class Controller:
         reconcilers: dict[str, Reconciler] = {
             "Cluster": self.clusters,
             "Topic": self.topics,
+            "Group": self.groups,
             "Schema": self.schemas,
             "User": self.users,
             "AccessPolicy": self.policies,
@@ -79,13 +82,15 @@ class Controller:
             for kind, it in reconcilers.items()
         }
         self._reachable: set[Key] = set()
-        """Clusters whose Topics, Schemas and Users were woken since brokers became reachable."""
+        """Clusters whose Topics, Groups, Schemas and Users were woken since brokers became
+        reachable.
+        """
 
     def start(self) -> None:
         """Starts the loops and reconciles everything in the cache."""
         for loops in self._loops.values():
             loops.start()
-        for key in {*self.cache.clusters, *self.cache.topics, *self.cache.schemas, *self.cache.users}:
+        for key in {*self.cache.clusters, *(key for found in self.cache.grouped().values() for key in found)}:
             self.wake("Cluster", key)
         for key in self.cache.pipelines:
             self.wake("Pipeline", key)

@@ -8,7 +8,7 @@ from ottla_operator.resources.model import Json
 
 MAX_DELETED_TOPICS: Final = 10_000  # of one Cluster: a standby operator sees Topics go and never reconciles
 
-GROUPED_KINDS: Final = ("Topic", "Schema", "User")
+GROUPED_KINDS: Final = ("Topic", "Group", "Schema", "User")
 """Kinds whose resources are reconciled together, all of one Cluster."""
 
 K = TypeVar("K")
@@ -26,14 +26,16 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class WatchCache:
-    """`topics`, `schemas`, `users`: by their Cluster's key and their own name. `deleted_topics`: by
-    their Cluster's key, the uids of Topics whose deletion a watch has shown, and whether their last
-    deletionPolicy was Delete; entries stay until the TopicReconciler has recorded them.
+    """`topics`, `groups`, `schemas`, `users`: by their Cluster's key and their own name.
+    `deleted_topics`: by their Cluster's key, the uids of Topics whose deletion a watch has shown,
+    and whether their last deletionPolicy was Delete; entries stay until the TopicReconciler has
+    recorded them.
     """
 
     clusters: dict[Key, Json] = field(default_factory=dict)
     topics: dict[Key, dict[str, Json]] = field(default_factory=dict)
     deleted_topics: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    groups: dict[Key, dict[str, Json]] = field(default_factory=dict)
     schemas: dict[Key, dict[str, Json]] = field(default_factory=dict)
     users: dict[Key, dict[str, Json]] = field(default_factory=dict)
     pipelines: dict[Key, Json] = field(default_factory=dict)
@@ -44,19 +46,21 @@ class WatchCache:
         by_key = (self.clusters, self.pipelines, self.mirrors, self.policies)
         grouped = [
             it
-            for by_cluster in (self.topics, self.schemas, self.users)
+            for by_cluster in self.grouped().values()
             for of_cluster in by_cluster.values()
             for it in of_cluster.values()
         ]
         return [*(it for resources in by_key for it in resources.values()), *grouped]
 
+    def grouped(self) -> dict[str, dict[Key, dict[str, Json]]]:
+        """Resources of GROUPED_KINDS by kind, by their Cluster's key and by name."""
+        return {"Topic": self.topics, "Group": self.groups, "Schema": self.schemas, "User": self.users}
+
     def count(self) -> dict[str, int]:
         """Resources by kind."""
         return {
             "Cluster": len(self.clusters),
-            "Topic": sum(map(len, self.topics.values())),
-            "Schema": sum(map(len, self.schemas.values())),
-            "User": sum(map(len, self.users.values())),
+            **{kind: sum(map(len, by_cluster.values())) for kind, by_cluster in self.grouped().items()},
             "Pipeline": len(self.pipelines),
             "Mirror": len(self.mirrors),
             "AccessPolicy": len(self.policies),
@@ -92,7 +96,7 @@ class WatchCache:
                 "AccessPolicy": self.policies,
             }[kind]
             return _replace(by_key, key, resource, is_deleted)
-        by_cluster = {"Topic": self.topics, "Schema": self.schemas, "User": self.users}[kind]
+        by_cluster = self.grouped()[kind]
         of_cluster = by_cluster.setdefault(key, {})
         changed = _replace(of_cluster, resource["metadata"]["name"], resource, is_deleted)
         if not of_cluster:
@@ -109,7 +113,8 @@ def resource_key(resource: Json) -> Key:
 
 
 def reconcile_key(resource: Json) -> Key:
-    """The key of a resource's reconcile: a Topic, Schema or User with all others of its Cluster."""
+    """The key of a resource's reconcile: a Topic, Group, Schema or User with all others of its
+    Cluster."""
     if resource["kind"] not in GROUPED_KINDS:
         return resource_key(resource)
     cluster = ((resource["spec"] or {}).get("clusterRef") or {}).get("name")

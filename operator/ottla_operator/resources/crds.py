@@ -7,6 +7,7 @@ from ottla_operator.resources.access_policy import AccessPolicy, AccessPolicySpe
 from ottla_operator.resources.cluster import Cluster, ClusterSpec
 from ottla_operator.resources.cluster_status import ClusterStatus
 from ottla_operator.resources.common import API_VERSION, Resource, Status
+from ottla_operator.resources.group import Group, GroupSpec, GroupStatus
 from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
 from ottla_operator.resources.model import Model
 from ottla_operator.resources.pipeline import Pipeline, PipelineSpec, PipelineStatus
@@ -81,6 +82,17 @@ KINDS: Final = (
             PrinterColumn("Cluster", ".spec.clusterRef.name"),
             PrinterColumn("Partitions", ".status.partitions", "integer"),
             PrinterColumn("Replicas", ".status.replicas", "integer"),
+        ),
+    ),
+    CustomResourceKind(
+        Group,
+        GroupSpec,
+        GroupStatus,
+        "groups",
+        ("okg",),
+        (
+            PrinterColumn("Cluster", ".spec.clusterRef.name"),
+            PrinterColumn("Group", ".status.groupName"),
         ),
     ),
     CustomResourceKind(

@@ -259,6 +259,12 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"clusterRef": {"name": "a"}, "topicName": "x"}, {"clusterRef": {"name": "a"}}),
         ({"clusterRef": {"name": "a"}, "topicName": "x"}, {"clusterRef": {"name": "a"}, "topicName": "y"}),
     ],
+    "GroupSpec": [
+        ({"clusterRef": {"name": "a"}}, {"clusterRef": {"name": "b"}}),
+        ({"clusterRef": {"name": "a"}, "tenant": "x"}, {"clusterRef": {"name": "a"}}),
+        ({"clusterRef": {"name": "a"}, "groupName": "x"}, {"clusterRef": {"name": "a"}}),
+        ({"clusterRef": {"name": "a"}, "groupName": "x"}, {"clusterRef": {"name": "a"}, "groupName": "x"}),
+    ],
     "SchemaSpec": [
         ({"clusterRef": {"name": "a"}}, {"clusterRef": {"name": "b"}}),
         ({"clusterRef": {"name": "a"}, "tenant": "x"}, {"clusterRef": {"name": "a"}}),

@@ -17,6 +17,11 @@ def topic(name: str = "flights", **spec: Any) -> Json:
     return resource("Topic", name, {"clusterRef": {"name": "demo"}, **spec})
 
 
+def group(name: str = "work", **spec: Any) -> Json:
+    config = {"share.auto.offset.reset": "earliest"}
+    return resource("Group", name, {"clusterRef": {"name": "demo"}, "config": config, **spec})
+
+
 def schema(name: str = "flights-value", **spec: Any) -> Json:
     text = {} if "schemaFrom" in spec else {"schema": '"string"'}
     return resource("Schema", name, {"clusterRef": {"name": "demo"}, **text, **spec})
@@ -52,4 +57,4 @@ def access_policy(name: str = "readers", **spec: Any) -> Json:
     return resource("AccessPolicy", name, {"acls": [{"allow": ["Read"], "topic": "orders*"}], **spec})
 
 
-ALL = (cluster, topic, schema, pipeline, mirror, user, access_policy)
+ALL = (cluster, topic, group, schema, pipeline, mirror, user, access_policy)
