@@ -129,7 +129,7 @@ class ApiSession:
     async def produce(self, topic: str, records: bytes, transactional_id: str | None = None) -> None:
         """Writes a batch to partition 0 of a topic that `create_topic` has created."""
         where = {"name": topic, "topic_id": self.ids[topic], "partition_data": [{"index": 0, "records": records}]}
-        fields = {"acks": -1, "timeout": 10_000, "transactional_id": transactional_id}
+        fields: dict[str, Any] = {"acks": -1, "timeout": 10_000, "transactional_id": transactional_id}
         written = await self.send("produce", **fields, topic_data=[where])
         assert written.responses[0].partition_responses[0].error_code is ErrorCode.none, written
 

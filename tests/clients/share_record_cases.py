@@ -100,7 +100,7 @@ async def wait_until_released(session: ApiSession, at: SharePartition, member: s
     async def are_released() -> bool:
         answer = await session.send("share_fetch", version=1, **fetch_fields(at, 0, member=member))
         found.extend(span for topic in answer.responses for one in topic.partitions for span in one.acquired_records)
-        return sum(span.last_offset - span.first_offset + 1 for span in found) >= count
+        return sum(int(span.last_offset) - int(span.first_offset) + 1 for span in found) >= count
 
     await eventually_async(are_released)
     session.responses["what was not acknowledged comes again"] = merge_spans(found)

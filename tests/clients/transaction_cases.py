@@ -97,11 +97,11 @@ async def init_producer_id_in_two_phases(session: ApiSession) -> None:
     fields: dict[str, Any] = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
     fields["transactional_id"] = session.unique_name("two phases")
     await find_coordinator_of(session, fields["transactional_id"], 1)
-    flags = (
-        {"enable2_pc": two_phases, "keep_prepared_txn": keeps}
-        for two_phases in (False, True)
+    flags: list[dict[str, Any]] = [
+        {"enable2_pc": in_two_phases, "keep_prepared_txn": keeps}
+        for in_two_phases in (False, True)
         for keeps in (False, True)
-    )
+    ]
     for chosen in flags:
         case = ", ".join(f"{name} {value}" for name, value in chosen.items())
         await session.send_case(case, **fields, **chosen)

@@ -240,3 +240,45 @@ def committed_offsets(bootstrap: str, group: str, topic: str, partitions: int) -
         return {it.partition: it.offset for it in found if it.offset >= 0}
     finally:
         consumer.close()
+
+
+@dataclass
+class Pair:
+    """A source, and the broker that mirrors it by mirror `west`."""
+
+    source: BrokerProcess
+    target: BrokerProcess
+
+    def mirror(self, **settings: str) -> None:
+        mirror_topics(self.source, self.target, "west", **settings)
+
+    def create_topic(self, topic: str, partitions: int = 1, **config: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.source.bootstrap})
+        new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        admin.create_topics([new])[topic].result(30)
+
+    def wait_until_caught_up(self, topic: str, partition: int = 0) -> None:
+        """Waits until the target has the source's log start and high watermark."""
+        eventually(
+            lambda: (
+                read_watermarks(self.target.bootstrap, topic, partition)
+                == read_watermarks(self.source.bootstrap, topic, partition)
+            ),
+            within_s=30,
+            message=lambda: (
+                f"{topic}-{partition}: {read_watermarks(self.source.bootstrap, topic, partition)} at the source, "
+                f"{read_watermarks(self.target.bootstrap, topic, partition)} at the target\n"
+                f"{self.target.log_tail(3000)}"
+            ),
+        )
+
+    def assert_same_records(self, topic: str, partition: int = 0) -> None:
+        """Waits until the target has caught up, and compares what consumers read of both."""
+        self.wait_until_caught_up(topic, partition)
+        for isolation in ("read_uncommitted", "read_committed"):
+            expected = read_records(self.source.bootstrap, topic, partition, isolation=isolation)
+            assert read_records(self.target.bootstrap, topic, partition, isolation=isolation) == expected
+
+    def assert_same_bytes(self, topic: str, partition: int = 0) -> None:
+        expected = read_log_bytes(self.source.log_dir, topic, partition)
+        assert read_log_bytes(self.target.log_dir, topic, partition) == expected

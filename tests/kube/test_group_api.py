@@ -58,9 +58,9 @@ def test_settings_of_a_group_follow_its_resource(
 def test_a_second_resource_of_a_group_is_stalled(resources: NamespaceClient) -> None:
     resources.create("Group", "work", {**CLUSTER, "config": {LIMIT: 3}})
     resources.wait_for_status("Group", "work")
-    resources.create("Group", "other", {**CLUSTER, "groupName": "work", "config": {LIMIT: 4}})
-    resources.wait_for_status("Group", "other", "Failed")
-    assert resources.condition("Group", "other", "Stalled")["reason"] == "NameConflict"
+    resources.create("Group", "workers", {**CLUSTER, "groupName": "work", "config": {LIMIT: 4}})
+    resources.wait_for_status("Group", "workers", "Failed")
+    assert resources.condition("Group", "workers", "Stalled")["reason"] == "NameConflict"
 
 
 def test_settings_that_brokers_reject_are_stalled_and_named(resources: NamespaceClient) -> None:

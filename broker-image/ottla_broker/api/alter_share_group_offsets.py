@@ -40,6 +40,8 @@ API = Api(
 async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
+    requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+    requests.check_alterable(request.group_id)
     errors = {topic.topic_name: find_error(ctx, topic) for topic in request.topics}
     image = ctx.broker.image
     offsets = {
@@ -51,7 +53,6 @@ async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequ
     }
     failed: dict[StatePartition, KafkaError] = {}
     if offsets:
-        requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
         failed = await requests.alter_offsets(request.group_id, offsets)
     return AlterShareGroupOffsetsResponse(
         throttle_time=NO_THROTTLE,

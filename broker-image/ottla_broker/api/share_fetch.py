@@ -4,7 +4,8 @@
   −1 or the end of the connection closes, and locks them for the member. Whole batches are returned,
   with the offsets in them that the member has acquired, and how often each was delivered.
 - Acknowledges records that were delivered before, with an error of their own.
-- The first response of a session has all its partitions, later ones those with records or errors.
+- The response has the partitions that the request adds to the session, and those with records or
+  errors.
 - Waits up to `max_wait` until records are available, new ones or such as were released.
 - The bytes of its records count for the client's `consumer_byte_rate`, which also bounds them.
 - NOT_LEADER_OR_FOLLOWER comes with the current leader.
@@ -13,6 +14,7 @@
 """
 
 import asyncio
+from collections.abc import Collection
 from functools import partial
 from itertools import groupby
 from typing import cast
@@ -76,7 +78,7 @@ async def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> ShareF
     acknowledgements = read_acknowledgements(request.topics)
     if request.is_renew_ack and (request.max_wait or request.min_bytes or request.max_bytes or request.max_records):
         raise KafkaError(ErrorCode.invalid_request, "a request that renews locks fetches nothing; its limits must be 0")
-    session = await find_session(ctx, request, has_acknowledgements=bool(acknowledgements))
+    session, added = await find_session(ctx, request, has_acknowledgements=bool(acknowledgements))
     acknowledging = asyncio.ensure_future(
         acknowledge_all(ctx, group_id, member_id, acknowledgements, may_renew=request.is_renew_ack)
     )
@@ -86,12 +88,14 @@ async def share_fetch(ctx: RequestContext, request: ShareFetchRequest) -> ShareF
     acknowledged = await acknowledging
     if request.share_session_epoch == FINAL_EPOCH:
         await close_session(ctx, session)
-    is_full = request.share_session_epoch == INITIAL_EPOCH
-    return build_response(ctx, group_id, fetched, acknowledged, is_full=is_full)
+    return build_response(ctx, group_id, fetched, acknowledged, added)
 
 
-async def find_session(ctx: RequestContext, request: ShareFetchRequest, *, has_acknowledgements: bool) -> ShareSession:
-    """The session, with the partitions that the request adds and without those that it removes."""
+async def find_session(
+    ctx: RequestContext, request: ShareFetchRequest, *, has_acknowledgements: bool
+) -> tuple[ShareSession, frozenset[TopicIdPartition]]:
+    """The session, with the partitions that the request adds and without those that it removes; and
+    those that it adds."""
     partitions = share_groups_of(ctx).partitions
     group_id, member_id, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
     if epoch == INITIAL_EPOCH:
@@ -104,8 +108,9 @@ async def find_session(ctx: RequestContext, request: ShareFetchRequest, *, has_a
     forgotten = [
         (topic.topic_id or NO_TOPIC, int(at)) for topic in request.forgotten_topics_data for at in topic.partitions
     ]
+    added = frozenset(requested_partitions(request.topics)) - session.partitions.keys()
     session.update(requested_partitions(request.topics), forgotten)
-    return session
+    return session, added
 
 
 async def fetch(
@@ -137,11 +142,10 @@ def build_response(
     group_id: str,
     fetched: dict[TopicIdPartition, FetchResult],
     acknowledged: Errors,
-    *,
-    is_full: bool,
+    added: Collection[TopicIdPartition],
 ) -> ShareFetchResponse:
-    """`is_full`: the response has partitions without records, too."""
-    answered = [at for at in fetched if is_full or fetched[at] is not None or at in acknowledged]
+    """`added`: partitions that the response has also without records."""
+    answered = [at for at in fetched if at in added or fetched[at] is not None or at in acknowledged]
     answered += [at for at in acknowledged if at not in fetched]
     results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in answered}
     leaders = [one.current_leader for one in results.values() if one.current_leader is not NO_LEADER]

@@ -234,6 +234,11 @@ class ShareGroupRequests:
         if write is not None:
             await wait_for_write(write)
 
+    def check_alterable(self, group_id: str) -> None:
+        """Raises GROUP_ID_NOT_FOUND for a group of another kind, NON_EMPTY_GROUP."""
+        if group_id in self._store.groups:
+            self.find_empty_group(group_id)
+
     def find_empty_group(self, group_id: str) -> ShareGroup:
         """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self.find_group(group_id)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from ottla_broker.wire.channel import Channel
@@ -14,6 +15,7 @@ from tests.clients.walks.walk_state import Rule, WalkState
 
 HELPER_NAME: Final = "other"  # a topic and a group that no walk uses
 SETTLES_WITHIN_S: Final = 10.0
+ASSIGNED_WITHIN_S: Final = 3.0
 DECIDED: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 ANY_RULE: Final = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 CLOSED: Final = "the connection is closed"
@@ -36,7 +38,7 @@ class BrokerSide:
 
     async def send_step(self, step: Step, sent: dict[str, Any]) -> Any:
         """The response, or CLOSED. A request that may wait for others has its own connection."""
-        if step.api in ("describe_groups", "list_groups", "streams_group_describe"):
+        if step.api in ("describe_groups", "list_groups", "streams_group_describe", "share_group_describe"):
             await self._commit()
         channel = await (self._spare_channel(step.user) if step.may_wait else self._channel(step.user))
         if step.may_wait:
@@ -64,6 +66,8 @@ class BrokerSide:
                     await asyncio.sleep(0.003)
         if state.internal_topics:
             await self._settle_internal_topics(state)
+        if step.fields.get("share_session_epoch") == -1:  # Kafka releases records after the response
+            await asyncio.sleep(self._pause_s * 2)
         if step.api in ("init_producer_id", "end_txn"):
             await self._settle_transactions(state)
         if step.api in ("create_acls", "delete_acls"):
@@ -121,6 +125,25 @@ class BrokerSide:
                 await asyncio.sleep(0.003)
         await asyncio.sleep(self._pause_s * 2)
 
+    async def initialize_shares(self, fields: dict[str, Any]) -> None:
+        """A member joins a share group until it is assigned partitions, and leaves. It gets none
+        if the topics do not exist.
+        """
+        joining = {**fields, "member_id": "AAAAAAAAAAAAAAAAAAAA-g"}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASSIGNED_WITHIN_S):
+                await self._join_until_assigned(joining)
+        await self._send("share_group_heartbeat", **{**joining, "member_epoch": -1, "subscribed_topic_names": None})
+
+    async def _join_until_assigned(self, joining: dict[str, Any]) -> None:
+        epoch = 0
+        while True:
+            found = await self._send("share_group_heartbeat", **{**joining, "member_epoch": epoch})
+            if found.assignment is not None and found.assignment.topic_partitions:
+                return
+            epoch = max(int(found.member_epoch), 0)
+            await asyncio.sleep(0.003)
+
     async def _settle_transactions(self, state: WalkState) -> None:
         """Returns when every decided transaction of the walk is completed."""
         async with asyncio.timeout(SETTLES_WITHIN_S):
@@ -176,6 +199,7 @@ class BrokerSide:
             "describe_acls": 3,
             "delete_acls": 3,
             "list_transactions": 1,
+            "share_group_heartbeat": 1,
         }[api]
         frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
         return read_response(bytes(frame), key, version)

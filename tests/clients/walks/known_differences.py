@@ -121,6 +121,37 @@ KNOWN_DIFFERENCES: Final = (
         "Kafka forgets the sizes of internal topics that the join of a group's first member has computed",
     ),
     KnownWalkDifference(
+        "share_(fetch|acknowledge)",
+        r".*\.current_leader\.leader_(id|epoch) Kafka 0, we -1",
+        "without an error that tells of another leader there is none",
+    ),
+    KnownWalkDifference(
+        "describe_share_group_offsets",
+        r".*\.(start_offset|lag) Kafka -1, we [0-9]",
+        "where a group begins is stored when it begins, and in Kafka with the first acknowledgement",
+    ),
+    KnownWalkDifference(
+        "describe_share_group_offsets",
+        r".*\.start_offset Kafka [0-9]+, we [0-9]+",
+        "Kafka stores an acknowledgement with the start offset that the group had before it",
+    ),
+    KnownWalkDifference(
+        "share_group_(heartbeat|describe)",
+        r".*(group|assignment|member)_epoch Kafka [0-9]+, we [0-9]+",
+        "which changes of a group begin an epoch together is the broker's choice",
+    ),
+    KnownWalkDifference(
+        "share_(fetch|acknowledge)",
+        r".*error_code Kafka ('invalid_record_state', we 'invalid_request'|121, we 42)",
+        "of offsets that were never delivered; Kafka's error depends on what else is in flight",
+    ),
+    KnownWalkDifference(
+        "share_(fetch|acknowledge)",
+        r".*error_code Kafka ('unknown_topic_or_partition', we 'invalid_request'|3, we 42)",
+        "of a share-partition that nobody has fetched: Kafka does not load it for an acknowledgement",
+    ),
+    KnownWalkDifference("share_fetch", r"\.waited ", "Kafka loads a share-partition's state at its first fetch"),
+    KnownWalkDifference(
         "streams_group_heartbeat",
         r"\.error_code Kafka 'unknown_server_error', we 'streams_invalid_topology'",
         "a copartition group of topics that the subtopology does not have: Kafka fails with an internal exception",
@@ -135,6 +166,13 @@ NONDETERMINISTIC: Final = (
     r"streams_group_(heartbeat|describe) .*\.(active|standby)_(tasks|partitions)\.count Kafka [0-9]+, we [0-9]+",
     # With an endpoint, and a topology that is not ready, Kafka fails with an internal exception.
     r"streams_group_heartbeat \.error_code Kafka 'unknown_server_error', we 'none'",
+    # Which partitions a member of a share group gets is the assignor's choice.
+    r"share_group_(heartbeat|describe) .*\.topic_partitions\.count Kafka [0-9]+, we [0-9]+",
+    # Kafka's first fetch of a share-partition whose start was deleted returns nothing.
+    r"share_fetch .*\.acquired_records\[0\] Kafka 'nothing', we",
+    # A topic id that does not exist: Kafka fails with an internal exception, and does not count the
+    # request in its session.
+    r"share_fetch \.error_code Kafka 'unknown_server_error', we 'none'",
     r"join_group \.(leader|members)",  # after a leader left, Kafka chooses any other member
     r"join_group \.protocol_name Kafka '(range|sticky)', we '(range|sticky)'",  # tied votes: Kafka decides by hashes
 )

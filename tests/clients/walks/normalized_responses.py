@@ -19,12 +19,15 @@ from tests.clients.api_session import (
     NO_VALUE,
     TEXT_FIELDS,
     Json,
+    merge_spans,
 )
 
 LISTED = frozenset({"topics", "groups", "results", "transaction_states"})  # may contain entries of other walks
+# Which of several equal tasks or partitions a member of a streams or share group gets is the
+# broker's choice.
 TASK_FIELDS = frozenset(
-    {"active_tasks", "standby_tasks", "warmup_tasks", "active_partitions", "standby_partitions"}
-)  # which of several equal tasks a member of a streams group gets is the broker's choice
+    {"active_tasks", "standby_tasks", "warmup_tasks", "active_partitions", "standby_partitions", "topic_partitions"}
+)
 RECENT_MS = 1_750_000_000_000  # later than any timestamp of a walk: the broker's clock
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -39,6 +42,8 @@ class ResponseNormalizer:
     def normalize(self, value: Any, field: str = "") -> Json:
         if field in TEXT_FIELDS:
             return "…" if value else value
+        if field == "acquired_records":
+            return merge_spans(value)
         if field in TASK_FIELDS and value is not None:
             return {"count": sum(len(one.partitions) for one in value)}
         if isinstance(value, ErrorCode):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 WAIT: Final = "wait"  # a step without request that waits for `seconds`
+INITIALIZE_SHARES: Final = "initialize shares"  # a member joins a share group until it has partitions, and leaves
 ReferenceKind = Literal[
     "name",  # of a topic or group, with the walk's prefix
     "id",  # the topic's
@@ -20,8 +21,10 @@ ReferenceKind = Literal[
     "sequence",  # (topic, partition, producer): the next one
     "producer id",  # (transactional id,)
     "producer epoch",  # (transactional id,)
-    "member epoch",  # (group, slot): of a member of a streams group; 0 before it has joined
+    "member epoch",  # (group, slot): of a member of a streams or share group; 0 before it has joined
     "tasks",  # (group, slot, kind): the member's tasks of this kind
+    "share session epoch",  # (group, slot): the next one
+    "acquired",  # (group, slot, topic, partition, types, count): acknowledgements of its first offsets
     "end",  # (topic, partition): the end according to produce responses
 ]
 

@@ -7,6 +7,7 @@ from tests.clients.walks import access_steps as access
 from tests.clients.walks import group_steps as groups
 from tests.clients.walks import limit_steps as limits
 from tests.clients.walks import record_steps as records
+from tests.clients.walks import share_steps as shares
 from tests.clients.walks import streams_steps as streams
 from tests.clients.walks import topic_steps as topics
 from tests.clients.walks import transaction_steps as transactions
@@ -82,15 +83,22 @@ ACCESS_KINDS: Final = mix(
 # Of transactional producers.
 TRANSACTIONS: Final = "transactions"
 
-# Of Kafka Streams applications. They need Apache Kafka 4.2.
+# Of Kafka Streams applications. They need Apache Kafka 4.2 or newer.
 STREAMS: Final = "streams"
+
+# Of share groups. They need Apache Kafka 4.2 too.
+SHARES: Final = "shares"
 
 ON_REQUEST: Final = {
     EXPIRY: EXPIRING,
     ACCESS: ACCESS_KINDS,
     TRANSACTIONS: transactions.KINDS,
     STREAMS: streams.KINDS,
+    SHARES: shares.KINDS,
 }
+
+
+CREATE_INPUTS: Final = {STREAMS: streams.create_inputs, SHARES: shares.create_inputs}
 
 
 def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
@@ -99,11 +107,11 @@ def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | 
     chosen = theme or generator.choose(*THEMES)
     kinds = ON_REQUEST.get(chosen) or THEMES[chosen]
     create_topics = transactions.create_topics if theme == TRANSACTIONS else topics.create_topics
-    steps: list[Step] = (
-        streams.create_inputs(generator)
-        if theme == STREAMS
-        else [create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
-    )
+    steps: list[Step]
+    if theme in CREATE_INPUTS:
+        steps = CREATE_INPUTS[theme](generator)
+    else:
+        steps = [create_topics(generator, topic) for topic in TOPICS[: generator.choose(1, 2, 3)]]
     while len(steps) < count:
         [kind] = generator.random.choices(list(kinds), list(kinds.values()))
         generated = kind(generator)

@@ -11,7 +11,7 @@ from tests.clients.response_differences import find_differences
 from tests.clients.walks.broker_side import BrokerSide
 from tests.clients.walks.known_differences import KNOWN_DIFFERENCES, NONDETERMINISTIC
 from tests.clients.walks.normalized_responses import ResponseNormalizer
-from tests.clients.walks.steps import WAIT, Step
+from tests.clients.walks.steps import INITIALIZE_SHARES, WAIT, Step
 from tests.clients.walks.walk_state import WalkState
 
 PENDING_AFTER_S: Final = 0.06  # a join or sync without response by then waits for other members
@@ -84,6 +84,10 @@ class Walk:
                         return found
                     continue
                 sent = [state.resolve(step.fields) for state in states]
+                if step.api == INITIALIZE_SHARES:
+                    pairs = zip(self.sides, sent, strict=True)
+                    await asyncio.gather(*(side.initialize_shares(fields) for side, fields in pairs))
+                    continue
                 seconds = [0.0 for _ in self.sides]
                 tasks = [
                     asyncio.create_task(send_and_time(side, step, message, seconds, number))

@@ -10,6 +10,7 @@ from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record, encode_batch
 from tests.clients.walks.batch_faults import FAULTS
+from tests.clients.walks.share_state import ShareSessionsState
 from tests.clients.walks.step_generator import TOPICS
 from tests.clients.walks.steps import BatchSpec, Reference, Step
 
@@ -36,6 +37,7 @@ class WalkState:
     deleted: set[str] = field(default_factory=set)
     rules: set[Rule] = field(default_factory=set)
     internal_topics: set[str] = field(default_factory=set)  # that a streams group waits for, by full name
+    shares: ShareSessionsState = field(default_factory=ShareSessionsState)
     _ids: dict[str, list[UUID]] = field(default_factory=dict)
     _members: dict[tuple[Any, ...], list[str]] = field(default_factory=dict)
     _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
@@ -71,6 +73,10 @@ class WalkState:
                 return self._numbers.get((ref.kind, *ref.key), 1) + ref.plus
             case "tasks":
                 return self._tasks.get(ref.key, [])
+            case "acquired":
+                return self.shares.acknowledgements(*ref.key)
+            case "share session epoch":
+                return self.shares.session_epochs.get(ref.key, 0) + ref.plus
             case "sequence":
                 return (self._numbers.get((ref.kind, *ref.key), 0) + ref.plus) % SEQUENCES
             case "producer id":
@@ -98,6 +104,10 @@ class WalkState:
                 self._update_member(step, answer)
             case "streams_group_heartbeat":
                 self._update_streams_member(step, sent, answer)
+            case "share_group_heartbeat" if answer.error_code is ErrorCode.none:
+                self._numbers["member epoch", *step.source] = max(answer.member_epoch, 0)
+            case "share_fetch" | "share_acknowledge":
+                self.shares.update(step, sent, answer, self._topic_of)
             case "fetch":
                 self._update_session(step, sent, answer)
             case "init_producer_id" | "end_txn":
@@ -114,6 +124,9 @@ class WalkState:
         if topic_id not in ids:
             ids.append(topic_id)
             self.symbols[topic_id] = f"<{name.removeprefix(self.prefix)} #{len(ids)}>"
+
+    def _topic_of(self, topic_id: UUID) -> str:
+        return next((name for name, ids in self._ids.items() if topic_id in ids), "")
 
     def _update_member(self, step: Step, answer: Any) -> None:
         if answer.error_code not in (ErrorCode.none, ErrorCode.member_id_required) or not answer.member_id:

@@ -1,5 +1,7 @@
 """Settings of groups: properties of the plan, searched by hypothesis."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ VALUES = st.sampled_from(["earliest", "50000", "60000"])
 CONFIGS = st.dictionaries(NAMES, VALUES | st.sampled_from([50000, True]))
 
 
-def group(**spec: object) -> Group:
+def group(**spec: Any) -> Group:
     return Group.parse(samples.group(**spec))
 
 
@@ -48,7 +50,7 @@ def test_the_group_has_the_name_of_the_spec_and_its_tenant() -> None:
     assert group(groupName="w", tenant="acme").group_name == "acme.w"
 
 
-def stored(name: str, created: str, **spec: object) -> GroupResource:
+def stored(name: str, created: str, **spec: Any) -> GroupResource:
     body = samples.group(name, **spec)
     body["metadata"] |= {"namespace": "events", "creationTimestamp": created}
     return GroupResource.parse(body)
