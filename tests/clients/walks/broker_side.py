@@ -126,8 +126,8 @@ class BrokerSide:
         await asyncio.sleep(self._pause_s * 2)
 
     async def initialize_shares(self, fields: dict[str, Any]) -> None:
-        """A member joins a share group until it is assigned partitions, and leaves. It gets none
-        if the topics do not exist.
+        """A member joins a share group until the share state of its topics is initialized, which
+        never happens if they do not exist, and leaves.
         """
         joining = {**fields, "member_id": "AAAAAAAAAAAAAAAAAAAA-g"}
         with suppress(TimeoutError):
@@ -140,7 +140,10 @@ class BrokerSide:
         while True:
             found = await self._send("share_group_heartbeat", **{**joining, "member_epoch": epoch})
             if found.assignment is not None and found.assignment.topic_partitions:
-                return
+                described = {"group_id": joining["group_id"], "topics": None}
+                offsets = await self._send("describe_share_group_offsets", groups=[described])
+                if len(offsets.groups[0].topics) == len(joining["subscribed_topic_names"]):
+                    return
             epoch = max(int(found.member_epoch), 0)
             await asyncio.sleep(0.003)
 
@@ -200,6 +203,7 @@ class BrokerSide:
             "delete_acls": 3,
             "list_transactions": 1,
             "share_group_heartbeat": 1,
+            "describe_share_group_offsets": 0,
         }[api]
         frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
         return read_response(bytes(frame), key, version)
