@@ -14,12 +14,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.resources.common import API_VERSION
-from ottla_spark import jars
+from ottla_spark import jars, launch
 from ottla_spark.definition import parse_pipeline
 from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
-from ottla_spark.streaming import query_runner
 from tests.ports import free_port
 from tests.spark.broker import KAFKA_LIBS, broker
 
@@ -113,7 +112,7 @@ def jars_of_all_sinks() -> Iterator[None]:
     """All tests of a process share one JVM, whose first pipeline fixes its class path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jars, "SINKS", {**jars.SINKS, "from_avro": (SPARK_AVRO,)})
-        patch.setattr(query_runner, "needed_jars", lambda _: set(jars.SINKS))
+        patch.setattr(launch, "needed_jars", lambda _: set(jars.SINKS))
         yield
 
 
