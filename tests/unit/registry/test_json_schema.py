@@ -66,6 +66,7 @@ def test_references_are_found_by_their_names(draft: str) -> None:
         ({"enum": [True]}, {"enum": [1]}, ["ENUM_ARRAY_NARROWED", "TYPE_CHANGED"][:1]),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "string"}, []),
         ({"oneOf": [{"type": "string"}]}, {"oneOf": [{"type": "string"}, {"type": "null"}]}, ["SUM_TYPE_NARROWED"]),
+        ({"oneOf": [{"type": "string"}, True]}, True, ["SUM_TYPE_CHANGED"]),
         ({"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}, ["PATTERN_CHANGED"]),
         ({"not": {"type": "string"}}, {"type": "integer"}, []),
     ],

@@ -231,5 +231,5 @@ def containment(reader: JsonDocument, writer: JsonDocument) -> Any:
 
 
 def canonical_form(document: JsonDocument) -> Any:
-    root = with_draft(document.root) if isinstance(document.root, dict) else document.root
+    root = with_draft(document.root if isinstance(document.root, dict) else {"allOf": [document.root]})
     return jsonschema_rs.canonicalize(root, registry=document.registry(), base_uri=document.address, offline=True)
