@@ -25,6 +25,7 @@ import uvloop
 
 from bench import plain_requests
 from ottla_broker.connection import Connection
+from ottla_broker.garbage_collection import PauseLimit
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from tests.unit.broker_without_sockets import run_broker
@@ -156,6 +157,8 @@ async def measure_all(requests: int) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         async with run_broker(Path(folder)) as broker:
+            pause_limit = PauseLimit(broker.partitions)
+            pause_limit.start()  # as a broker process does
             server = Server(broker)
             producers = await create_topic(server, record)
             kinds: dict[str, Callable[[int], bytes]] = {
@@ -169,6 +172,7 @@ async def measure_all(requests: int) -> dict[str, float]:
                     found[f"{name}-{connections}"] = await measure(clients, requests)
             clients = [Client(server, plain_requests.produce_request(TOPIC, large))]
             found["produce-60k-1"] = await measure(clients, requests // 10)
+            pause_limit.stop()
     return found
 
 
