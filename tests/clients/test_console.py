@@ -1,11 +1,17 @@
 """The overview, topics, the cluster and access in a real browser, on a real broker."""
 
+import subprocess
+
 from playwright.sync_api import Page, expect
 
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import PLOTS_ARE_DRAWN, RECORDS, consumer, url_of
+from tests.e2e.up_process import COMMAND, command_environment
+
+TOPICS = {"payments.refunds": 3, "payments.new": 1, "shipments": 12, "stock.levels": 6, "stock.orders": 6}
+"""Partitions of the topics beside `orders`."""
 
 
 def test_overview_shows_health_brokers_disks_and_plots(tab: Page, console: BrokerProcess) -> None:
@@ -23,9 +29,12 @@ def test_overview_shows_health_brokers_disks_and_plots(tab: Page, console: Broke
 
 
 def test_topics_are_found_while_their_name_is_typed(tab: Page, console: BrokerProcess) -> None:
-    for name in ("payments.refunds", "payments.new"):
-        rd.create_topic(console.bootstrap, name)
+    for name, partitions in TOPICS.items():
+        rd.create_topic(console.bootstrap, name, partitions)
     tab.get_by_role("link", name="Topics").click()
+    found = tab.get_by_role("region", name="Topics").locator("tbody td:first-child")
+    expect(found).to_have_text(sorted(["orders", *TOPICS]))
+    take_picture(tab, "topics")
     search = tab.get_by_role("searchbox", name="Search")
     search.press_sequentially("pay re")
     rows = tab.get_by_role("region", name="Topics").locator("tbody tr")
@@ -88,3 +97,23 @@ def test_access_pages_are_reached_from_each_other(tab: Page, console: BrokerProc
     for name in ("Why may X do Y", "Users", "Quotas"):
         tabs.get_by_role("link", name=name).click()
         expect(tabs.locator("[aria-current]")).to_have_text(name)
+
+
+def test_quotas_that_a_client_sets_are_listed(tab: Page, console: BrokerProcess) -> None:
+    for arguments in (
+        ("producer_byte_rate=1000", "consumer_byte_rate=2000", "--user", "eve"),
+        ("request_percentage=50", "--user", "eve", "--client-id", "reports"),
+        ("producer_byte_rate=10", "--user", "<default>"),
+    ):
+        command = [*COMMAND, "quotas", "alter", *arguments, "--bootstrap", console.bootstrap]
+        subprocess.run(command, check=True, timeout=60, env=command_environment())
+    tab.goto(f"{url_of(console)}/access/quotas")
+    expect(tab.get_by_role("region", name="Quotas").locator("tbody tr")).to_have_text(
+        [
+            "user (default)producer_byte_rate 10",
+            "user eveconsumer_byte_rate 2000producer_byte_rate 1000",
+            "user eve, client-id reportsrequest_percentage 50",
+        ]
+    )
+    expect(tab.get_by_role("main")).to_contain_text("Nobody. Other brokers count for themselves.")
+    take_screenshot(tab, "quotas")

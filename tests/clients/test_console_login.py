@@ -126,8 +126,9 @@ def test_rules_that_decide_are_explained_to_those_who_may_see_them(tab: Page, se
     tab.get_by_role("link", name="Access").click()
     rows = tab.get_by_role("region", name="Rules").locator("tbody tr")
     expect(rows.first).to_contain_text("User:alice")
-    take_screenshot(tab, "rules")
+    take_picture(tab, "rules")
     tab.get_by_role("link", name="Why may X do Y").click()
+    decides = tab.get_by_role("region", name="Rules of the resource").locator("tbody tr[aria-current=true]")
     for topic, reason in (("orders", "Allowed. A rule allows it."), ("payments", "Refused. No rule is about")):
         tab.get_by_label("May").fill("alice")
         tab.get_by_label("named").fill(topic)
@@ -136,6 +137,7 @@ def test_rules_that_decide_are_explained_to_those_who_may_see_them(tab: Page, se
     tab.get_by_label("named").fill("orders")
     tab.get_by_role("button", name="Explain").click()
     expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("Allowed.")
+    assert decides.locator("td").all_inner_texts() == ["User:alice", "*", "ALLOW", "READ", "TOPIC", "orders", "LITERAL"]
     take_picture(tab, "access")
     tab.get_by_role("link", name="Users").click()
     expect(tab.get_by_role("region", name="Users")).to_contain_text("SCRAM-SHA-512")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import confluent_kafka as ck
@@ -65,13 +66,32 @@ def test_overview_shows_what_clients_do_and_how_long_it_takes(cluster: ProcessCl
             ["rack-1", "rack-2", "rack-3"]
         )
         take_picture(tab, "overview")
-        tab.get_by_role("link", name="Cluster").click()
+        assert_quorum_is_shown(tab, cluster)
+        take_picture(tab, "cluster")
         tab.get_by_label("What would happen if broker").select_option("2")
         tab.get_by_role("button", name="Simulate").click()
         expect(tab.get_by_role("main").get_by_role("status")).to_have_text(
             "Every partition would keep a leader and take records."
         )
         take_picture(tab, "departure")
+
+
+def assert_quorum_is_shown(tab: Page, cluster: ProcessCluster) -> None:
+    """The page of the cluster, with its part /cluster/quorum: every voter, and who leads."""
+    with tab.expect_response("**/cluster/quorum") as part:
+        tab.get_by_role("link", name="Cluster").click()
+    assert part.value.status == 200
+    with ThreadPoolExecutor(1) as pool:  # the browser's API has the event loop of this thread
+        quorum = pool.submit(cluster.describe_quorum).result()
+    figures = tab.locator(".figures", has_text="High watermark")
+    expect(figures).to_contain_text(f"Leader{quorum.leader_id} Epoch{quorum.leader_epoch}")
+    roles = [
+        (int(it.replica_id), "leader" if it.replica_id == quorum.leader_id else "voter") for it in quorum.current_voters
+    ]
+    rows = tab.get_by_role("region", name="Replicas of the metadata log").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    shown = [row.locator("td").all_inner_texts()[:2] for row in rows.all()]
+    assert sorted(shown) == sorted([str(broker), role] for broker, role in roles)
 
 
 def samples(tab: Page) -> dict[str, list[float | None]]:
