@@ -78,7 +78,7 @@ async def test_rule_4_a_new_controller_places_no_replicas_before_each_broker_sen
     predecessor = await SmallController().add_brokers(1, 2)
     await predecessor.add_topic("old", replicas=(1, 2))
     # Broker 1's disk is wiped, and both brokers are restarted.
-    successor = SmallController(predecessor.image, broker_session_timeout_ms="500")
+    successor = SmallController(predecessor.image, broker_session_timeout_ms="2000")
     control_loop = asyncio.create_task(successor.controller.run())
     await successor.register(2, incarnation=22)
     creation = asyncio.create_task(create_topic(successor.controller, NewTopic("new", 1, 1)))
