@@ -152,7 +152,9 @@ class ReplicaReader:
                 return diverging
         if not log.start <= request.offset <= log.end:
             raise KafkaError(ErrorCode.offset_out_of_range)
-        partition.leader.record_fetch(session.replica, session.replica_epoch, request.offset, request.log_start)
+        leader = partition.leader
+        leader.record_fetch(session.replica, session.replica_epoch, request.offset, request.log_start)
+        leader.followers.set_position(session.replica, cached)
         cached.position_recorded = True
         return None
 

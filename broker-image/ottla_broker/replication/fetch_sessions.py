@@ -65,6 +65,10 @@ class CachedPartition:
         self.position_recorded = False
         self.must_answer = self._session.is_replica
 
+    def record_again(self) -> None:
+        self.position_recorded = False
+        self._session.changed[self] = None
+
     def is_news(self, data: FetchResponsePartition) -> bool:
         """True if an incremental response must hold `data`."""
         return (

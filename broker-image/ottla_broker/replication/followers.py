@@ -11,7 +11,7 @@ that follows from it. Pure.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -20,11 +20,19 @@ JOIN_TIMEOUT_S: Final = 1.0
 """How long after its last fetch a follower that could join holds the high watermark."""
 
 
+class FetchPosition(Protocol):
+    """A partition in one fetch session of a follower, which names its offset only once."""
+
+    def record_again(self) -> None:
+        """Records the offset again with the session's next fetch."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Follower:
     """`log_end`, `log_start`, `broker_epoch`: by its last fetch. Times by the loop's clock.
     `uncounted_fetch`: (broker epoch, offset, log start) of the last fetch in a broker epoch that
-    this broker's metadata do not know yet."""
+    this broker's metadata do not know yet. `position`: that of the last fetch."""
 
     broker: int
     log_end: int = UNKNOWN
@@ -36,6 +44,7 @@ class Follower:
     lag_target: int = UNKNOWN  # what it must reach to be in time …
     lagging_since_s: float = inf  # … counted from here
     uncounted_fetch: tuple[int, int, int] | None = None
+    position: FetchPosition | None = None
 
     def record_fetch(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now_s: float) -> None:
         """Records a fetch from `offset`, below which every record is in the follower's log, and
@@ -118,6 +127,17 @@ class Followers:
         follower.uncounted_fetch = None
         follower.record_fetch(offset, log_start, broker_epoch, leader_end, now_s)
         return follower
+
+    def set_position(self, broker: int, position: FetchPosition) -> None:
+        """Notes by which session the broker has fetched. An offset that another session had
+        recorded is recorded again: the fetch may have been sent before that, and have waited in the
+        socket of a connection that the follower has given up.
+        """
+        follower = self._all.get(broker)
+        if follower is not None and follower.position is not position:
+            if follower.position is not None:
+                follower.position.record_again()
+            follower.position = position
 
     def update_lagging(self, leader_end: int) -> bool:
         """True if a follower in the maximal ISR is behind."""

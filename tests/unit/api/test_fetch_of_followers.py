@@ -374,3 +374,22 @@ async def test_last_stable_offset_never_falls_for_consumers_when_the_leader_chan
     partition.leader.record_fetch(FOLLOWER, EPOCH, 3, 0)
     response = only_partition(await decode_delayed(waiting))
     assert (response.error, response.last_stable_offset) == (ErrorCode.none, 3)
+
+
+@async_test
+async def test_offset_is_recorded_again_after_a_delayed_fetch_of_an_earlier_session(broker: SmallBroker) -> None:
+    """A follower names an offset once. A request that waited in the socket of its former connection
+    would otherwise set it back until more records are appended, which min.insync.replicas may
+    forbid meanwhile.
+    """
+    (partition,) = add_replicated_topic(broker)
+    for _ in range(4):
+        append(partition, b"x")
+    handler = fetch_handler_of(broker)
+    earlier = decode_immediate(call(handler, broker, fetch_at(partition, 0))).session_id
+    current = decode_immediate(call(handler, broker, fetch_at(partition, 3))).session_id
+    follower = partition.leader.followers.get(FOLLOWER)
+    assert follower is not None and follower.log_end == 3
+    call(handler, broker, fetch_at(partition, 1), (earlier, 1))
+    call(handler, broker, {}, (current, 1))
+    assert follower.log_end == 3
