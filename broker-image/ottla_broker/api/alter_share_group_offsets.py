@@ -23,7 +23,7 @@ from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, check_share_groups_served
+from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
@@ -41,8 +41,9 @@ async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequ
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
     requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
-    requests.check_alterable(request.group_id)
     errors = {topic.topic_name: find_error(ctx, topic) for topic in request.topics}
+    if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
+        requests.check_alterable(request.group_id)
     image = ctx.broker.image
     offsets = {
         StatePartition(image.topics[topic.topic_name].id, int(one.partition_index)): int(one.start_offset)

@@ -15,7 +15,7 @@ from kio.schema.delete_share_group_offsets.v0.response import (
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, check_share_groups_served
+from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
@@ -35,12 +35,13 @@ async def delete_offsets(
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
     requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
-    group = requests.find_empty_group(request.group_id)
     errors = {topic.topic_name: find_error(ctx, topic.topic_name) for topic in request.topics}
     topics = ctx.broker.image.topics
-    for name, error in errors.items():
-        if error is NO_ERROR and topics[name].id not in group.initialized:
-            errors[name] = KafkaError(ErrorCode.unknown_topic_or_partition, "the group has not read the topic")
+    if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
+        group = requests.find_empty_group(request.group_id)
+        for name, error in errors.items():
+            if error is NO_ERROR and topics[name].id not in group.initialized:
+                errors[name] = KafkaError(ErrorCode.unknown_topic_or_partition, "the group has not read the topic")
     ids = {name: topics[name].id for name, error in errors.items() if error is NO_ERROR}
     if ids:
         failed = await requests.delete_offsets(request.group_id, ids.values())

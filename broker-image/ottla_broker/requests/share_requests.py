@@ -2,7 +2,7 @@
 partitions that a request names, and its acknowledgements."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -50,6 +50,13 @@ def check_share_groups_served(ctx: RequestContext) -> None:
         raise KafkaError(
             ErrorCode.unsupported_version, "share groups are not enabled: the feature share.version has level 0"
         )
+
+
+def are_all_unauthorized(errors: Collection[KafkaError]) -> bool:
+    """True if the client may read none of the topics whose errors these are; False without
+    topics.
+    """
+    return bool(errors) and all(error.code is ErrorCode.topic_authorization_failed for error in errors)
 
 
 def check_member_named(group_id: str | None, member_id: str | None) -> None:
