@@ -66,8 +66,11 @@ class CachedPartition:
         self.must_answer = self._session.is_replica
 
     def record_again(self) -> None:
-        self.position_recorded = False
-        self._session.changed[self] = None
+        """Records the offset again with the session's next fetch, if the partition still is in it."""
+        session = self._session
+        if session.partitions.get((self.request.topic, self.request.partition)) is self:
+            self.position_recorded = False
+            session.changed[self] = None
 
     def is_news(self, data: FetchResponsePartition) -> bool:
         """True if an incremental response must hold `data`."""

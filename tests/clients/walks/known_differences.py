@@ -150,6 +150,11 @@ KNOWN_DIFFERENCES: Final = (
         r".*error_code Kafka ('unknown_topic_or_partition', we 'invalid_request'|3, we 42)",
         "of a share-partition that nobody has fetched: Kafka does not load it for an acknowledgement",
     ),
+    KnownWalkDifference(
+        "share_fetch",
+        r".*error_code Kafka 'unknown_server_error', we 'unknown_topic_or_partition'",
+        "of a share-partition that the group has not initialized: Kafka fails with an internal exception",
+    ),
     KnownWalkDifference("share_fetch", r"\.waited ", "Kafka loads a share-partition's state at its first fetch"),
     KnownWalkDifference(
         "streams_group_heartbeat",
