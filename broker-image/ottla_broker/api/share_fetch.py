@@ -105,6 +105,8 @@ async def find_session(
         ctx.connection.on_closed[group_id, member_id] = partial(partitions.on_disconnected, session)
     else:
         session = partitions.sessions.proceed(group_id, member_id, epoch)
+    if epoch == FINAL_EPOCH:
+        return session, frozenset()  # all that the member has acquired is released, whatever the request leaves out
     forgotten = [
         (topic.topic_id or NO_TOPIC, int(at)) for topic in request.forgotten_topics_data for at in topic.partitions
     ]

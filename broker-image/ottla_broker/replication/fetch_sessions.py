@@ -66,7 +66,7 @@ class CachedPartition:
         self.must_answer = self._session.is_replica
 
     def record_again(self) -> None:
-        """Records the offset again with the session's next fetch, if the partition still is in it."""
+        """Records the offset with the next fetch, if the partition is still in the session."""
         session = self._session
         if session.partitions.get((self.request.topic, self.request.partition)) is self:
             self.position_recorded = False
