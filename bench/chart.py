@@ -2,8 +2,9 @@
 
 docs/measurements holds results as the benchmarks write them to `build/`, under names like
 `2026-11-22-one-broker.json`. The newest file of each kind becomes
-`docs/images/benchmark-<kind>-light.svg` and `-dark.svg`; latencies under load among its lines
-become `benchmark-<kind>-under-load-light.svg` and `-dark.svg` besides.
+`docs/images/benchmark-<kind>-light.svg` and `-dark.svg`. Lines of many connections, and those of
+special loads, have plots of their own, `benchmark-<kind>-connections-…` and `-special-…`, and so
+have latencies under load, `-under-load-…`.
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.chart_style import THEMES, Theme, svg_document, text
+from bench.latency_chart import PREFIX as UNDER_LOAD
 from bench.latency_chart import draw_latencies, has_latencies
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -22,12 +24,27 @@ WIDTH, LABEL_WIDTH, VALUE_WIDTH = 860, 350, 150
 BAR_WIDTH = WIDTH - LABEL_WIDTH - VALUE_WIDTH
 ROW_HEIGHT, BAR_HEIGHT, LINE_HEIGHT = 46, 13, 16
 LABEL_CHARACTERS, FOOTER_CHARACTERS = 50, 125
+PLOTS = {
+    "-connections": ("many-producers-", "two-workers-", "connections-", "many-consumers-", "group-of-200-"),
+    "-special": ("wide-", "tls-", "sasl-", "cold-read-", "recover", "compaction-", "floor-"),
+}
+"""The lines, by prefix, that have a plot of their own, named with this suffix."""
 GROUPS = {"higher": "Higher is better", "lower": "Lower is better"}
 
 
 def newest_results(folder: Path) -> dict[str, Path]:
     """The newest file of each kind of result. Names start with a date, so they sort by it."""
     return {path.stem[len("2026-11-22-") :]: path for path in sorted(folder.glob("*.json"))}
+
+
+def lines_by_plot(results: Results) -> dict[str, list[Mapping[str, Any]]]:
+    """The lines of each plot of bars by its suffix; "" is the plot of all that have no other."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for line in results["lines"]:
+        if not line["name"].startswith(UNDER_LOAD):
+            suffix = next((suffix for suffix, prefixes in PLOTS.items() if line["name"].startswith(prefixes)), "")
+            found.setdefault(suffix, []).append(line)
+    return found
 
 
 def draw(results: Results, theme: Theme) -> str:
@@ -109,7 +126,8 @@ def images(folder: Path) -> dict[str, str]:
     for kind, path in newest_results(folder).items():
         results = json.loads(path.read_text())
         for name, theme in THEMES.items():
-            documents[f"benchmark-{kind}-{name}.svg"] = draw(results, theme)
+            for suffix, lines in lines_by_plot(results).items():
+                documents[f"benchmark-{kind}{suffix}-{name}.svg"] = draw({**results, "lines": lines}, theme)
             if has_latencies(results):
                 latencies = draw_latencies(results, theme, _other(results["about"]))
                 documents[f"benchmark-{kind}-under-load-{name}.svg"] = latencies

@@ -5,37 +5,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.chart import DOCS, draw, images, newest_results
+from bench.chart import DOCS, PLOTS, draw, images, lines_by_plot, newest_results
 from bench.chart_style import THEMES
 from bench.cluster.lines import LINES as CLUSTER_LINES
+from bench.latency_chart import PREFIX as UNDER_LOAD
 from bench.lines import LINES
 from bench.mirror.lines import LINES as MIRROR_LINES
 
 MEASUREMENTS = DOCS / "measurements"
 KINDS = {"one-broker": LINES, "three-brokers": CLUSTER_LINES, "mirrors": MIRROR_LINES}
-ADDED_SINCE = (
-    *(
-        "new-topic",
-        "two-workers-",
-        "group-of-200-",
-        "produce-idempotent",
-        "produce-lz4",
-        "produce-zstd",
-        "many-producers-",
-        "connections-",
-    ),
-    *(
-        "many-consumers-",
-        "latency-under-load-",
-        "wide-",
-        "tls-",
-        "sasl-",
-        "cold-read-",
-        "recover",
-        "compaction-",
-        "floor-",
-    ),
-)
+ADDED_SINCE = ("new-topic", "two-workers-", "group-of-200-", "connections-new-", "latency-under-load-")
 """Prefixes of names of lines that the stored results do not have yet."""
 
 
@@ -51,6 +30,15 @@ def test_stored_results_have_every_line_of_the_benchmark(kind: str) -> None:
     assert [line["name"] for line in results["lines"]] == [
         line.name for line in KINDS[kind] if not line.name.startswith(ADDED_SINCE)
     ]
+
+
+def test_every_line_is_in_one_plot() -> None:
+    lines = [{"name": line.name} for line in LINES]
+    plots = lines_by_plot({"lines": lines})
+    assert list(plots) == ["", *PLOTS]
+    shown = {line["name"] for plot in plots.values() for line in plot}
+    assert sum(map(len, plots.values())) == len(shown)
+    assert shown == {line.name for line in LINES if not line.name.startswith(UNDER_LOAD)}
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
