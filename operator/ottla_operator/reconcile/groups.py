@@ -9,7 +9,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka import configs
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.backoff import RequeueBackoff
-from ottla_operator.plan.conditions import STALLED, Conditions, Readiness, Reconciling, Stalled, find_condition
+from ottla_operator.plan.conditions import Readiness, Reconciling, Stalled
 from ottla_operator.plan.groups import (
     GroupResource,
     evaluate_group,
@@ -19,7 +19,8 @@ from ottla_operator.plan.groups import (
 )
 from ottla_operator.reconcile.concurrency import for_each
 from ottla_operator.reconcile.connection import connect_to_cluster
-from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.reconcile.status_report import report_status
 from ottla_operator.reconcile.validation import error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
@@ -98,17 +99,7 @@ class GroupReconciler:
     async def _report(self, resource: GroupResource, readiness: Readiness) -> None:
         body = resource.body
         fields: dict[str, Json] = {"groupName": resource.group.group_name if resource.group else None}
-        reported = find_condition(body, STALLED).get("message")
-        try:
-            await self.platform.write_status(body, Conditions(readiness, body["metadata"]["generation"]), fields)
-        except PlatformError as error:
-            if error.is_unavailable:
-                raise
-            message = f"cannot write the status: {error}"
-            await self.platform.record_event(body, "StatusWriteFailed", message, warning=True, lasts=True)
-            return
-        if isinstance(readiness, Stalled) and reported != readiness.message:
-            await self.platform.record_event(body, readiness.reason, readiness.message, warning=True)
+        await report_status(self.platform, body, readiness, fields)
 
 
 def _unless_invalid(resource: GroupResource, readiness: Readiness) -> Readiness:

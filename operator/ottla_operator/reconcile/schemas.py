@@ -12,7 +12,7 @@ from typing import Final
 from ottla_operator.kafka.client import Unreachable
 from ottla_operator.kafka.schema_registry import RegistryRefusal, SchemaRegistryClient
 from ottla_operator.plan.backoff import RequeueBackoff
-from ottla_operator.plan.conditions import STALLED, Conditions, Readiness, Reconciling, Stalled, find_condition
+from ottla_operator.plan.conditions import Readiness, Reconciling, Stalled
 from ottla_operator.plan.schema_readers import SubjectReader, find_readers
 from ottla_operator.plan.schemas import (
     FINALIZER,
@@ -30,7 +30,8 @@ from ottla_operator.plan.schemas import (
 )
 from ottla_operator.reconcile import schema_changes
 from ottla_operator.reconcile.connection import access_ready_brokers
-from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.reconcile.status_report import report_status
 from ottla_operator.reconcile.validation import error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
@@ -221,17 +222,7 @@ class SchemaReconciler:
         if (observed := result.observed) is not None and result.resource.schema is not None:
             fields = {"subject": result.resource.schema.subject, "id": observed.id, "version": observed.version}
             fields["compatibility"] = observed.level
-        reported = find_condition(body, STALLED).get("message")
-        try:
-            await self.platform.write_status(body, Conditions(readiness, body["metadata"]["generation"]), fields)
-        except PlatformError as error:
-            if error.is_unavailable:
-                raise
-            message = f"cannot write the status: {error}"
-            await self.platform.record_event(body, "StatusWriteFailed", message, warning=True, lasts=True)
-            return
-        if isinstance(readiness, Stalled) and reported != readiness.message:
-            await self.platform.record_event(body, readiness.reason, readiness.message, warning=True)
+        await report_status(self.platform, body, readiness, fields)
 
 
 def _unless_invalid(resource: SchemaResource, readiness: Readiness) -> Readiness:

@@ -9,7 +9,7 @@ from typing import Final
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.backoff import RequeueBackoff
-from ottla_operator.plan.conditions import STALLED, Conditions, Readiness, Reconciling, Stalled, find_condition
+from ottla_operator.plan.conditions import Readiness, Reconciling, Stalled
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.topic_lake import lake_pipeline, lake_pipeline_name, lake_status
 from ottla_operator.plan.topics import (
@@ -23,7 +23,8 @@ from ottla_operator.plan.topics import (
 from ottla_operator.reconcile import topic_changes
 from ottla_operator.reconcile.concurrency import for_each
 from ottla_operator.reconcile.connection import connect_to_cluster
-from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.reconcile.status_report import report_status
 from ottla_operator.reconcile.topic_deletion import TopicDeletion
 from ottla_operator.reconcile.validation import error_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
@@ -217,18 +218,8 @@ class TopicReconciler:
         except Blocked as blocked:
             if not isinstance(readiness, Stalled):
                 readiness = blocked.readiness
-        reported = find_condition(resource.body, STALLED).get("message")
-        conditions = Conditions(readiness, resource.body["metadata"]["generation"])
-        try:
-            await self.platform.write_status(resource.body, conditions, fields)
-        except PlatformError as error:
-            if error.is_unavailable:
-                raise
-            message = f"cannot write the status: {error}"
-            await self.platform.record_event(resource.body, "StatusWriteFailed", message, warning=True, lasts=True)
+        if not await report_status(self.platform, resource.body, readiness, fields):
             return WAIT_S
-        if isinstance(readiness, Stalled) and reported != readiness.message:
-            await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
         return RETRY_S if is_reconciling(readiness) else RESYNC_S
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
-from ottla_operator.plan.conditions import READY, Conditions, Readiness, Ready, Reconciling, Stalled, find_condition
+from ottla_operator.plan.conditions import READY, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
 from ottla_operator.plan.user_records import (
     UserRecord,
@@ -33,7 +33,8 @@ from ottla_operator.plan.users import (
 from ottla_operator.reconcile.access_policies import Policies, read_policies
 from ottla_operator.reconcile.concurrency import for_each
 from ottla_operator.reconcile.connection import connect_to_cluster
-from ottla_operator.reconcile.platform import Blocked, Platform, PlatformError
+from ottla_operator.reconcile.platform import Blocked, Platform
+from ottla_operator.reconcile.status_report import report_status
 from ottla_operator.reconcile.user_changes import ObservedUsers, UserChange, apply_user_changes, observe_users
 from ottla_operator.reconcile.user_secrets import ClientCredentials, UserSecrets
 from ottla_operator.reconcile.validation import error_readiness
@@ -268,18 +269,7 @@ class UserReconciler:
             until = found.previous_until
             fields["previousCredentialUntil"] = until and until.strftime("%Y-%m-%dT%H:%M:%SZ")
             fields["certificate"] = found.certificate and found.certificate.to_json()
-        reported = find_condition(resource.body, "Stalled").get("message")
-        conditions = Conditions(readiness, resource.body["metadata"]["generation"])
-        try:
-            await self.platform.write_status(resource.body, conditions, fields)
-        except PlatformError as error:
-            if error.is_unavailable:
-                raise
-            message = f"cannot write the status: {error}"
-            await self.platform.record_event(resource.body, "StatusWriteFailed", message, warning=True, lasts=True)
-            return
-        if isinstance(readiness, Stalled) and reported != readiness.message:
-            await self.platform.record_event(resource.body, readiness.reason, readiness.message, warning=True)
+        await report_status(self.platform, resource.body, readiness, fields)
 
 
 def _parse_cluster(cluster: Json | None) -> Cluster | None:
