@@ -11,12 +11,12 @@
 #define PROGRAM "connects"
 #include "common.h"
 #include "sockets.h"
+#include "requests.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define MAX_REQUESTS 4096
 #define MAX_EVENTS 1024
 #define MAX_OPEN 20000
 #define MAX_RESPONSE 512
@@ -27,19 +27,7 @@ struct connection {
     unsigned char response[MAX_RESPONSE];
 };
 
-static char stdin_bytes[16 << 20];
-static struct { char *bytes; int size; } requests[MAX_REQUESTS];
-static int request_count, error_code_offset, open_count, measuring; /* before that, a partition may have no leader yet */
-
-static void read_requests(void) {
-    size_t size = fread(stdin_bytes, 1, sizeof stdin_bytes, stdin), at = 0;
-    while (at + 4 <= size && request_count < MAX_REQUESTS) {
-        int whole = 4 + ntohl(*(uint32_t *)(stdin_bytes + at));
-        requests[request_count].bytes = stdin_bytes + at, requests[request_count++].size = whole;
-        at += whole;
-    }
-    if (!request_count || at != size) die("standard input", "not a number of whole requests");
-}
+static int error_code_offset, open_count, measuring; /* before that, a partition may have no leader yet */
 
 static void begin(int epoll, int port, int request, double due) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
