@@ -76,13 +76,20 @@ async def read_share_group_state(session: ApiSession) -> None:
     topic_id = await create_state(session, group, await session.create_topic("read", partitions=2))
     written = write_fields(batch_fields(0, 4, ACKNOWLEDGED), batch_fields(7, 9, AVAILABLE, 2), leader=2)
     await session.send("write_share_group_state", **state_fields(group, topic_id, 0, **written))
+    await send_read_cases(session, group, topic_id, former_leader=2)
+
+
+async def send_read_cases(session: ApiSession, group: str, topic_id: UUID | None, *, former_leader: int) -> None:
+    """Requests for the state of partition 0, whose leader epoch is 2, and for states that are not
+    there.
+    """
 
     async def ask(case: str, partition: int, leader: int, topic: UUID | None = topic_id, name: str = group) -> None:
         await session.send_case(case, **state_fields(name, topic, partition, leader_epoch=leader))
 
     await ask("its leader", 0, 2)
     await ask("a later leader", 0, 3)
-    await ask("a former leader", 0, 2)
+    await ask("a former leader", 0, former_leader)
     await ask("a leader epoch below all", 0, -1)
     await ask("not initialized", 1, 0)
     await ask("an unknown partition", 9, 0)
@@ -135,21 +142,7 @@ async def read_share_group_state_summary(session: ApiSession) -> None:
     topic_id = await create_state(session, group, await session.create_topic("summary", partitions=2))
     written = {**write_fields(batch_fields(0, 4, ACKNOWLEDGED), leader=2, start=3), "delivery_complete_count": 2}
     await session.send("write_share_group_state", version=1, **state_fields(group, topic_id, 0, **written))
-
-    async def ask(case: str, partition: int, leader: int, topic: UUID | None = topic_id, name: str = group) -> None:
-        await session.send_case(case, **state_fields(name, topic, partition, leader_epoch=leader))
-
-    await ask("its leader", 0, 2)
-    await ask("a later leader", 0, 3)
-    await ask("a former leader", 0, 1)
-    await ask("a leader epoch below all", 0, -1)
-    await ask("not initialized", 1, 0)
-    await ask("an unknown partition", 9, 0)
-    await ask("an unknown topic", 0, 0, NO_SUCH_TOPIC)
-    await ask("without a topic", 0, 0, None)
-    await ask("an unknown group", 0, 0, name=session.unique_name("none"))
-    await ask("without a group", 0, 0, name="")
-    await session.send_case("no topics", group_id=group, topics=[])
+    await send_read_cases(session, group, topic_id, former_leader=1)
 
 
 async def delete_share_group_state(session: ApiSession) -> None:
