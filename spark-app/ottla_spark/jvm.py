@@ -2,8 +2,9 @@
 
 PySpark would start it by the same script, wait for it, and put every property on its command line,
 which each user of the machine can read. Here properties with secrets are left out: the session gets
-them from Python. PySpark connects to a JVM that is there if two environment variables name it. The
-JVM ends when its standard input is closed, also by the end of this process.
+them from Python. If two environment variables name the port and the secret of a JVM, PySpark
+connects to it and starts none. The JVM ends when its standard input is closed, also by the end of
+this process.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def test_overview_shows_what_clients_do_and_how_long_it_takes(cluster: ProcessCl
 
 
 def assert_quorum_is_shown(tab: Page, cluster: ProcessCluster) -> None:
-    """The page of the cluster, with its part /cluster/quorum: every voter, and who leads."""
+    """The cluster page shows every voter and the leader, which it requests as /cluster/quorum."""
     with tab.expect_response("**/cluster/quorum") as part:
         tab.get_by_role("link", name="Cluster").click()
     assert part.value.status == 200
