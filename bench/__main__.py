@@ -17,7 +17,7 @@ ONE_BROKER = Benchmark(
         Session(one_broker.CONNECTION_LINES, 2, one_broker.measure_one_broker),
         Session(("two-workers",), 2, two_workers.measure_two_workers),
         Session(("many-consumers", "group-of-200"), 2, many_consumers.measure_many_consumers),
-        Session(("latency-under-load",), 1, under_load.measure_under_load),
+        Session(("latency-under-load",), 2, under_load.measure_under_load),
         Session(("wide",), 1, wide.measure_wide),
         Session(("tls", "sasl"), 3, secured.measure_secured),
         Session(("cold-read", "recover"), 1, large_logs.measure_large_log),

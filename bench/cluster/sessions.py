@@ -138,7 +138,8 @@ def _sustained_per_s(load_size: LoadSize) -> float:
     """What three warm Apache Kafka brokers sustain."""
     with cluster_runner("kafka")() as cluster:
         create_topic(cluster, under_load.TOPIC, under_load.PARTITIONS)
-        return under_load.find_sustained_rate(cluster.bootstrap, load_size.sustained)
+        seconds = load_size.under_load_warm_s + load_size.under_load_s
+        return under_load.find_sustained_rate(cluster.bootstrap, load_size.sustained, seconds)
 
 
 def measure_faults(run_cluster: RunCluster, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:

@@ -80,7 +80,6 @@ CONTROLLER_QUORUM_ELECTION_BACKOFF_MAX_MS = _quorum.row(
     "Longest pause in milliseconds between elections that no voter wins.")
 
 _network = Section("Listeners and connections", BROKER_SETTINGS)
-_BUFFERS = "today's operating systems size buffers by what a connection needs"
 
 LISTENERS = _network.row("listeners", listeners(), "PLAINTEXT://127.0.0.1:9092",
     "Addresses that the broker listens on. An empty host means every interface; port 0 means any free port.",
@@ -98,9 +97,12 @@ INTER_BROKER_LISTENER_NAME = _network.row(
 SECURITY_INTER_BROKER_PROTOCOL = _network.row("security.inter.broker.protocol", one_of(*PROTOCOLS), "PLAINTEXT",
     "Protocol that selects the inter-broker listener if `inter.broker.listener.name` is not set.")
 SOCKET_SEND_BUFFER_BYTES = _network.row("socket.send.buffer.bytes", integer(at_least=-1), -1,
-    "Size of each socket's send buffer (SO_SNDBUF) in bytes. -1: the operating system's default.", differs=_BUFFERS)
-SOCKET_RECEIVE_BUFFER_BYTES = _network.row("socket.receive.buffer.bytes", integer(at_least=-1), -1,
-    "Size of each socket's receive buffer (SO_RCVBUF) in bytes. -1: the operating system's default.", differs=_BUFFERS)
+    "Size of each socket's send buffer (SO_SNDBUF) in bytes. -1: the operating system's default.",
+    differs="operating systems size a buffer by what the connection needs")
+SOCKET_RECEIVE_BUFFER_BYTES = _network.row("socket.receive.buffer.bytes", integer(at_least=-1), 102400,
+    "Size of each socket's receive buffer (SO_RCVBUF) in bytes. -1: the operating system's default. A small one lets "
+    "the records that a busy broker has not received yet wait in their producer, which sends them in larger batches. "
+    "Over long distances a larger one is faster.")
 SOCKET_REQUEST_MAX_BYTES = _network.row("socket.request.max.bytes", integer(at_least=1), 104857600,
     "Maximum size of a request in bytes. The broker closes the connection of a larger one before allocating memory.")
 SOCKET_LISTEN_BACKLOG_SIZE = _network.row("socket.listen.backlog.size", integer(at_least=1), 50,
