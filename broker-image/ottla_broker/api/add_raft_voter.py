@@ -18,26 +18,18 @@ from kio.schema.add_raft_voter.v1.response import AddRaftVoterResponse
 
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.voter_set import Voter
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import ALTER_CLUSTER, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.quorum_requests import check_cluster_id, set_auto_join
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(
-    ApiKey.ADD_RAFT_VOTER,
-    versions=(0, 1),
-    flexible=0,
-    is_forwarded=True,
-    rights=(Right(Operation.alter, ResourceType.cluster),),
-)
+API = Api(ApiKey.ADD_RAFT_VOTER, versions=(0, 1), flexible=0, is_forwarded=True, rights=(ALTER_CLUSTER,))
 
 
 @API.handler()
 async def add_raft_voter(ctx: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    ctx.check_authorized(Operation.alter, CLUSTER)
     check_cluster_id(ctx, request.cluster_id)
     if not request.listeners:
         raise KafkaError(ErrorCode.invalid_request, "the request names no listener of the voter")

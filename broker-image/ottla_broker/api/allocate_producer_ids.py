@@ -9,19 +9,14 @@ from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResp
 from kio.schema.types import ProducerId
 from kio.static.primitive import i32, i64
 
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
 API = Api(
-    ApiKey.ALLOCATE_PRODUCER_IDS,
-    versions=(0, 0),
-    flexible=0,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+    ApiKey.ALLOCATE_PRODUCER_IDS, versions=(0, 0), flexible=0, is_served_while_starting=True, rights=(CLUSTER_ACTION,)
 )
 
 
@@ -29,7 +24,6 @@ API = Api(
 async def allocate_producer_ids(
     ctx: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     block = await controller.allocate_producer_ids()

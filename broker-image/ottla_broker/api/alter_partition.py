@@ -27,28 +27,20 @@ from kio.static.primitive import i32
 
 from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(
-    ApiKey.ALTER_PARTITION,
-    versions=(2, 3),
-    flexible=2,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
-)
+API = Api(ApiKey.ALTER_PARTITION, versions=(2, 3), flexible=2, is_served_while_starting=True, rights=(CLUSTER_ACTION,))
 
 NO_TOPIC_ID = UUID(int=0)
 
 
 @API.handler(3, 3)
 async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     proposals = [

@@ -13,19 +13,14 @@ from uuid import UUID
 from kio.schema.assign_replicas_to_dirs.v0 import request as request_types
 from kio.schema.assign_replicas_to_dirs.v0 import response as response_types
 
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 API = Api(
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-    versions=(0, 0),
-    flexible=0,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0, is_served_while_starting=True, rights=(CLUSTER_ACTION,)
 )
 
 NO_ID = UUID(int=0)
@@ -35,7 +30,6 @@ NO_ID = UUID(int=0)
 async def assign_replicas_to_dirs(
     ctx: RequestContext, request: request_types.AssignReplicasToDirsRequest
 ) -> response_types.AssignReplicasToDirsResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     assignments = [

@@ -16,25 +16,19 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
 API = Api(
-    ApiKey.BEGIN_QUORUM_EPOCH,
-    versions=(0, 1),
-    flexible=1,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+    ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_while_starting=True, rights=(CLUSTER_ACTION,)
 )
 
 
 @API.handler()
 async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     topic, announced = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
     receiver = None if request.voter_id < 0 else (int(request.voter_id), announced.voter_directory_id or UUID(int=0))

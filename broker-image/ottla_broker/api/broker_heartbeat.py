@@ -16,25 +16,17 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 
 from ottla_broker.metadata.cluster_control import BrokerHeartbeat
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(
-    ApiKey.BROKER_HEARTBEAT,
-    versions=(0, 2),
-    flexible=0,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
-)
+API = Api(ApiKey.BROKER_HEARTBEAT, versions=(0, 2), flexible=0, is_served_while_starting=True, rights=(CLUSTER_ACTION,))
 
 
 @API.handler()
 async def broker_heartbeat(ctx: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     standing = await ctx.broker.active_controller().cluster_control.process_heartbeat(
         BrokerHeartbeat(
             request.broker_id,

@@ -20,20 +20,15 @@ from kio.schema.broker_registration.v4.response import BrokerRegistrationRespons
 from kio.static.primitive import i64
 
 from ottla_broker.metadata.records import Endpoint, RegisterBrokerRecord
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
 
 API = Api(
-    ApiKey.BROKER_REGISTRATION,
-    versions=(0, 4),
-    flexible=0,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
+    ApiKey.BROKER_REGISTRATION, versions=(0, 4), flexible=0, is_served_while_starting=True, rights=(CLUSTER_ACTION,)
 )
 
 SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
@@ -43,7 +38,6 @@ SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SS
 async def broker_registration(
     ctx: RequestContext, request: OttlaBrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     controller = ctx.broker.active_controller()
     # The quorum's, because a controller that has just started may be elected before the broker has
     # taken it over.

@@ -19,20 +19,14 @@ from kio.schema.describe_client_quotas.v1.response import (
 )
 from kio.static.primitive import f64
 
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import DESCRIBE_CLUSTER_CONFIGS, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.client_quotas import QuotaFilter
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(
-    ApiKey.DESCRIBE_CLIENT_QUOTAS,
-    versions=(0, 1),
-    flexible=1,
-    rights=(Right(Operation.describe_configs, ResourceType.cluster),),
-)
+API = Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), flexible=1, rights=(DESCRIBE_CLUSTER_CONFIGS,))
 
 
 @API.handler()
@@ -40,7 +34,6 @@ async def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     components = ((it.entity_type, it.match_type, it.match) for it in request.components)
-    ctx.check_authorized(Operation.describe_configs, CLUSTER)
     wanted = QuotaFilter.from_components(components, is_strict=request.strict)
     return DescribeClientQuotasResponse(
         throttle_time=NO_THROTTLE,

@@ -7,11 +7,10 @@ recover`.
 - `leader_id` is −1 unless this broker leads or receives responses of the leader.
 """
 
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import DESCRIBE_CLUSTER, Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.recovery_messages import (
     DescribeMetadataReplicaRequest,
     DescribeMetadataReplicaResponse,
@@ -23,7 +22,7 @@ API = Api(
     versions=(0, 0),
     flexible=0,
     is_served_while_starting=True,
-    rights=(Right(Operation.describe, ResourceType.cluster),),
+    rights=(DESCRIBE_CLUSTER,),
 )
 
 
@@ -31,8 +30,6 @@ API = Api(
 async def describe_metadata_replica(
     ctx: RequestContext, request: DescribeMetadataReplicaRequest
 ) -> DescribeMetadataReplicaResponse:
-    if not ctx.is_authorized(Operation.describe, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
     replica, home = ctx.broker.quorum.describe_replica(), ctx.broker.log_dirs[0]
     return DescribeMetadataReplicaResponse(
         error_code=ErrorCode.none,

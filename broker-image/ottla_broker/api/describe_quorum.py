@@ -24,9 +24,8 @@ from kio.static.primitive import i32, i64, u16
 
 from ottla_broker.metadata.quorum import QuorumDescription, QuorumReplica
 from ottla_broker.metadata.records import METADATA_TOPIC
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import DESCRIBE_CLUSTER, Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
@@ -36,13 +35,12 @@ API = Api(
     flexible=0,
     is_forwarded=True,
     is_served_while_starting=True,
-    rights=(Right(Operation.describe, ResourceType.cluster),),
+    rights=(DESCRIBE_CLUSTER,),
 )
 
 
 @API.handler()
 async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    ctx.check_authorized(Operation.describe, CLUSTER)
     quorum = ctx.broker.quorum.describe()
     listener = ctx.broker.config.inter_broker_listener
     return DescribeQuorumResponse(

@@ -13,25 +13,17 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(
-    ApiKey.END_QUORUM_EPOCH,
-    versions=(0, 1),
-    flexible=1,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
-)
+API = Api(ApiKey.END_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_while_starting=True, rights=(CLUSTER_ACTION,))
 
 
 @API.handler()
 async def end_quorum_epoch(ctx: RequestContext, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     topic, ended = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
     code = quorum.check_receiver(request.cluster_id, None)

@@ -13,9 +13,8 @@ from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
 
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
-from ottla_broker.requests.api import Api, Right, find_api, find_handler, respond
+from ottla_broker.requests.api import CLUSTER_ACTION, Api, find_api, find_handler, respond
 from ottla_broker.requests.context import ConnectionState, RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_request, write_response
@@ -24,12 +23,11 @@ from ottla_broker.wire.forwarding import read_host, read_principal
 from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.request_header import read_request_header
 
-API = Api(ApiKey.ENVELOPE, versions=(0, 0), flexible=0, rights=(Right(Operation.cluster_action, ResourceType.cluster),))
+API = Api(ApiKey.ENVELOPE, versions=(0, 0), flexible=0, rights=(CLUSTER_ACTION,))
 
 
 @API.handler()
 async def envelope(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     if request.request_principal is None:
         raise KafkaError(ErrorCode.principal_deserialization_failure)
     ctx.broker.active_controller()

@@ -16,20 +16,14 @@ from kio.schema.list_config_resources.v1.response import ConfigResource as Liste
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 from kio.static.primitive import i8
 
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import DESCRIBE_CLUSTER_CONFIGS, Api
 from ottla_broker.requests.config_resources import ConfigResource
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(
-    ApiKey.LIST_CONFIG_RESOURCES,
-    versions=(0, 1),
-    flexible=0,
-    rights=(Right(Operation.describe_configs, ResourceType.cluster),),
-)
+API = Api(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), flexible=0, rights=(DESCRIBE_CLUSTER_CONFIGS,))
 
 ONLY_CLIENT_METRICS = 0
 OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC, ConfigResource.CREDENTIALS}
@@ -39,7 +33,6 @@ OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC, ConfigResou
 async def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    ctx.check_authorized(Operation.describe_configs, CLUSTER)
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

@@ -17,19 +17,14 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import DESCRIBE_CLUSTER, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
 API = Api(
-    ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    versions=(0, 0),
-    flexible=0,
-    is_forwarded=True,
-    rights=(Right(Operation.describe, ResourceType.cluster),),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), flexible=0, is_forwarded=True, rights=(DESCRIBE_CLUSTER,)
 )
 
 
@@ -37,7 +32,6 @@ API = Api(
 async def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    ctx.check_authorized(Operation.describe, CLUSTER)
     requested = (
         None
         if request.topics is None

@@ -8,26 +8,17 @@
 """
 
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import ALTER_CLUSTER, Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.recovery_messages import RecoverQuorumRequest, RecoverQuorumResponse
 
-API = Api(
-    ApiKey.RECOVER_QUORUM,
-    versions=(0, 0),
-    flexible=0,
-    is_served_while_starting=True,
-    rights=(Right(Operation.alter, ResourceType.cluster),),
-)
+API = Api(ApiKey.RECOVER_QUORUM, versions=(0, 0), flexible=0, is_served_while_starting=True, rights=(ALTER_CLUSTER,))
 
 
 @API.handler()
 async def recover_quorum(ctx: RequestContext, request: RecoverQuorumRequest) -> RecoverQuorumResponse:
-    if not ctx.is_authorized(Operation.alter, CLUSTER):
-        raise KafkaError(ErrorCode.cluster_authorization_failed)
     order = RecoveryOrder(
         request.cluster_id,
         request.new_cluster_id,

@@ -15,28 +15,20 @@ from uuid import UUID
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import ALTER_CLUSTER, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.quorum_requests import check_cluster_id, set_auto_join
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(
-    ApiKey.REMOVE_RAFT_VOTER,
-    versions=(0, 0),
-    flexible=0,
-    is_forwarded=True,
-    rights=(Right(Operation.alter, ResourceType.cluster),),
-)
+API = Api(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0, is_forwarded=True, rights=(ALTER_CLUSTER,))
 
 TIMEOUT_S: Final = 10.0
 
 
 @API.handler()
 async def remove_raft_voter(ctx: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    ctx.check_authorized(Operation.alter, CLUSTER)
     check_cluster_id(ctx, request.cluster_id)
     key = (int(request.voter_id), request.voter_directory_id or UUID(int=0))
     if any(voter.key == key for voter in ctx.broker.quorum.describe_replica().voters):

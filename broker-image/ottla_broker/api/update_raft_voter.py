@@ -17,27 +17,20 @@ from kio.static.primitive import i32
 
 from ottla_broker.config.addresses import format_host_and_port
 from ottla_broker.metadata.voter_set import Voter
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.quorum_requests import check_cluster_id
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-API = Api(
-    ApiKey.UPDATE_RAFT_VOTER,
-    versions=(0, 0),
-    flexible=0,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
-)
+API = Api(ApiKey.UPDATE_RAFT_VOTER, versions=(0, 0), flexible=0, rights=(CLUSTER_ACTION,))
 
 TIMEOUT_S: Final = 10.0
 
 
 @API.handler()
 async def update_raft_voter(ctx: RequestContext, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     try:
         await update_voter(ctx, request)
         code = ErrorCode.none

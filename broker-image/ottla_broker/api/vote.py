@@ -20,25 +20,17 @@ from kio.schema.vote.v2.response import NodeEndpoint, PartitionData, TopicData, 
 from kio.static.primitive import i32, u16
 
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
-from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-API = Api(
-    ApiKey.VOTE,
-    versions=(0, 2),
-    flexible=0,
-    is_served_while_starting=True,
-    rights=(Right(Operation.cluster_action, ResourceType.cluster),),
-)
+API = Api(ApiKey.VOTE, versions=(0, 2), flexible=0, is_served_while_starting=True, rights=(CLUSTER_ACTION,))
 
 
 @API.handler()
 async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
     topic, asked = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
     receiver = None if request.voter_id < 0 else (int(request.voter_id), asked.voter_directory_id or UUID(int=0))

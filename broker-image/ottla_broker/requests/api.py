@@ -12,15 +12,15 @@ unused APIs out of memory. `served_versions` has the versions, which must be kno
 import.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS, RequestContext
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
-from ottla_broker.security.authorizer import Operation, ResourceType
+from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import request_class, response_class
 from ottla_broker.wire.errors import NO_ERROR, KafkaError
@@ -57,17 +57,25 @@ class Right:
     """An authorization that an API requires: an operation on a kind of resource.
 
     `when`: for which requests, if not for all. `refused`: the response to a client without it, if
-    not the resource's authorization error.
+    not the resource's authorization error. `is_checked_first`: no handler runs for a client without
+    it; such a right is one on the cluster.
     """
 
     operation: Operation
     kind: ResourceType
     when: str = ""
     refused: str = ""
+    is_checked_first: bool = False
 
     @property
     def refusal(self) -> str:
         return self.refused or AUTHORIZATION_ERRORS[self.kind].name.upper()
+
+
+CLUSTER_ACTION: Final = Right(Operation.cluster_action, ResourceType.cluster, is_checked_first=True)
+ALTER_CLUSTER: Final = Right(Operation.alter, ResourceType.cluster, is_checked_first=True)
+DESCRIBE_CLUSTER: Final = Right(Operation.describe, ResourceType.cluster, is_checked_first=True)
+DESCRIBE_CLUSTER_CONFIGS: Final = Right(Operation.describe_configs, ResourceType.cluster, is_checked_first=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +106,25 @@ class Api:
 
         def declare(handle: H) -> H:
             request, response = request_class(self.key, last), response_class(self.key, last)
-            self.handlers.append(Handler(first, last, request, response, handle))
-            return handle
+            checked = check_first([it for it in self.rights or () if it.is_checked_first], handle)
+            self.handlers.append(Handler(first, last, request, response, checked))
+            return checked
 
         return declare
+
+
+def check_first(rights: Sequence[Right], handle: H) -> H:
+    """The handler, which raises the authorization error of a right that the client lacks."""
+    if not rights:
+        return handle
+
+    @wraps(handle)
+    async def check_and_handle(ctx: RequestContext, request: Any) -> Any:
+        for right in rights:
+            ctx.check_authorized(right.operation, CLUSTER)
+        return await handle(ctx, request)
+
+    return cast(H, check_and_handle)
 
 
 @cache
