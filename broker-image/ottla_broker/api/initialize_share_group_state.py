@@ -5,8 +5,6 @@
 - FENCED_STATE_EPOCH for a state epoch older than the known one.
 """
 
-from uuid import UUID
-
 from kio.schema.initialize_share_group_state.v0.request import InitializeShareGroupStateRequest, PartitionData
 from kio.schema.initialize_share_group_state.v0.response import (
     InitializeShareGroupStateResponse,
@@ -16,11 +14,10 @@ from kio.schema.initialize_share_group_state.v0.response import (
 
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.requests.share_state_requests import change_each, share_coordinator_of
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import NO_ERROR, KafkaError
 
 API = Api(
     ApiKey.INITIALIZE_SHARE_GROUP_STATE,
@@ -34,31 +31,9 @@ API = Api(
 async def initialize_states(
     ctx: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
-    return InitializeShareGroupStateResponse(
-        results=tuple(
-            [
-                InitializeStateResult(
-                    topic_id=topic.topic_id,
-                    partitions=tuple(
-                        [
-                            await initialize_state(ctx, request.group_id, topic.topic_id, wanted)
-                            for wanted in topic.partitions
-                        ]
-                    ),
-                )
-                for topic in request.topics
-            ]
-        )
-    )
-
-
-async def initialize_state(
-    ctx: RequestContext, group_id: str, topic_id: UUID | None, wanted: PartitionData
-) -> PartitionResult:
-    key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
-    try:
+    async def initialize(key: SharePartitionKey, wanted: PartitionData) -> None:
         await share_coordinator_of(ctx).initialize(key, wanted.state_epoch, wanted.start_offset)
-        error = NO_ERROR
-    except KafkaError as reason:
-        error = reason
-    return PartitionResult(partition=wanted.partition, error_code=error.code, error_message=error.message)
+
+    return InitializeShareGroupStateResponse(
+        results=await change_each(request, initialize, InitializeStateResult, PartitionResult)
+    )

@@ -5,8 +5,8 @@
 - UNKNOWN_TOPIC_OR_PARTITION for a share-partition that was not initialized.
 """
 
+from functools import partial
 from typing import cast
-from uuid import UUID
 
 from kio.schema.read_share_group_state.v0.request import PartitionData, ReadShareGroupStateRequest
 from kio.schema.read_share_group_state.v0.response import (
@@ -19,7 +19,7 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.requests.share_state_requests import answer_each, share_coordinator_of
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.api_keys import ApiKey
@@ -35,25 +35,10 @@ API = Api(
 
 @API.handler()
 async def read_states(ctx: RequestContext, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
-    return ReadShareGroupStateResponse(
-        results=tuple(
-            [
-                ReadStateResult(
-                    topic_id=topic.topic_id,
-                    partitions=tuple(
-                        [await read_state(ctx, request.group_id, topic.topic_id, wanted) for wanted in topic.partitions]
-                    ),
-                )
-                for topic in request.topics
-            ]
-        )
-    )
+    return ReadShareGroupStateResponse(results=await answer_each(request, partial(read_state, ctx), ReadStateResult))
 
 
-async def read_state(
-    ctx: RequestContext, group_id: str, topic_id: UUID | None, wanted: PartitionData
-) -> PartitionResult:
-    key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
+async def read_state(ctx: RequestContext, key: SharePartitionKey, wanted: PartitionData) -> PartitionResult:
     try:
         found, error = await share_coordinator_of(ctx).read(key, wanted.leader_epoch), NO_ERROR
     except KafkaError as reason:

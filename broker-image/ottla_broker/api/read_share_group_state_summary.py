@@ -5,8 +5,8 @@
 - v1 adds how many records at or above the start offset are acknowledged or archived.
 """
 
+from functools import partial
 from typing import cast
-from uuid import UUID
 
 from kio.schema.read_share_group_state_summary.v1.request import PartitionData, ReadShareGroupStateSummaryRequest
 from kio.schema.read_share_group_state_summary.v1.response import (
@@ -18,7 +18,7 @@ from kio.static.primitive import i32, i64
 
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.requests.share_state_requests import answer_each, share_coordinator_of
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.api_keys import ApiKey
@@ -40,27 +40,11 @@ async def read_summaries(
     ctx: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     return ReadShareGroupStateSummaryResponse(
-        results=tuple(
-            [
-                ReadStateSummaryResult(
-                    topic_id=topic.topic_id,
-                    partitions=tuple(
-                        [
-                            await read_summary(ctx, request.group_id, topic.topic_id, wanted)
-                            for wanted in topic.partitions
-                        ]
-                    ),
-                )
-                for topic in request.topics
-            ]
-        )
+        results=await answer_each(request, partial(read_summary, ctx), ReadStateSummaryResult)
     )
 
 
-async def read_summary(
-    ctx: RequestContext, group_id: str, topic_id: UUID | None, wanted: PartitionData
-) -> PartitionResult:
-    key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
+async def read_summary(ctx: RequestContext, key: SharePartitionKey, wanted: PartitionData) -> PartitionResult:
     try:
         found, error = await share_coordinator_of(ctx).find(key) or UNKNOWN, NO_ERROR
     except KafkaError as reason:

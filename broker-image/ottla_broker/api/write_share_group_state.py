@@ -8,8 +8,6 @@
   lag is computed.
 """
 
-from uuid import UUID
-
 from kio.schema.write_share_group_state.v1.request import PartitionData, WriteShareGroupStateRequest
 from kio.schema.write_share_group_state.v1.response import (
     PartitionResult,
@@ -19,11 +17,10 @@ from kio.schema.write_share_group_state.v1.response import (
 
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.share_requests import share_coordinator_of
+from ottla_broker.requests.share_state_requests import change_each, share_coordinator_of
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.share_groups.share_state import SharePartitionKey, StateBatch, StateUpdate
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.errors import NO_ERROR, KafkaError
 
 API = Api(
     ApiKey.WRITE_SHARE_GROUP_STATE,
@@ -35,29 +32,14 @@ API = Api(
 
 @API.handler()
 async def write_states(ctx: RequestContext, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
-    return WriteShareGroupStateResponse(
-        results=tuple(
-            [
-                WriteStateResult(
-                    topic_id=topic.topic_id,
-                    partitions=tuple(
-                        [
-                            await write_state(ctx, request.group_id, topic.topic_id, wanted)
-                            for wanted in topic.partitions
-                        ]
-                    ),
-                )
-                for topic in request.topics
-            ]
-        )
-    )
+    async def write(key: SharePartitionKey, wanted: PartitionData) -> None:
+        await share_coordinator_of(ctx).write(key, read_update(wanted))
+
+    return WriteShareGroupStateResponse(results=await change_each(request, write, WriteStateResult, PartitionResult))
 
 
-async def write_state(
-    ctx: RequestContext, group_id: str, topic_id: UUID | None, wanted: PartitionData
-) -> PartitionResult:
-    key = SharePartitionKey(group_id, topic_id or UUID(int=0), wanted.partition)
-    update = StateUpdate(
+def read_update(wanted: PartitionData) -> StateUpdate:
+    return StateUpdate(
         wanted.state_epoch,
         wanted.leader_epoch,
         wanted.start_offset,
@@ -67,9 +49,3 @@ async def write_state(
             for one in wanted.state_batches
         ),
     )
-    try:
-        await share_coordinator_of(ctx).write(key, update)
-        error = NO_ERROR
-    except KafkaError as reason:
-        error = reason
-    return PartitionResult(partition=wanted.partition, error_code=error.code, error_message=error.message)

@@ -10,8 +10,7 @@ from ottla_broker.metadata.features import SHARE_VERSION
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
-from ottla_broker.share_groups.share_coordinator import ShareCoordinator
+from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType
 from ottla_broker.share_groups.share_sessions import ShareSession
@@ -32,14 +31,6 @@ async def close_session(ctx: RequestContext, session: ShareSession) -> None:
     """Closes the session, which the loss of its connection no longer ends."""
     ctx.connection.on_closed.pop((session.group_id, session.member_id), None)
     await share_groups_of(ctx).partitions.close_session(session)
-
-
-def share_coordinator_of(ctx: RequestContext) -> ShareCoordinator:
-    """The share coordinator, for requests between brokers. Raises CLUSTER_AUTHORIZATION_FAILED,
-    which is the error of each partition in the request.
-    """
-    ctx.check_authorized(Operation.cluster_action, CLUSTER)
-    return share_groups_of(ctx).coordinator
 
 
 def check_share_groups_served(ctx: RequestContext) -> None:
