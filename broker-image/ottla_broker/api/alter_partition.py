@@ -27,7 +27,7 @@ from kio.static.primitive import i32
 
 from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.requests.api import CLUSTER_ACTION, Api
+from ottla_broker.requests.api import CLUSTER_ACTION, Api, build_error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.api_keys import ApiKey
@@ -70,13 +70,7 @@ async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -
 
 def build_partition(requested: PartitionData, outcome: PartitionRecord | KafkaError) -> Altered:
     if isinstance(outcome, KafkaError):
-        return Altered(
-            partition_index=requested.partition_index,
-            error_code=outcome.code,
-            leader_id=BrokerId(0),
-            leader_epoch=i32(0),
-            partition_epoch=i32(0),
-        )
+        return build_error_response(Altered, outcome, partition_index=requested.partition_index)
     return Altered(
         partition_index=requested.partition_index,
         error_code=ErrorCode.none,

@@ -27,7 +27,7 @@ from ottla_broker.coordination.assignors import NO_PARTITIONS
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_member import ConsumerMember
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import Api, Right, build_error_response
 from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -68,7 +68,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         group = ctx.broker.group_coordinator.describe_consumer_group(group_id)
         check_topics_authorized(ctx, group)
     except KafkaError as reason:
-        return build_error_group(group_id, reason)
+        return build_error_response(DescribedGroup, reason, group_id=group_id)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
@@ -90,19 +90,6 @@ def check_topics_authorized(ctx: RequestContext, group: ConsumerGroup) -> None:
     topics.update(topic for target in group.targets.values() for topic in target)
     names.update(name for topic in topics if (name := ctx.broker.image.topic_names.get(topic)) is not None)
     check_topics_described(ctx, names)
-
-
-def build_error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=reason.code,
-        error_message=reason.message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=i32(0),
-        assignment_epoch=i32(0),
-        assignor_name="",
-        members=(),
-    )
 
 
 def describe_member(ctx: RequestContext, group: ConsumerGroup, member: ConsumerMember) -> Member:

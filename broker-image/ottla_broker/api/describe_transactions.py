@@ -15,7 +15,7 @@ from kio.schema.describe_transactions.v0.response import DescribeTransactionsRes
 from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import TZAware, i16, i32, i32Timedelta, i64
 
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -50,15 +50,15 @@ def describe_transaction(ctx: RequestContext, transactional_id: TransactionalId)
         ctx.check_authorized(Operation.describe, Resource.transactional_id(transactional_id))
         found = ctx.broker.transactions.coordinator.describe(transactional_id)
     except KafkaError as reason:
-        return transaction_state(transactional_id, reason.code)
-    return transaction_state(
-        transactional_id,
-        ErrorCode.none,
-        state=found.state.title,
-        timeout_ms=found.timeout_ms,
-        start_ms=found.start_ms,
-        producer_id=found.producer_id,
-        epoch=found.producer_epoch,
+        return build_error_response(TransactionState, reason, transactional_id=transactional_id)
+    return TransactionState(
+        error_code=ErrorCode.none,
+        transactional_id=transactional_id,
+        transaction_state=found.state.title,
+        transaction_timeout=i32Timedelta.parse(timedelta(milliseconds=found.timeout_ms)),
+        transaction_start_time=cast(TZAware, EPOCH + timedelta(milliseconds=found.start_ms)),
+        producer_id=ProducerId(cast(i64, found.producer_id)),
+        producer_epoch=cast(i16, found.producer_epoch),
         topics=tuple(describe_topics(ctx, found)),
     )
 
@@ -68,26 +68,3 @@ def describe_topics(ctx: RequestContext, found: TransactionMetadata) -> Iterator
         indexes = tuple(cast(i32, at.partition) for at in partitions)
         if ctx.may(Operation.describe, Resource.topic(name)):
             yield TopicData(topic=TopicName(name), partitions=indexes)
-
-
-def transaction_state(
-    transactional_id: TransactionalId,
-    code: ErrorCode,
-    *,
-    state: str = "",
-    timeout_ms: int = 0,
-    start_ms: int = 0,
-    producer_id: int = 0,
-    epoch: int = 0,
-    topics: tuple[TopicData, ...] = (),
-) -> TransactionState:
-    return TransactionState(
-        error_code=code,
-        transactional_id=transactional_id,
-        transaction_state=state,
-        transaction_timeout=i32Timedelta.parse(timedelta(milliseconds=timeout_ms)),
-        transaction_start_time=cast(TZAware, EPOCH + timedelta(milliseconds=start_ms)),
-        producer_id=ProducerId(cast(i64, producer_id)),
-        producer_epoch=cast(i16, epoch),
-        topics=topics,
-    )

@@ -25,18 +25,11 @@ API = Api(ApiKey.SASL_AUTHENTICATE, versions=(0, 2), flexible=2, rights=())
 async def sasl_authenticate(ctx: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     session = ctx.connection.sasl
     if session is None:
-        return build_error_response(ErrorCode.illegal_sasl_state, "this listener has no SASL")
-    try:
-        token = await respond_to_token(ctx, session, request.auth_bytes)
-    except KafkaError as error:
-        return build_error_response(error.code, error.message)
+        raise KafkaError(ErrorCode.illegal_sasl_state, "this listener has no SASL")
+    token = await respond_to_token(ctx, session, request.auth_bytes)
     return SaslAuthenticateResponse(
         error_code=ErrorCode.none,
         error_message=None,
         auth_bytes=token,
         session_lifetime=i64Timedelta.parse(datetime.timedelta(milliseconds=session.lifetime_ms)),
     )
-
-
-def build_error_response(code: ErrorCode, message: str | None) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(error_code=code, error_message=message, auth_bytes=b"")

@@ -21,7 +21,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.coordination.share_group import ShareGroup, ShareMember
-from ottla_broker.requests.api import Api, Right
+from ottla_broker.requests.api import Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.group_topics import check_topics_described
@@ -59,7 +59,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         group = ctx.broker.group_coordinator.describe_share_group(group_id)
         check_topics_authorized(ctx, group)
     except KafkaError as reason:
-        return build_error_group(group_id, reason)
+        return build_error_response(DescribedGroup, reason, group_id=group_id)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
@@ -80,19 +80,6 @@ def check_topics_authorized(ctx: RequestContext, group: ShareGroup) -> None:
     assigned = {topic for member in group.members.values() for topic in member.assigned}
     names.update(name for topic in assigned if (name := ctx.broker.image.topic_names.get(topic)) is not None)
     check_topics_described(ctx, names)
-
-
-def build_error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=reason.code,
-        error_message=reason.message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=i32(0),
-        assignment_epoch=i32(0),
-        assignor_name="",
-        members=(),
-    )
 
 
 def describe_member(ctx: RequestContext, member: ShareMember) -> Member:

@@ -28,8 +28,8 @@ from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember
 from ottla_broker.coordination.streams_group_records import InternalTopic
 from ottla_broker.coordination.streams_tasks import NOTHING_ASSIGNED, TaskAssignment, Tasks
 from ottla_broker.metadata.features import STREAMS_VERSION
-from ottla_broker.requests.api import Api, Right
-from ottla_broker.requests.context import OPERATIONS_NOT_REQUESTED, RequestContext
+from ottla_broker.requests.api import Api, Right, build_error_response
+from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.group_topics import check_topics_described
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -66,7 +66,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         group = ctx.broker.group_coordinator.describe_streams_group(group_id)
         check_topics_authorized(ctx, group)
     except KafkaError as reason:
-        return build_error_group(group_id, reason)
+        return build_error_response(DescribedGroup, reason, group_id=group_id)
     return DescribedGroup(
         error_code=ErrorCode.none,
         group_id=group_id,
@@ -87,19 +87,6 @@ def check_topics_authorized(ctx: RequestContext, group: StreamsGroup) -> None:
         for topic in part.changelog_topics
     }
     check_topics_described(ctx, names, "The described group uses topics that the client is not authorized to describe.")
-
-
-def build_error_group(group_id: GroupId, reason: KafkaError) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=reason.code,
-        error_message=reason.message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=i32(0),
-        assignment_epoch=i32(0),
-        members=(),
-        authorized_operations=OPERATIONS_NOT_REQUESTED,
-    )
 
 
 def describe_topology(group: StreamsGroup) -> Topology | None:

@@ -12,7 +12,6 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, cast
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -78,7 +77,7 @@ async def streams_group_heartbeat(
     try:
         return await respond(ctx, request)
     except KafkaError as reason:
-        return replace(build_error_response(StreamsGroupHeartbeatResponse, reason), status=())
+        return build_error_response(StreamsGroupHeartbeatResponse, reason, status=())
 
 
 async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:

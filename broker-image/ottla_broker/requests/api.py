@@ -164,10 +164,11 @@ async def catch_error(work: Awaitable[object]) -> KafkaError:
     return NO_ERROR
 
 
-def build_error_response(response: type[T], error: KafkaError) -> T:
-    """An empty response with the error at its top level. Lists that may be null are null, as in
-    Kafka: an empty list would tell a member of a streams group that it has lost all tasks. Raises
-    the error where the response has no place for it.
+def build_error_response(response: type[T], error: KafkaError, **others: Any) -> T:
+    """An empty response, or an empty item of one, with the error. `others`: values of other fields.
+
+    Lists that may be null are null, as in Kafka: an empty list would tell a member of a streams
+    group that it has lost all tasks. Raises the error where the response has no place for it.
     """
     message: type = response
     fields = schema_of(message).all_fields
@@ -177,4 +178,4 @@ def build_error_response(response: type[T], error: KafkaError) -> T:
     for name, value in (("error_code", error.code), ("error_message", error.message)):
         if name in values:
             values[name] = value
-    return response(**values)
+    return response(**values | others)
