@@ -20,24 +20,13 @@ from ottla_broker.console.group_description import (
 )
 from ottla_broker.console.group_lag import GroupLags
 from ottla_broker.console.group_requests import GroupRequests
+from ottla_broker.console.paging import cut_page
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topic_list import matches
 from ottla_broker.console.topics import TopicPages, may_describe
 from ottla_broker.security.authorizer import Operation, Resource
 
-PAGE_SIZE: Final = 100
 MAX_PARTITIONS: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPage:
-    rows: list[ListedGroup]
-    found: int
-    number: int
-
-    @property
-    def last(self) -> int:
-        return max(1, -(-self.found // PAGE_SIZE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +50,7 @@ class GroupPages:
         search = page.text("search")
         words = search.lower().split()
         found = [one for one in groups if matches(one.name, words) and may_describe_group(page, one.name)]
-        number = min(page.integer("page", 1, at_least=1), max(1, -(-len(found) // PAGE_SIZE)))
-        shown = GroupPage(found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE], len(found), number)
+        shown = cut_page(found, page.integer("page", 1, at_least=1))
         template = "group_rows.html" if page.wants_fragment else "groups.html"
         return page.render(template, groups=shown, search=search, failures=failures)
 

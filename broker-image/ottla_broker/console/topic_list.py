@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_broker.console.paging import ListPage, cut_page
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER
 
-PAGE_SIZE: Final = 100
 TOPICS_PER_SLICE: Final = 1000
 
 
@@ -26,19 +26,6 @@ class TopicRow:
     configs: int
     is_internal: bool
     is_mirrored: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPage:
-    """`found`: topics on all pages. `number`: number of this page, from 1."""
-
-    rows: tuple[TopicRow, ...]
-    found: int
-    number: int
-
-    @property
-    def last(self) -> int:
-        return max(1, -(-self.found // PAGE_SIZE))
 
 
 async def find_topics(
@@ -61,13 +48,11 @@ def matches(name: str, words: Collection[str]) -> bool:
     return all(word in lowered for word in words)
 
 
-def make_page(image: MetadataImage, names: list[str], number: int) -> TopicPage:
+def make_page(image: MetadataImage, names: list[str], number: int) -> ListPage[TopicRow]:
     """Page `number` from 1; the last one if there are fewer."""
-    last = max(1, -(-len(names) // PAGE_SIZE))
-    number = min(max(1, number), last)
-    shown = names[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
-    topics = [topic for name in shown if (topic := image.topics.get(name)) is not None]
-    return TopicPage(tuple(describe_row(image, topic) for topic in topics), len(names), number)
+    page = cut_page(names, number)
+    topics = [topic for name in page.rows if (topic := image.topics.get(name)) is not None]
+    return ListPage([describe_row(image, topic) for topic in topics], page.found, page.number, page.last)
 
 
 def describe_row(image: MetadataImage, topic: TopicImage) -> TopicRow:
