@@ -7,9 +7,9 @@
   that are not the answer is TRANSACTION_ABORTABLE.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from kio.schema.add_partitions_to_txn.v3.request import AddPartitionsToTxnRequest as RequestOfClient
 from kio.schema.add_partitions_to_txn.v3.response import AddPartitionsToTxnPartitionResult as PartitionOfClient
@@ -50,6 +50,7 @@ CLIENT_VERSION: Final = 0
 BROKER_VERSION: Final = 2
 
 Codes = dict[TxnPartition, ErrorCode]
+T = TypeVar("T")
 
 
 @API.handler(0, 3)
@@ -74,19 +75,7 @@ async def add_partitions(ctx: RequestContext, request: RequestOfClient) -> Respo
         codes = dict.fromkeys(partitions, code)
     return ResponseToClient(
         throttle_time=NO_THROTTLE,
-        results_by_topic_v3_and_below=tuple(
-            TopicOfClient(
-                name=TopicName(name),
-                results_by_partition=tuple(
-                    PartitionOfClient(
-                        partition_index=cast(i32, at.partition),
-                        partition_error_code=codes.get(at, ErrorCode.operation_not_attempted),
-                    )
-                    for at in found
-                ),
-            )
-            for name, found in groupby(partitions, key=lambda at: at.topic)
-        ),
+        results_by_topic_v3_and_below=build_topics(TopicOfClient, PartitionOfClient, partitions, codes),
     )
 
 
@@ -138,17 +127,24 @@ async def handle_transaction(ctx: RequestContext, wanted: AddPartitionsToTxnTran
         codes = dict.fromkeys(partitions, reason.code)
     return AddPartitionsToTxnResult(
         transactional_id=wanted.transactional_id,
-        topic_results=tuple(
-            AddPartitionsToTxnTopicResult(
-                name=TopicName(name),
-                results_by_partition=tuple(
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=cast(i32, at.partition),
-                        partition_error_code=codes.get(at, ErrorCode.operation_not_attempted),
-                    )
-                    for at in found
-                ),
-            )
-            for name, found in groupby(partitions, key=lambda at: at.topic)
-        ),
+        topic_results=build_topics(AddPartitionsToTxnTopicResult, AddPartitionsToTxnPartitionResult, partitions, codes),
+    )
+
+
+def build_topics(
+    topic: Callable[..., T], partition: Callable[..., object], partitions: Iterable[TxnPartition], codes: Codes
+) -> tuple[T, ...]:
+    """`topic`, `partition`: classes of the results in the response."""
+    return tuple(
+        topic(
+            name=TopicName(name),
+            results_by_partition=tuple(
+                partition(
+                    partition_index=cast(i32, at.partition),
+                    partition_error_code=codes.get(at, ErrorCode.operation_not_attempted),
+                )
+                for at in found
+            ),
+        )
+        for name, found in groupby(partitions, key=lambda at: at.topic)
     )

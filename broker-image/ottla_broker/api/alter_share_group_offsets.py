@@ -23,7 +23,7 @@ from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served
+from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served, topic_error
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
@@ -41,7 +41,7 @@ async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequ
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
     requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
-    errors = {topic.topic_name: find_error(ctx, topic) for topic in request.topics}
+    errors = {topic.topic_name: topic_error(ctx, topic.topic_name) for topic in request.topics}
     if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
         requests.check_alterable(request.group_id)
     image = ctx.broker.image
@@ -60,14 +60,6 @@ async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequ
         error_code=ErrorCode.none,
         responses=tuple(build_topic(ctx, topic, errors[topic.topic_name], offsets, failed) for topic in request.topics),
     )
-
-
-def find_error(ctx: RequestContext, topic: AlterShareGroupOffsetsRequestTopic) -> KafkaError:
-    if not ctx.is_authorized(Operation.read, Resource.topic(topic.topic_name)):
-        return KafkaError(ErrorCode.topic_authorization_failed)
-    if topic.topic_name not in ctx.broker.image.topics:
-        return KafkaError(ErrorCode.unknown_topic_or_partition)
-    return NO_ERROR
 
 
 def build_topic(

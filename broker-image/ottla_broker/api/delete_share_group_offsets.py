@@ -15,7 +15,7 @@ from kio.schema.delete_share_group_offsets.v0.response import (
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served
+from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served, topic_error
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
@@ -35,7 +35,7 @@ async def delete_offsets(
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
     requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
-    errors = {topic.topic_name: find_error(ctx, topic.topic_name) for topic in request.topics}
+    errors = {topic.topic_name: topic_error(ctx, topic.topic_name) for topic in request.topics}
     topics = ctx.broker.image.topics
     if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
         group = requests.find_empty_group(request.group_id)
@@ -56,11 +56,3 @@ async def delete_offsets(
             for name, error in errors.items()
         ),
     )
-
-
-def find_error(ctx: RequestContext, topic: str) -> KafkaError:
-    if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
-        return KafkaError(ErrorCode.topic_authorization_failed)
-    if topic not in ctx.broker.image.topics:
-        return KafkaError(ErrorCode.unknown_topic_or_partition)
-    return NO_ERROR

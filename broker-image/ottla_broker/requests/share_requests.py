@@ -43,6 +43,15 @@ def check_share_groups_served(ctx: RequestContext) -> None:
         )
 
 
+def topic_error(ctx: RequestContext, topic: str) -> KafkaError:
+    """Why the client may not change a group's offsets of a topic; NO_ERROR if it may."""
+    if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
+        return KafkaError(ErrorCode.topic_authorization_failed)
+    if topic not in ctx.broker.image.topics:
+        return KafkaError(ErrorCode.unknown_topic_or_partition)
+    return NO_ERROR
+
+
 def are_all_unauthorized(errors: Collection[KafkaError]) -> bool:
     """True if the client may read none of the topics whose errors these are; False without
     topics.
