@@ -6,15 +6,14 @@ Invariant: after the change is applied, planning again yields nothing.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.owners import oldest_owners
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.plan.topics import is_same_value
 from ottla_operator.resources.group import Group
-from ottla_operator.resources.model import Json
-from ottla_operator.resources.validation import find_spec_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +42,18 @@ def plan_group_change(group: Group, observed: Mapping[str, str]) -> AlterGroupCo
     return AlterGroupConfig(group.group_name, to_set, to_unset) if to_set or to_unset else None
 
 
-@dataclass(slots=True)
-class GroupResource:
-    """A Group resource. `body`: the cached object. `group`: None if the spec is invalid, for
-    `invalid_reason`.
-    """
-
-    body: Json
-    group: Group | None
-    invalid_reason: str = ""
-
-    @classmethod
-    def parse(cls, body: Json) -> "GroupResource":
-        if problems := find_spec_problems(body):
-            return cls(body, None, problems)
-        return cls(body, Group.parse_stored(body))
-
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
+GroupResource: TypeAlias = StoredResource[Group]
 
 
 def group_owners(resources: Iterable[GroupResource]) -> dict[str, GroupResource]:
     """Group id → the resource that owns it, the oldest of several. Invalid resources own none."""
-    return oldest_owners(resources, lambda it: it.group.group_name if it.group else None)
+    return oldest_owners(resources, lambda it: it.parsed.group_name if it.parsed else None)
 
 
 def find_obstacle(resource: GroupResource, owners: Mapping[str, GroupResource]) -> Stalled | None:
     """The reason why the resource's settings cannot be applied; None if they can."""
-    if resource.group is None:
-        return Stalled("InvalidSpec", resource.invalid_reason)
-    name = resource.group.group_name
-    if (owner := owners.get(name)) is not None and owner is not resource:
-        return Stalled("NameConflict", f"group {name} belongs to the older Group {owner.name}")
-    return None
+    name = resource.parsed.group_name if resource.parsed else ""
+    return resource.find_conflict(owners.get(name), f"group {name}")
 
 
 def evaluate_group(group: Group, remaining: AlterGroupConfig | None) -> Readiness:

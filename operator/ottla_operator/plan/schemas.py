@@ -13,9 +13,9 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.owners import oldest_owners
 from ottla_operator.plan.schema_readers import SubjectReader, describe_readers
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.schema_resource import Schema
-from ottla_operator.resources.validation import find_spec_problems
 
 FINALIZER: Final = "ottla.dev/subject"
 """Finalizer of resources with deletionPolicy Delete."""
@@ -84,51 +84,18 @@ def plan_schema_changes(
     return tuple(found)
 
 
-@dataclass(slots=True)
-class SchemaResource:
-    """A Schema resource. `body`: the cached object. `schema`: None if the spec is invalid, for
-    `invalid_reason`.
-    """
+SchemaResource: TypeAlias = StoredResource[Schema]
 
-    body: Json
-    schema: Schema | None
-    invalid_reason: str = ""
 
-    @classmethod
-    def parse(cls, body: Json) -> "SchemaResource":
-        if problems := find_spec_problems(body):
-            return cls(body, None, problems)
-        return cls(body, Schema.parse_stored(body))
-
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
-
-    @property
-    def is_terminating(self) -> bool:
-        return "deletionTimestamp" in self.body["metadata"]
-
-    @property
-    def has_finalizer(self) -> bool:
-        return FINALIZER in self.body["metadata"].get("finalizers", ())
-
-    @property
-    def needs_finalizer(self) -> bool:
-        """True if the subject is deleted with the resource, whether or not the rest of the spec is
-        valid.
-        """
-        return (self.body["spec"] or {}).get("deletionPolicy") == "Delete"
-
-    @property
-    def referenced(self) -> frozenset[str]:
-        """Names of Schemas that it refers to."""
-        references = self.schema.spec.references or () if self.schema is not None else ()
-        return frozenset(it.schema_ref.name for it in references if it.schema_ref is not None)
+def referenced_names(resource: SchemaResource) -> frozenset[str]:
+    """Names of Schemas that it refers to."""
+    references = resource.parsed.spec.references or () if resource.parsed is not None else ()
+    return frozenset(it.schema_ref.name for it in references if it.schema_ref is not None)
 
 
 def subject_owners(resources: Iterable[SchemaResource]) -> dict[str, SchemaResource]:
     """Subject → the resource that owns it, the oldest of several. Invalid resources own none."""
-    return oldest_owners(resources, lambda it: it.schema.subject if it.schema is not None else None)
+    return oldest_owners(resources, lambda it: it.parsed.subject if it.parsed is not None else None)
 
 
 def order_by_references(resources: Iterable[SchemaResource]) -> tuple[list[SchemaResource], frozenset[str]]:
@@ -137,7 +104,7 @@ def order_by_references(resources: Iterable[SchemaResource]) -> tuple[list[Schem
     """
     waiting = {it.name: it for it in resources}
     ordered: list[SchemaResource] = []
-    while ready := [it for it in waiting.values() if not it.referenced & waiting.keys()]:
+    while ready := [it for it in waiting.values() if not referenced_names(it) & waiting.keys()]:
         ordered += ready
         for it in ready:
             del waiting[it.name]
@@ -158,15 +125,13 @@ def find_obstacle(
     """The reason why the resource cannot be registered; None if it can. `cyclic`: names of Schemas
     that refer to each other. `registered`: versions by the name of their Schema.
     """
-    if resource.schema is None:
-        return Stalled("InvalidSpec", resource.invalid_reason)
-    subject = resource.schema.subject
-    if (owner := owners.get(subject)) is not None and owner is not resource:
-        return Stalled("NameConflict", f"subject {subject} belongs to the older Schema {owner.name}")
+    subject = resource.parsed.subject if resource.parsed is not None else ""
+    if (conflict := resource.find_conflict(owners.get(subject), f"subject {subject}")) is not None:
+        return conflict
     if resource.name in cyclic:
         said = f"spec.references: these Schemas refer to each other: {', '.join(sorted(cyclic))}"
         return Stalled("InvalidSpec", said)
-    if missing := sorted(resource.referenced - registered.keys()):
+    if missing := sorted(referenced_names(resource) - registered.keys()):
         said = f"it refers to Schemas that are not registered: {', '.join(missing)}"
         return Reconciling("WaitingForReference", said)
     return None

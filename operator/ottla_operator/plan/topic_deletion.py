@@ -51,7 +51,7 @@ def update_records(
     Retain. `deleted`: uids of resources whose deletion a watch has shown → whether their last
     policy was Delete.
     """
-    policies = {it.uid: it.deletes_topic for it in resources}
+    policies = {it.uid: it.deletes_described for it in resources}
     return {
         uid: record._replace(is_deleted=record.is_deleted or uid in deleted)
         for uid, record in records.items()
@@ -76,8 +76,8 @@ def plan_deletions(
     by_name = {it.name: it for it in known.values()}
     owners: dict[str, set[str]] = {}
     for it in known.values():
-        if it.topic is not None:
-            owners.setdefault(it.topic.topic_name, set()).add(it.name)
+        if it.parsed is not None:
+            owners.setdefault(it.parsed.topic_name, set()).add(it.name)
     plan = DeletionPlan()
     for uid, record in records.items():
         if uid in known or owners.get(record.topic, set()) - {record.resource}:
@@ -87,7 +87,12 @@ def plan_deletions(
             plan.delete[uid] = record
         elif existing is not None and (existing == uid or existing not in known):
             plan.pending[uid] = record
-        elif successor and successor.deletes_topic and successor.topic and successor.topic.topic_name == record.topic:
+        elif (
+            successor
+            and successor.deletes_described
+            and successor.parsed
+            and successor.parsed.topic_name == record.topic
+        ):
             plan.delete[uid] = record
         else:
             plan.retained[uid] = record

@@ -13,9 +13,8 @@ from typing import ClassVar, TypeAlias
 from ottla_operator.formatting import format_count
 from ottla_operator.plan.conditions import Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.owners import oldest_owners
-from ottla_operator.resources.model import Json
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.resources.topic import Topic
-from ottla_operator.resources.validation import find_spec_problems
 
 BROKER_DEFAULT = -1
 """Number of partitions or replicas that leaves it to the brokers (num.partitions,
@@ -137,41 +136,14 @@ def is_same_value(desired: str, observed: str | None) -> bool:
         return [it.strip() for it in desired.split(",")] == [it.strip() for it in observed.split(",")]
 
 
-@dataclass(slots=True)
-class TopicResource:
-    """A Topic resource. `body`: the cached object. `topic`: None if the spec is invalid, for
-    `invalid_reason`.
-    """
-
-    body: Json
-    topic: Topic | None
-    invalid_reason: str
-
-    @classmethod
-    def parse(cls, body: Json) -> "TopicResource":
-        if problems := find_spec_problems(body):
-            return cls(body, None, problems)
-        return cls(body, Topic.parse_stored(body), "")
-
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
-
-    @property
-    def uid(self) -> str:
-        return str(self.body["metadata"]["uid"])
-
-    @property
-    def deletes_topic(self) -> bool:
-        """True if deletionPolicy is Delete, whether or not the rest of the spec is valid."""
-        return (self.body["spec"] or {}).get("deletionPolicy") == "Delete"
+TopicResource: TypeAlias = StoredResource[Topic]
 
 
 def topic_owners(resources: Iterable[TopicResource]) -> dict[str, TopicResource]:
     """Topic name → the resource that owns it, the oldest of several. Invalid resources own no
     topic.
     """
-    return oldest_owners(resources, lambda it: it.topic.topic_name if it.topic else None)
+    return oldest_owners(resources, lambda it: it.parsed.topic_name if it.parsed else None)
 
 
 def evaluate_topic(
@@ -183,11 +155,9 @@ def evaluate_topic(
     """`remaining`: planned changes that are not applied yet. `owners`: needed only for resources
     that may own no topic.
     """
-    if resource.topic is None:
-        return Stalled("InvalidSpec", resource.invalid_reason)
-    name = resource.topic.topic_name
-    if (owner := owners.get(name)) is not None and owner is not resource:
-        return Stalled("NameConflict", f"topic {name} belongs to the older Topic {owner.name}")
+    name = resource.parsed.topic_name if resource.parsed else ""
+    if (conflict := resource.find_conflict(owners.get(name), f"topic {name}")) is not None:
+        return conflict
     if unsatisfiable := [it.reason for it in remaining if isinstance(it, UnsatisfiableSpec)]:
         return Stalled("InvalidSpec", "; ".join(unsatisfiable))
     if observed is None:

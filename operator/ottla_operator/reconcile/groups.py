@@ -17,6 +17,7 @@ from ottla_operator.plan.groups import (
     group_owners,
     plan_group_change,
 )
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.reconcile.concurrency import for_each
 from ottla_operator.reconcile.connection import connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform
@@ -41,14 +42,14 @@ class GroupReconciler:
 
     async def reconcile(self, key: Key) -> float | None:
         bodies = [it for it in self.cache.groups.get(key, {}).values() if not is_terminating(it)]
-        resources = [GroupResource.parse(it) for it in bodies]
+        resources = [StoredResource.parse(Group, it) for it in bodies]
         if not resources:
             self._backoffs.pop(key, None)
             return None
         try:
             results = await self._reconcile_all(key, resources)
         except Blocked as blocked:
-            results = {it.name: _unless_invalid(it, blocked.readiness) for it in resources}
+            results = {it.name: it.unless_invalid(blocked.readiness) for it in resources}
         await for_each(resources, lambda it: self._report(it, results[it.name]))
         waiting = frozenset((name, it) for name, it in results.items() if isinstance(it, Reconciling))
         backoff = self._backoffs.setdefault(key, RequeueBackoff())
@@ -56,8 +57,8 @@ class GroupReconciler:
 
     async def report_error(self, key: Key, error: Exception) -> None:
         for body in self.cache.groups.get(key, {}).values():
-            resource = GroupResource.parse(body)
-            await self._report(resource, _unless_invalid(resource, error_readiness(error)))
+            resource = StoredResource.parse(Group, body)
+            await self._report(resource, resource.unless_invalid(error_readiness(error)))
 
     async def _reconcile_all(self, key: Key, resources: Sequence[GroupResource]) -> dict[str, Readiness]:
         """The readiness of each resource, by its name. Raises Blocked, KafkaError."""
@@ -68,7 +69,7 @@ class GroupReconciler:
         found: dict[str, Readiness] = {
             it.name: obstacle for it in resources if (obstacle := find_obstacle(it, owners)) is not None
         }
-        mine = [(it, it.group) for it in resources if it.name not in found and it.group is not None]
+        mine = [(it, it.parsed) for it in resources if it.name not in found and it.parsed is not None]
         async with connect_to_cluster(self.platform, Cluster.parse_stored(cluster), CONNECT_TIMEOUT_S) as client:
             observed = await configs.describe_group_overrides(client, [group.group_name for _, group in mine])
 
@@ -98,9 +99,5 @@ class GroupReconciler:
 
     async def _report(self, resource: GroupResource, readiness: Readiness) -> None:
         body = resource.body
-        fields: dict[str, Json] = {"groupName": resource.group.group_name if resource.group else None}
+        fields: dict[str, Json] = {"groupName": resource.parsed.group_name if resource.parsed else None}
         await report_status(self.platform, body, readiness, fields)
-
-
-def _unless_invalid(resource: GroupResource, readiness: Readiness) -> Readiness:
-    return Stalled("InvalidSpec", resource.invalid_reason) if resource.group is None else readiness

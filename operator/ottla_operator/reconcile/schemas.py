@@ -28,6 +28,7 @@ from ottla_operator.plan.schemas import (
     plan_schema_changes,
     subject_owners,
 )
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.reconcile import schema_changes
 from ottla_operator.reconcile.connection import access_ready_brokers
 from ottla_operator.reconcile.platform import Blocked, Platform
@@ -59,12 +60,12 @@ class SchemaReconciler:
     _backoffs: dict[Key, RequeueBackoff] = field(default_factory=dict)
 
     async def reconcile(self, key: Key) -> float | None:
-        resources = [SchemaResource.parse(it) for it in self.cache.schemas.get(key, {}).values()]
+        resources = [StoredResource.parse(Schema, it) for it in self.cache.schemas.get(key, {}).values()]
         if not resources:
             self._backoffs.pop(key, None)
             return None
-        live = [it for it in resources if not it.is_terminating]
-        leaving = [it for it in resources if it.is_terminating and it.has_finalizer]
+        live = [it for it in resources if not is_terminating(it.body)]
+        leaving = [it for it in resources if is_terminating(it.body) and _has_finalizer(it)]
         try:
             registry = await self._connect(key)
             if registry is None:
@@ -73,17 +74,17 @@ class SchemaReconciler:
                 raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
             results = await self._reconcile_all(registry, key, live, leaving)
         except Blocked as blocked:
-            results = [SchemaResult(it, _unless_invalid(it, blocked.readiness)) for it in live]
+            results = [SchemaResult(it, it.unless_invalid(blocked.readiness)) for it in live]
         except Unreachable as error:
             blocked_by = Reconciling("RegistryUnreachable", str(error))
-            results = [SchemaResult(it, _unless_invalid(it, blocked_by)) for it in live]
+            results = [SchemaResult(it, it.unless_invalid(blocked_by)) for it in live]
         return await self._report_all(key, results, is_waiting=bool(leaving))
 
     async def report_error(self, key: Key, error: Exception) -> None:
         for body in self.cache.schemas.get(key, {}).values():
-            resource = SchemaResource.parse(body)
-            if not resource.is_terminating:
-                await self._report(SchemaResult(resource, _unless_invalid(resource, error_readiness(error))))
+            resource = StoredResource.parse(Schema, body)
+            if not is_terminating(body):
+                await self._report(SchemaResult(resource, resource.unless_invalid(error_readiness(error))))
 
     async def _connect(self, key: Key) -> SchemaRegistryClient | None:
         """None if the Cluster does not exist or is being deleted. Raises Blocked."""
@@ -109,8 +110,8 @@ class SchemaReconciler:
         results = []
         for it in ordered:
             result = await self._reconcile_one(registry, key, it, owners, cyclic, registered)
-            if result.observed is not None and result.observed.version is not None and it.schema is not None:
-                registered[it.name] = RegisteredVersion(it.schema.subject, result.observed.version)
+            if result.observed is not None and result.observed.version is not None and it.parsed is not None:
+                registered[it.name] = RegisteredVersion(it.parsed.subject, result.observed.version)
             results.append(result)
         return results
 
@@ -124,10 +125,10 @@ class SchemaReconciler:
         registered: Mapping[str, RegisteredVersion],
     ) -> SchemaResult:
         """Raises Unreachable."""
-        await self._set_finalizer(resource, wanted=resource.needs_finalizer)
+        await self._set_finalizer(resource, wanted=resource.deletes_described)
         if (obstacle := find_obstacle(resource, owners, cyclic, registered)) is not None:
             return SchemaResult(resource, obstacle)
-        schema = resource.schema
+        schema = resource.parsed
         assert schema is not None
         try:
             return await self._apply(registry, key, resource, schema, registered)
@@ -186,7 +187,7 @@ class SchemaReconciler:
         deleted.
         """
         for it in leaving:
-            subject = it.schema.subject if it.schema is not None and it.needs_finalizer else None
+            subject = it.parsed.subject if it.parsed is not None and it.deletes_described else None
             if subject is not None and subject not in owners:
                 try:
                     await schema_changes.delete_subject(registry, subject)
@@ -198,7 +199,7 @@ class SchemaReconciler:
             await self._set_finalizer(it, wanted=False)
 
     async def _set_finalizer(self, resource: SchemaResource, *, wanted: bool) -> None:
-        if wanted == resource.has_finalizer:
+        if wanted == _has_finalizer(resource):
             return
         others = [it for it in resource.body["metadata"].get("finalizers", ()) if it != FINALIZER]
         await self.platform.write_finalizers(resource.body, [*others, *([FINALIZER] if wanted else [])])
@@ -219,11 +220,11 @@ class SchemaReconciler:
         body, readiness = result.resource.body, result.readiness
         status = body.get("status") or {}
         fields: dict[str, Json] = {key: status.get(key) for key in ("subject", "id", "version", "compatibility")}
-        if (observed := result.observed) is not None and result.resource.schema is not None:
-            fields = {"subject": result.resource.schema.subject, "id": observed.id, "version": observed.version}
+        if (observed := result.observed) is not None and result.resource.parsed is not None:
+            fields = {"subject": result.resource.parsed.subject, "id": observed.id, "version": observed.version}
             fields["compatibility"] = observed.level
         await report_status(self.platform, body, readiness, fields)
 
 
-def _unless_invalid(resource: SchemaResource, readiness: Readiness) -> Readiness:
-    return Stalled("InvalidSpec", resource.invalid_reason) if resource.schema is None else readiness
+def _has_finalizer(resource: SchemaResource) -> bool:
+    return FINALIZER in resource.body["metadata"].get("finalizers", ())

@@ -10,6 +10,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import Readiness, Reconciling, Stalled
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.topic_lake import lake_pipeline, lake_pipeline_name, lake_status
 from ottla_operator.plan.topics import (
@@ -67,7 +68,7 @@ class TopicResult:
         """The deletion record that must be stored before the Topic may be Ready; None unless its
         topic is deleted with it.
         """
-        if self.observed is None or not self.resource.deletes_topic or self.resource.topic is None:
+        if self.observed is None or not self.resource.deletes_described or self.resource.parsed is None:
             return None
         return DeletionRecord(self.resource.name, self.observed.name, self.observed.topic_id)
 
@@ -117,11 +118,11 @@ class TopicReconciler:
         Returns the requeue delay in seconds."""
         deleted_ids = await deletion.delete_topics(client, resources)
         owners = topic_owners(resources)
-        observed = await _observe(client, [it.topic for it in owners.values() if it.topic], deleted_ids)
+        observed = await _observe(client, [it.parsed for it in owners.values() if it.parsed], deleted_ids)
         delays_s = [WAIT_S] if deletion.has_undeleted_topics else []
 
         async def one(resource: TopicResource) -> TopicResult:
-            if resource.topic is None or owners.get(resource.topic.topic_name) is not resource:
+            if resource.parsed is None or owners.get(resource.parsed.topic_name) is not resource:
                 result = TopicResult(resource, None, evaluate_topic(resource, None, (), owners))
             else:
                 result = await self._apply(client, resource, observed, cluster["spec"]["replicas"])
@@ -153,7 +154,7 @@ class TopicReconciler:
     ) -> TopicResult:
         """Brings one topic to its spec. `all_observed`: None where brokers refused to describe one
         of them. `brokers`: number of brokers in the Cluster's spec."""
-        topic, observed = resource.topic, None
+        topic, observed = resource.parsed, None
         assert topic is not None
         try:
             found = await topic_changes.observe_topics(client, [topic]) if all_observed is None else all_observed
@@ -175,17 +176,17 @@ class TopicReconciler:
         """Creates or deletes the Pipeline of the Topic's lake. Returns the lake's status, None
         without a lake. Raises Blocked.
         """
-        if resource.topic is None:
+        if resource.parsed is None:
             return (resource.body.get("status") or {}).get("lake")
-        if (pipeline := lake_pipeline(resource.topic)) is None:
+        if (pipeline := lake_pipeline(resource.parsed)) is None:
             await self.platform.delete_topic_pipeline(resource.body, lake_pipeline_name(resource.name))
             return None
-        return lake_status(resource.topic, await self.platform.ensure_topic_pipeline(resource.body, pipeline))
+        return lake_status(resource.parsed, await self.platform.ensure_topic_pipeline(resource.body, pipeline))
 
     def _resource(self, body: Json) -> TopicResource:
         version = (body["metadata"]["uid"], body["metadata"]["generation"])
         if version not in self._resources:
-            self._resources[version] = TopicResource.parse(body)
+            self._resources[version] = StoredResource.parse(Topic, body)
         resource = self._resources[version]
         resource.body = body
         return resource
@@ -196,8 +197,7 @@ class TopicReconciler:
 
     async def _report_all(self, resources: Sequence[TopicResource], readiness: Readiness) -> None:
         async def one(it: TopicResource) -> None:
-            invalid = Stalled("InvalidSpec", it.invalid_reason) if it.invalid_reason else readiness
-            await self._report(it, None, invalid)
+            await self._report(it, None, it.unless_invalid(readiness))
 
         await for_each(resources, one)
 

@@ -14,6 +14,7 @@ from ottla_operator.plan.groups import (
     group_owners,
     plan_group_change,
 )
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.resources.group import Group, stored_group_name
 from ottla_operator.resources.model import Json
 from tests.unit.operator import samples
@@ -53,7 +54,7 @@ def test_the_group_has_the_name_of_the_spec_and_its_tenant() -> None:
 def stored(name: str, created: str, **spec: Any) -> GroupResource:
     body = samples.group(name, **spec)
     body["metadata"] |= {"namespace": "events", "creationTimestamp": created}
-    return GroupResource.parse(body)
+    return StoredResource.parse(Group, body)
 
 
 def test_the_oldest_resource_owns_the_group_and_others_are_stalled() -> None:

@@ -26,8 +26,10 @@ from ottla_operator.plan.schemas import (
     find_obstacle,
     order_by_references,
     plan_schema_changes,
+    referenced_names,
     subject_owners,
 )
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.schema_resource import Schema
@@ -78,7 +80,7 @@ def resource(name: str, *references: str, created: str = "", **spec: Any) -> Sch
     listed = [{"name": it, "schemaRef": {"name": it}} for it in references]
     body = samples.schema(name, **spec, **({"references": listed} if listed else {}))
     body["metadata"]["creationTimestamp"] = created
-    return SchemaResource.parse(body)
+    return StoredResource.parse(Schema, body)
 
 
 @given(graph=st.dictionaries(NAMES, st.sets(NAMES)))
@@ -88,7 +90,7 @@ def test_each_schema_comes_after_those_that_it_refers_to(graph: dict[str, set[st
     seen: set[str] = set()
     for it in ordered:
         if it.name not in cyclic:
-            assert it.referenced & graph.keys() <= seen
+            assert referenced_names(it) & graph.keys() <= seen
         seen.add(it.name)
     assert all(graph[name] & cyclic for name in cyclic), "only those without an order are said to be cyclic"
 
@@ -99,8 +101,8 @@ def test_a_schema_waits_for_those_it_refers_to_and_refers_to_their_versions() ->
     assert isinstance(obstacle, Reconciling) and "address" in obstacle.message
     registered = {"address": RegisteredVersion("address-value", 4)}
     assert find_obstacle(it, {}, (), registered) is None
-    assert it.schema is not None
-    found = desired_schema(it.schema, "text", registered)
+    assert it.parsed is not None
+    found = desired_schema(it.parsed, "text", registered)
     assert found.to_request() == {
         "schema": "text",
         "schemaType": "AVRO",

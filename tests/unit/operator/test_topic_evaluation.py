@@ -3,13 +3,15 @@
 from typing import Any
 
 from ottla_operator.plan.conditions import Ready, Reconciling, Stalled
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.plan.topics import ObservedTopic, TopicResource, evaluate_topic, plan_topic_changes, topic_owners
+from ottla_operator.resources.topic import Topic
 from tests.unit.operator.samples import topic
 
 
 def resource(name: str = "flights", created: str = "2026-01-01T00:00:00Z", **spec: Any) -> TopicResource:
     metadata = {"name": name, "namespace": "events", "creationTimestamp": created}
-    return TopicResource.parse({**topic(name, **spec), "metadata": metadata})
+    return StoredResource.parse(Topic, {**topic(name, **spec), "metadata": metadata})
 
 
 def test_the_oldest_resource_owns_the_name() -> None:
@@ -30,12 +32,12 @@ def test_an_invalid_resource_owns_nothing_and_is_stalled() -> None:
 
 def test_a_topic_is_ready_when_nothing_is_left_to_change() -> None:
     it = resource(partitions=3)
-    assert it.topic
+    assert it.parsed
     observed = ObservedTopic("flights", 3, 1)
-    assert evaluate_topic(it, observed, plan_topic_changes(it.topic, observed), {}) == Ready(
+    assert evaluate_topic(it, observed, plan_topic_changes(it.parsed, observed), {}) == Ready(
         "topic flights has 3 partitions."
     )
     fewer = ObservedTopic("flights", 2, 1)
-    assert isinstance(evaluate_topic(it, fewer, plan_topic_changes(it.topic, fewer), {}), Reconciling)
+    assert isinstance(evaluate_topic(it, fewer, plan_topic_changes(it.parsed, fewer), {}), Reconciling)
     more = ObservedTopic("flights", 4, 1)
-    assert isinstance(evaluate_topic(it, more, plan_topic_changes(it.topic, more), {}), Stalled)
+    assert isinstance(evaluate_topic(it, more, plan_topic_changes(it.parsed, more), {}), Stalled)
