@@ -1,10 +1,10 @@
 """An access rule in the specs of Users and AccessPolicies."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
+from ottla_operator.resources.model import Json, Model, Rule, doc, exactly_one, listed
 
 
 class AclResource(Model, frozen=True):
@@ -22,7 +22,7 @@ class AclResource(Model, frozen=True):
         doc("Literal: name is the whole name. Prefixed: name is a prefix. Defaults to Literal."),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "(self.type == 'Cluster') != has(self.name)",
             "every type but Cluster needs a name ('*' for all); Cluster has none",
@@ -72,7 +72,7 @@ class AclRule(Model, frozen=True):
         doc("Client IP address that the rule applies to. Defaults to any."),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         exactly_one(
             "topic",
             "group",

@@ -1,6 +1,6 @@
 """Cluster: brokers that store topics together."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
@@ -46,7 +46,7 @@ class Storage(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Transition(
             "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
             "storage size cannot be decreased",
@@ -231,7 +231,7 @@ class ClusterSpec(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         at_most_one("version", "image", message="version and image exclude each other: an image has its own version"),
         Rule(
             "!has(self.listeners) || has(self.tls) || self.listeners.all(l, !has(l.tls) || !l.tls)",

@@ -1,11 +1,11 @@
 """The console of a Cluster, and logins of its users by an OpenID Connect provider."""
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from ottla_operator.resources.common import ObjectRef, SecretKeyRef
-from ottla_operator.resources.model import Model, Rule, Transition, doc
+from ottla_operator.resources.model import Model, Rule, doc
 
 URL: Final = r"^https?://[^\s?#]+$"
 Url = Annotated[str, Meta(max_length=1024, pattern=URL)]
@@ -53,7 +53,7 @@ class OidcLogin(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.scope) || self.scope.matches('(^| )openid( |$)')",
             "scope has to contain openid: without it there is no id token",
@@ -81,7 +81,7 @@ class Console(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.oidc) || !has(self.enabled) || self.enabled",
             "oidc needs the console: remove enabled: false",

@@ -1,11 +1,11 @@
 """A listener of a Cluster: how clients reach its brokers."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from ottla_operator.resources.common import PlainObject
-from ottla_operator.resources.model import Model, Rule, Transition, doc
+from ottla_operator.resources.model import Model, Rule, doc
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -59,7 +59,7 @@ class Listener(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.authentication) || self.authentication != 'TLS' || (has(self.tls) && self.tls)",
             "authentication TLS needs tls: true on the same listener",

@@ -1,9 +1,9 @@
 """Certificates of a Cluster, as its spec asks for them and its status shows them."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from ottla_operator.resources.common import Duration, ObjectRef, Timestamp, parse_duration_ms
-from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
+from ottla_operator.resources.model import Json, Model, Rule, doc, exactly_one, listed
 
 DEFAULT_VALIDITY: Final = {"certificateValidity": "90d", "authorityValidity": "1825d"}
 MIN_VALIDITY_S: Final = 600.0
@@ -53,7 +53,7 @@ class Tls(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         exactly_one("secretRef", "issuer", message="tls has either secretRef or issuer: Internal"),
         Rule(
             "has(self.issuer) || (!has(self.certificateValidity) && !has(self.authorityValidity))",

@@ -1,10 +1,10 @@
 """Formats of the records that a Pipeline reads and writes."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from ottla_operator.resources.model import Model, Rule, Transition, at_most_one, doc
+from ottla_operator.resources.model import Model, Rule, at_most_one, doc
 
 Subject = Annotated[str, Meta(min_length=1, max_length=1024)]
 """Name of a subject in the schema registry."""
@@ -26,7 +26,7 @@ class SchemaRef(Model, frozen=True):
     ] = None
     id: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Id of the schema, instead of subject and version.")] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.id) || (!has(self.subject) && !has(self.version))",
             "an id names one schema; it has neither subject nor version beside it",
@@ -63,7 +63,7 @@ class Format(Model, frozen=True):
         doc("Message of the schema that records are. Only for protobuf. Defaults to the first of the schema."),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         at_most_one("schema", "schemaRef", message="a format has at most one of schema and schemaRef"),
         Rule(
             "(self.type == 'raw') != (has(self.schema) || has(self.schemaRef))",
@@ -115,7 +115,7 @@ class SinkFormat(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.message) || (self.type == 'protobuf' && has(self.register) && !self.register)",
             "message is only for protobuf with register: false; a registered schema has one message",

@@ -1,6 +1,6 @@
 """Group: desired configuration of one group of consumers, whatever its protocol."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -13,7 +13,7 @@ from ottla_operator.resources.common import (
     format_setting,
     tenant_prefix,
 )
-from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, immutable
+from ottla_operator.resources.model import Json, Model, doc, immutable, immutable_reference
 
 
 def group_name(resource: str, name: str | None, tenant: str | None) -> str:
@@ -50,15 +50,10 @@ class GroupSpec(Model, frozen=True):
         doc("Tenant that the group belongs to. Its id on the brokers begins with it: TENANT.NAME. Immutable."),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         immutable("tenant", "tenant is immutable; create a new Group instead"),
         immutable("groupName", "groupName is immutable; create a new Group instead"),
-        Transition(
-            "self.clusterRef.name == oldSelf.clusterRef.name",
-            "clusterRef is immutable; create a new Group instead",
-            lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
-            "clusterRef",
-        ),
+        immutable_reference("clusterRef", "clusterRef is immutable; create a new Group instead"),
     )
 
 

@@ -1,10 +1,10 @@
 """`lake` of a Topic: a table of a lake that its records are appended to."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from ottla_operator.resources.common import Column, Duration
 from ottla_operator.resources.formats import Format
-from ottla_operator.resources.model import Model, Rule, Transition, doc
+from ottla_operator.resources.model import Model, Rule, doc
 from ottla_operator.resources.object_store import ObjectStore
 from ottla_operator.resources.pipeline import Checkpoint, Spark
 from ottla_operator.resources.table_sinks import CatalogOfTable, IcebergTable, Maintenance
@@ -37,7 +37,7 @@ class Lake(Model, frozen=True):
     s3: Annotated[ObjectStore | None, doc("S3-compatible store of the table. Defaults to AWS.")] = None
     spark: Annotated[Spark | None, doc("Spark's resources and configuration.")] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.key) || (has(self.format) && self.format.type != 'raw')",
             "raw records have their key in the column key",

@@ -1,6 +1,6 @@
 """Mirror: topics of one cluster that the brokers of another copy."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -44,9 +44,7 @@ class MirrorSource(Model, frozen=True):
     tls: Annotated[SourceTls | None, doc("Encrypts the connection. Defaults to no encryption.")] = None
     credentials: Annotated[SourceCredentials | None, doc("Authentication to the source. Defaults to none.")] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("bootstrap", "clusterRef", message="a source has exactly one of bootstrap and clusterRef"),
-    )
+    rules = (exactly_one("bootstrap", "clusterRef", message="a source has exactly one of bootstrap and clusterRef"),)
 
 
 class MirrorTarget(Model, frozen=True):
@@ -157,7 +155,7 @@ class MirrorSpec(Model, frozen=True):
         doc("Bytes per second that each broker may fetch for the mirror, such as 50M. Defaults to no limit."),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "(has(self.naming) && self.naming == 'Prefix') == has(self.prefix)",
             "naming: Prefix and prefix need each other",

@@ -100,3 +100,13 @@ def immutable(field: str, message: str) -> Transition:
         lambda new, old: new.get(field) == old.get(field),
         field,
     )
+
+
+def immutable_reference(field: str, message: str) -> Transition:
+    """A reference by name, which every object has, that cannot be changed after creation."""
+    return Transition(
+        f"self.{field}.name == oldSelf.{field}.name",
+        message,
+        lambda new, old: bool(new[field]["name"] == old[field]["name"]),
+        field,
+    )

@@ -4,7 +4,7 @@ The only model of a Pipeline: the operator generates the CRD and the pods from i
 (`ottla_spark`) reads its own configuration with it.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
@@ -21,7 +21,7 @@ from ottla_operator.resources.common import (
     Timestamp,
     TopicName,
 )
-from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, listed
+from ottla_operator.resources.model import Json, Model, Rule, doc, exactly_one, listed
 from ottla_operator.resources.object_store import Bucket, ObjectStore
 from ottla_operator.resources.replacement import Replacement, Replaces
 from ottla_operator.resources.sinks import Sink
@@ -63,7 +63,7 @@ class Trigger(Model, frozen=True):
     interval: Annotated[Duration | None, doc("Time between the starts of consecutive batches.")] = None
     available_now: Annotated[bool, doc("true: process the records that exist, then finish.")] = False
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         exactly_one("interval", "availableNow", message="a trigger has exactly one of interval and availableNow: true"),
         Rule(
             "!has(self.availableNow) || self.availableNow",
@@ -80,9 +80,7 @@ class Volume(Model, frozen=True):
     claim_name: Annotated[ObjectName | None, doc("Name of an existing PersistentVolumeClaim.")] = None
     size: Annotated[Quantity | None, doc("Size of a PersistentVolumeClaim that the operator creates.")] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("claimName", "size", message="a volume has exactly one of claimName and size"),
-    )
+    rules = (exactly_one("claimName", "size", message="a volume has exactly one of claimName and size"),)
 
 
 class Checkpoint(Model, frozen=True):
@@ -94,9 +92,7 @@ class Checkpoint(Model, frozen=True):
     pvc: Annotated[Volume | None, doc("PersistentVolumeClaim.")] = None
     s3: Annotated[Bucket | None, doc("Folder in a bucket of an S3-compatible store.")] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("path", "pvc", "s3", message="a checkpoint has exactly one of path, pvc and s3"),
-    )
+    rules = (exactly_one("path", "pvc", "s3", message="a checkpoint has exactly one of path, pvc and s3"),)
 
 
 class Stop(Model, frozen=True):
@@ -223,7 +219,7 @@ class PipelineSpec(Model, frozen=True):
     ] = None
     spark: Annotated[Spark, doc("Spark's resources and configuration.")] = Spark()
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             None,
             "names of sources are SQL identifiers: letters, digits and _, not starting with a digit",

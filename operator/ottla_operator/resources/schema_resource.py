@@ -1,12 +1,21 @@
 """Schema: desired state of one subject of a Cluster's schema registry, which stores its schemas."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from ottla_operator.resources.common import ObjectRef, Resource, Status, Tenant, tenant_prefix
 from ottla_operator.resources.formats import Subject
-from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, exactly_one, immutable, listed
+from ottla_operator.resources.model import (
+    Json,
+    Model,
+    Rule,
+    doc,
+    exactly_one,
+    immutable,
+    immutable_reference,
+    listed,
+)
 
 Level = Literal["NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"]
 Version = Annotated[int, Meta(ge=1)]
@@ -40,9 +49,7 @@ class SchemaSource(Model, frozen=True):
     ] = None
     config_map_key_ref: Annotated[ConfigMapKeyRef | None, doc("On Kubernetes: key of a ConfigMap.")] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one("file", "configMapKeyRef", message="schemaFrom has exactly one of file and configMapKeyRef"),
-    )
+    rules = (exactly_one("file", "configMapKeyRef", message="schemaFrom has exactly one of file and configMapKeyRef"),)
 
 
 class SchemaReference(Model, frozen=True):
@@ -67,7 +74,7 @@ class SchemaReference(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         exactly_one("subject", "schemaRef", message="a reference has exactly one of subject and schemaRef"),
         Rule(
             "has(self.subject) == has(self.version)",
@@ -118,16 +125,11 @@ class SchemaSpec(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         exactly_one("schema", "schemaFrom", message="a Schema has exactly one of schema and schemaFrom"),
         immutable("tenant", "tenant is immutable; create a new Schema instead"),
         immutable("subject", "subject is immutable; create a new Schema instead"),
-        Transition(
-            "self.clusterRef.name == oldSelf.clusterRef.name",
-            "clusterRef is immutable; create a new Schema instead",
-            lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
-            "clusterRef",
-        ),
+        immutable_reference("clusterRef", "clusterRef is immutable; create a new Schema instead"),
     )
 
 

@@ -1,12 +1,12 @@
 """Sinks of a Pipeline: destinations of its rows."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import PYTHON_NAME, Column, Identifier, TopicName
 from ottla_operator.resources.formats import SinkFormat
-from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one
+from ottla_operator.resources.model import Model, Rule, doc, exactly_one
 from ottla_operator.resources.table_sinks import Delta, Iceberg, Jdbc
 
 
@@ -129,7 +129,7 @@ class Sink(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         exactly_one(*SINK_TARGETS, message=f"a sink has exactly one target: {', '.join(SINK_TARGETS)}"),
         Rule(
             f"!has(self.key) || {_any_of(KEYED_SINKS)}",

@@ -1,13 +1,13 @@
 """Sources of a Pipeline: topics that it reads, as streams or tables."""
 
 import datetime
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from ottla_operator.resources.common import STARTING_OFFSETS, Column, Duration, TopicName
 from ottla_operator.resources.formats import Format
-from ottla_operator.resources.model import Model, Rule, Transition, doc
+from ottla_operator.resources.model import Model, Rule, doc
 
 NAMED_OFFSETS: Final = ("earliest", "latest")
 
@@ -68,7 +68,7 @@ class Source(Model, frozen=True):
         doc("Whether records of open and aborted transactions are skipped. Defaults to read_committed."),
     ] = "read_committed"
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.watermark) || !has(self.mode) || self.mode == 'stream'",
             "a watermark is only for streams; a table has no late records",

@@ -1,12 +1,12 @@
 """Sinks of a Pipeline that are tables: Iceberg, Delta, and tables of a database."""
 
 import re
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import Column, Duration, ObjectRef
-from ottla_operator.resources.model import Model, Rule, Transition, doc
+from ottla_operator.resources.model import Model, Rule, doc
 
 PARTITION_FIELD: Final = (
     r"^([a-zA-Z_]\w*|(years|months|days|hours)\([a-zA-Z_]\w*\)|bucket\([1-9][0-9]*, ?[a-zA-Z_]\w*\))$"
@@ -60,7 +60,7 @@ class IcebergCatalog(Model, frozen=True):
         dict[str, str], doc("Further properties of the catalog, without the prefix spark.sql.catalog.")
     ] = field(default_factory=dict)
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "self.type == 'rest' || has(self.warehouse)",
             "catalogs of the types hadoop and jdbc need a warehouse",
@@ -152,7 +152,7 @@ class Jdbc(Model, frozen=True):
     ]
     secret_ref: Annotated[ObjectRef | None, doc("Secret with user and password.")] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!self.url.matches('[?&;](user|password)=') && !self.url.matches('//[^/]*@')",
             "the URL has credentials; put user and password into a Secret and name it in secretRef",

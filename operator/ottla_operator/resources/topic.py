@@ -1,6 +1,6 @@
 """Topic: desired state of one topic. The topic itself is stored in the brokers' metadata."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -15,7 +15,7 @@ from ottla_operator.resources.common import (
     tenant_prefix,
 )
 from ottla_operator.resources.lake import Lake
-from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, immutable
+from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, immutable, immutable_reference
 
 
 def topic_name(resource: str, name: str | None, tenant: str | None) -> str:
@@ -81,7 +81,7 @@ class TopicSpec(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.topicName) || (self.topicName != '.' && self.topicName != '..')",
             "a topic cannot be named '.' or '..'",
@@ -108,11 +108,8 @@ class TopicSpec(Model, frozen=True):
         ),
         immutable("tenant", "tenant is immutable; create a new Topic instead"),
         immutable("topicName", "topicName is immutable; create a new Topic instead"),
-        Transition(
-            "self.clusterRef.name == oldSelf.clusterRef.name",
-            "clusterRef is immutable; create a new Topic instead, or a Mirror to copy the records",
-            lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
-            "clusterRef",
+        immutable_reference(
+            "clusterRef", "clusterRef is immutable; create a new Topic instead, or a Mirror to copy the records"
         ),
     )
 

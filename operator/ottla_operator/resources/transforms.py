@@ -1,11 +1,11 @@
 """Steps of a Pipeline: views that are derived from its sources and from earlier steps."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
 from ottla_operator.resources.common import PYTHON_NAME, Column, Identifier
-from ottla_operator.resources.model import Model, Rule, Transition, doc, exactly_one, listed
+from ottla_operator.resources.model import Model, Rule, doc, exactly_one, listed
 
 STEP_KINDS: Final = ("sql", "python", "union", "transformWithState")
 
@@ -65,7 +65,7 @@ class TransformWithState(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.eventTime) || (has(self.timers) && self.timers == 'eventTime')",
             "eventTime is only for timers: eventTime",
@@ -103,6 +103,4 @@ class Transform(Model, frozen=True):
         doc("Conditions that every row of the view has to satisfy.", listed("map", "name")),
     ] = ()
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        exactly_one(*STEP_KINDS, message=f"a transform has exactly one of {', '.join(STEP_KINDS)}"),
-    )
+    rules = (exactly_one(*STEP_KINDS, message=f"a transform has exactly one of {', '.join(STEP_KINDS)}"),)

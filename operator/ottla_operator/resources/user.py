@@ -1,6 +1,6 @@
 """User: a principal of a cluster, with credentials, access rules and quotas."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -16,7 +16,7 @@ from ottla_operator.resources.common import (
     Timestamp,
     tenant_prefix,
 )
-from ottla_operator.resources.model import Model, Rule, Transition, doc, immutable, listed
+from ottla_operator.resources.model import Model, Rule, doc, immutable, immutable_reference, listed
 
 
 class Authentication(Model, frozen=True):
@@ -42,7 +42,7 @@ class Authentication(Model, frozen=True):
         ),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
+    rules = (
         Rule(
             "!has(self.passwordFrom) || self.type.startsWith('SCRAM')",
             "passwordFrom is only for SCRAM",
@@ -123,13 +123,8 @@ class UserSpec(Model, frozen=True):
         doc("Limits on the user's load. Other limits of the user are removed. Without this field they are left alone."),
     ] = None
 
-    rules: ClassVar[tuple[Rule | Transition, ...]] = (
-        Transition(
-            "self.clusterRef.name == oldSelf.clusterRef.name",
-            "clusterRef is immutable; create a new User instead",
-            lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
-            "clusterRef",
-        ),
+    rules = (
+        immutable_reference("clusterRef", "clusterRef is immutable; create a new User instead"),
         Rule(
             "!has(self.tenant) || !has(self.acls) || self.acls.all(it, !has(it.cluster) && (!has(it.resource) || "
             "it.resource.type != 'Cluster'))",
