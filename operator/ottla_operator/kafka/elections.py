@@ -30,12 +30,11 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """`error` is empty if a leader was elected, or if no election was needed (`is_needed`)."""
+    """`error` is empty if a leader was elected, or if no election was needed."""
 
     topic: str
     partition: int
     error: str
-    is_needed: bool
 
 
 def find_partitions_to_elect(topics: Iterable[TopicDescription], election: ElectionType) -> list[TopicPartition]:
@@ -91,4 +90,4 @@ def _result(topic: str, result: PartitionResult) -> ElectionResult:
     code = result.error_code
     succeeded = code in (ErrorCode.none, ErrorCode.election_not_needed)
     error = "" if succeeded else result.error_message or error_text(code)
-    return ElectionResult(topic, result.partition_id, error, code is not ErrorCode.election_not_needed)
+    return ElectionResult(topic, result.partition_id, error)

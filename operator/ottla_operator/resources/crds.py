@@ -1,21 +1,22 @@
 """CustomResourceDefinitions of the kinds. `python -m ottla_operator.crd_files` writes them."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
-from ottla_operator.resources.access_policy import AccessPolicy, AccessPolicySpec, AccessPolicyStatus
-from ottla_operator.resources.cluster import Cluster, ClusterSpec
-from ottla_operator.resources.cluster_status import ClusterStatus
-from ottla_operator.resources.common import API_VERSION, Resource, Status
-from ottla_operator.resources.group import Group, GroupSpec, GroupStatus
-from ottla_operator.resources.mirror import Mirror, MirrorSpec, MirrorStatus
+from msgspec import structs
+
+from ottla_operator.resources.access_policy import AccessPolicy
+from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import API_VERSION, Resource
+from ottla_operator.resources.group import Group
+from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Model
-from ottla_operator.resources.pipeline import Pipeline, PipelineSpec, PipelineStatus
-from ottla_operator.resources.schema import JsonSchema, structural_schema
+from ottla_operator.resources.pipeline import Pipeline
+from ottla_operator.resources.schema import JsonSchema, nested_model, structural_schema
 from ottla_operator.resources.schema_resource import Schema as SchemaResource
-from ottla_operator.resources.schema_resource import SchemaSpec, SchemaStatus
-from ottla_operator.resources.topic import Topic, TopicSpec, TopicStatus
-from ottla_operator.resources.user import User, UserSpec, UserStatus
+from ottla_operator.resources.topic import Topic
+from ottla_operator.resources.user import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,6 @@ class CustomResourceKind:
     """A kind of custom resource: its types, its names and its printer columns."""
 
     model: type[Resource]
-    spec: type[Model]
-    status: type[Status]
     plural: str
     short: tuple[str, ...]
     columns: tuple[PrinterColumn, ...]
@@ -54,12 +53,25 @@ class CustomResourceKind:
     def name(self) -> str:
         return self.model.__name__
 
+    @property
+    def spec(self) -> type[Model]:
+        return _model_of_field(self.model, "spec")
+
+    @property
+    def status(self) -> type[Model]:
+        return _model_of_field(self.model, "status")
+
+
+@cache
+def _model_of_field(model: type[Resource], name: str) -> type[Model]:
+    found, _ = nested_model(next(it.type for it in structs.fields(model) if it.name == name))
+    assert found is not None, f"{name} of {model.__name__} is an object"
+    return found
+
 
 KINDS: Final = (
     CustomResourceKind(
         Cluster,
-        ClusterSpec,
-        ClusterStatus,
         "clusters",
         ("okc",),
         (
@@ -74,8 +86,6 @@ KINDS: Final = (
     ),
     CustomResourceKind(
         Topic,
-        TopicSpec,
-        TopicStatus,
         "topics",
         ("okt",),
         (
@@ -86,8 +96,6 @@ KINDS: Final = (
     ),
     CustomResourceKind(
         Group,
-        GroupSpec,
-        GroupStatus,
         "groups",
         ("okg",),
         (
@@ -97,8 +105,6 @@ KINDS: Final = (
     ),
     CustomResourceKind(
         SchemaResource,
-        SchemaSpec,
-        SchemaStatus,
         "schemas",
         ("oks",),
         (
@@ -111,8 +117,6 @@ KINDS: Final = (
     ),
     CustomResourceKind(
         User,
-        UserSpec,
-        UserStatus,
         "users",
         ("oku",),
         (
@@ -125,16 +129,12 @@ KINDS: Final = (
     ),
     CustomResourceKind(
         AccessPolicy,
-        AccessPolicySpec,
-        AccessPolicyStatus,
         "accesspolicies",
         ("okap",),
         (PrinterColumn("Users", ".status.users", "integer"),),
     ),
     CustomResourceKind(
         Mirror,
-        MirrorSpec,
-        MirrorStatus,
         "mirrors",
         ("okm",),
         (
@@ -146,8 +146,6 @@ KINDS: Final = (
     ),
     CustomResourceKind(
         Pipeline,
-        PipelineSpec,
-        PipelineStatus,
         "pipelines",
         ("okp",),
         (

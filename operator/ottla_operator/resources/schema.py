@@ -6,7 +6,6 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 """
 
 import types
-from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from msgspec import Meta, structs
@@ -36,17 +35,6 @@ def structural_schema(model: type[Model]) -> JsonSchema:
     if validations := [_validation(rule) for rule in model.rules if rule.cel]:
         schema["x-kubernetes-validations"] = validations
     return schema
-
-
-def models_within(model: type[Model]) -> Iterator[type[Model]]:
-    """The model and every model in its fields, each once."""
-    seen: set[type[Model]] = set()
-    waiting = [model]
-    while waiting:
-        if (current := waiting.pop()) not in seen:
-            seen.add(current)
-            yield current
-            waiting += [nested for field in structs.fields(current) if (nested := nested_model(field.type)[0])]
 
 
 def nested_model(annotation: Any) -> tuple[type[Model] | None, bool]:

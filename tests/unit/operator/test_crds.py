@@ -13,7 +13,8 @@ from msgspec import structs
 from ottla_operator.crd_files import CRD_FOLDERS, build_crd, generated_files, render_crds
 from ottla_operator.resources import crds
 from ottla_operator.resources.pipeline import PipelineSpec
-from ottla_operator.resources.schema import models_within, structural_schema
+from ottla_operator.resources.schema import structural_schema
+from tests.unit.operator.resource_models import models_within
 
 ROOT = Path(__file__).parents[3]
 # What a structural schema may not have

@@ -12,8 +12,8 @@ from celpy.adapter import json_to_cel
 from ottla_operator.resources import validation
 from ottla_operator.resources.crds import KINDS
 from ottla_operator.resources.model import Model, Rule, Transition
-from ottla_operator.resources.schema import models_within
 from tests.unit.operator import samples
+from tests.unit.operator.resource_models import models_within
 from tests.unit.operator.rule_examples import CHANGES, EXAMPLES
 
 MODELS = sorted(
