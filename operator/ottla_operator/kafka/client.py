@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla_broker.wire.client import Client, NoBrokersAvailable, parse_bootstrap_servers
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
+
+T = TypeVar("T")
 
 BROKER_TIMEOUT_S: Final = 10.0
 """Longest wait for one broker where each is asked, so that one that hangs does not delay what the
@@ -69,6 +71,16 @@ def find_error(
         return None
     text = message or error_text(error)
     return KafkaError(error, text if text.startswith(subject) else f"{subject}: {text}")
+
+
+async def none_on_error(work: Awaitable[T], *codes: ErrorCode) -> T | None:
+    """None if the work raises KafkaError with one of the codes."""
+    try:
+        return await work
+    except KafkaError as error:
+        if error.code in codes:
+            return None
+        raise
 
 
 def error_text(code: ErrorCode) -> str:

@@ -9,7 +9,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.pipeline_report import StoredReport
 from ottla_operator.kafka import groups, log_dirs, offsets, pipelines, topics
-from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.kafka.client import KafkaClient, none_on_error
 from ottla_operator.kafka.cluster import ClusterDescription, describe_cluster
 from ottla_operator.kafka.groups import GroupListing
 from ottla_operator.kafka.log_dirs import ReplicaSizes
@@ -52,19 +52,10 @@ async def take_sample(client: KafkaClient) -> ClusterSample:
         offsets.list_reachable_offsets(client, found, LATEST_TIMESTAMP),
         log_dirs.describe_replica_sizes(client, running),
         groups.list_groups(client, running),
-        _list_pipelines(client),
+        none_on_error(pipelines.list_pipelines(client), *NO_PIPELINES),
     )
     committed = await _list_committed(client, [it.id for it in listed])
-    return ClusterSample(at_s, cluster, found, starts, ends, sizes, listed, committed, reports)
-
-
-async def _list_pipelines(client: KafkaClient) -> Mapping[str, StoredReport]:
-    try:
-        return await pipelines.list_pipelines(client)
-    except KafkaError as error:
-        if error.code in NO_PIPELINES:
-            return {}
-        raise
+    return ClusterSample(at_s, cluster, found, starts, ends, sizes, listed, committed, reports or {})
 
 
 async def _list_committed(client: KafkaClient, names: Sequence[str]) -> dict[str, Mapping[TopicPartition, int]]:

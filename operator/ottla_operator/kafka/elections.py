@@ -11,8 +11,8 @@ from kio.schema.elect_leaders.v2.response import PartitionResult
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32Timedelta
 
-from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, error_text, raise_for_error
+from ottla_broker.wire.errors import ErrorCode
+from ottla_operator.kafka.client import KafkaClient, error_text, none_on_error, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
 from ottla_operator.kafka.topics import TopicDescription
 
@@ -79,11 +79,8 @@ async def elect_preferred_leaders(client: KafkaClient, partitions: Iterable[Topi
     """Elects preferred leaders where they are in sync. Elsewhere the controller's leader balancing
     does it later.
     """
-    try:
-        await elect_leaders(client, ElectionType.preferred, partitions)
-    except KafkaError as error:
-        if error.code not in (ErrorCode.unknown_topic_or_partition, ErrorCode.unsupported_version):
-            raise
+    election = elect_leaders(client, ElectionType.preferred, partitions)
+    await none_on_error(election, ErrorCode.unknown_topic_or_partition, ErrorCode.unsupported_version)
 
 
 def _result(topic: str, result: PartitionResult) -> ElectionResult:

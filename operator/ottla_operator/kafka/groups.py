@@ -20,7 +20,7 @@ from kio.schema.types import GroupId
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.offset_commit import build_offset_commit
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, none_on_error, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition
 
 _NOT_EMPTY: Final = dict.fromkeys(
@@ -108,12 +108,10 @@ async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
 async def find_described_group(client: KafkaClient, group: str, request: Any) -> Any:
     """The group in the response to a request that describes one group of one protocol. None for a
     group of another protocol, and for a broker without the protocol."""
-    try:
-        (found,) = (await client.send_to_coordinator(group, request)).groups
-    except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return None
-        raise
+    response = await none_on_error(client.send_to_coordinator(group, request), ErrorCode.unsupported_version)
+    if response is None:
+        return None
+    (found,) = response.groups
     if found.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
         return None
     raise_for_error(found.error_code, found.error_message, f"group {group!r}")

@@ -10,8 +10,8 @@ from kio.schema.describe_quorum.v2.response import PartitionData as QuorumState
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_broker.wire.errors import ErrorCode
+from ottla_operator.kafka.client import KafkaClient, none_on_error, raise_for_error
 
 METADATA_LOG: Final = "__cluster_metadata"
 IN_SYNC_WITHIN_MS: Final = 2000
@@ -46,12 +46,10 @@ class QuorumDescription:
 async def describe_quorum(client: KafkaClient) -> QuorumDescription | None:
     """None if the brokers do not support DescribeQuorum."""
     topic = TopicData(topic_name=TopicName(METADATA_LOG), partitions=(PartitionData(partition_index=i32(0)),))
-    try:
-        response = await client.send_to_controller(DescribeQuorumRequest(topics=(topic,)))
-    except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return None
-        raise
+    request = DescribeQuorumRequest(topics=(topic,))
+    response = await none_on_error(client.send_to_controller(request), ErrorCode.unsupported_version)
+    if response is None:
+        return None
     raise_for_error(response.error_code, response.error_message, "metadata log")
     state: QuorumState = response.topics[0].partitions[0]
     raise_for_error(state.error_code, state.error_message, "metadata log")

@@ -11,7 +11,7 @@ from kio.schema.describe_client_quotas.v1.response import EntityData as Describe
 from kio.static.primitive import f64, i8
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, find_error, none_on_error, raise_for_error
 
 USER: Final = "user"
 Entity = tuple[tuple[str, str | None], ...]
@@ -40,12 +40,10 @@ async def describe_quotas(client: KafkaClient) -> dict[Entity, dict[str, float]]
 async def describe_user_quotas(client: KafkaClient) -> dict[str, dict[str, float]] | None:
     """Quotas of users by name, for any client id. None if the brokers do not support quotas."""
     named = ComponentData(entity_type=USER, match_type=i8(2), match=None)
-    try:
-        found = await _describe(client, DescribeClientQuotasRequest(components=(named,), strict=True))
-    except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return None
-        raise
+    request = DescribeClientQuotasRequest(components=(named,), strict=True)
+    found = await none_on_error(_describe(client, request), ErrorCode.unsupported_version)
+    if found is None:
+        return None
     return {str(name): values for ((_, name),), values in found.items() if name is not None}
 
 

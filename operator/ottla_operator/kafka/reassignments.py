@@ -16,9 +16,9 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32Timedelta
 
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_operator.kafka import log_dirs
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, none_on_error, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
 from ottla_operator.kafka.topics import describe_topics
 
@@ -45,12 +45,10 @@ class PartitionReassignment:
 
 async def list_reassignments(client: KafkaClient) -> dict[TopicPartition, PartitionReassignment]:
     """Ongoing reassignments. Empty if the brokers do not support them (Kafka before 2.4)."""
-    try:
-        response = await client.send_to_controller(ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
-    except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return {}
-        raise
+    request = ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None)
+    response = await none_on_error(client.send_to_controller(request), ErrorCode.unsupported_version)
+    if response is None:
+        return {}
     raise_for_error(response.error_code, response.error_message, "reassignments")
     return {
         (topic.name, it.partition_index): PartitionReassignment(

@@ -16,7 +16,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32, i32Timedelta
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, none_on_error, raise_for_error
 
 TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
@@ -155,12 +155,9 @@ async def describe_eligible_leaders(client: KafkaClient, topic: str) -> dict[int
     cursor: Cursor | None = None
     while True:
         request = DescribeTopicPartitionsRequest(topics=(TopicRequest(name=TopicName(topic)),), cursor=cursor)
-        try:
-            response = await client.send(request)
-        except KafkaError as error:
-            if error.code is ErrorCode.unsupported_version:
-                return {}
-            raise
+        response = await none_on_error(client.send(request), ErrorCode.unsupported_version)
+        if response is None:
+            return {}
         for result in response.topics:
             raise_for_error(result.error_code, None, f"topic {topic!r}")
             for it in result.partitions:

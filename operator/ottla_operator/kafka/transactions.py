@@ -22,7 +22,7 @@ from kio.schema.write_txn_markers.v1.request import (
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka.client import KafkaClient, raise_for_error
+from ottla_operator.kafka.client import KafkaClient, none_on_error, raise_for_error
 from ottla_operator.kafka.offsets import TopicPartition, group_by_topic
 from ottla_operator.kafka.topics import TopicDescription
 
@@ -214,12 +214,7 @@ async def find_hanging(
 
 async def _describe_known(client: KafkaClient, transactional_id: str) -> TransactionDescription | None:
     """None for an id that has expired since it was listed."""
-    try:
-        return await describe_transaction(client, transactional_id)
-    except KafkaError as error:
-        if error.code is ErrorCode.transactional_id_not_found:
-            return None
-        raise
+    return await none_on_error(describe_transaction(client, transactional_id), ErrorCode.transactional_id_not_found)
 
 
 def select_hanging(
