@@ -13,7 +13,7 @@ import struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla_broker.coordination.record_format import Field, RecordFormat
+from ottla_broker.coordination.record_format import Field, flexible
 from ottla_broker.coordination.record_types import RecordTypes
 from ottla_broker.wire.message_writer import write_varint
 
@@ -135,55 +135,35 @@ ConsumerGroupRecordValue = (
 )
 
 
-_CLASSIC_PROTOCOL: Final = RecordFormat(ClassicProtocol, [Field("string"), Field("bytes")], latest=0, flexible_from=0)
-_CLASSIC_MEMBER: Final = RecordFormat(
-    ClassicMemberMetadata,
-    [Field("int32"), Field(_CLASSIC_PROTOCOL)],
-    latest=0,
-    flexible_from=0,
-)
-_TOPIC_PARTITIONS: Final = RecordFormat(
-    TopicPartitions, [Field("uuid"), Field("int32", array=True)], latest=0, flexible_from=0
-)
-_GROUP_EPOCH: Final = RecordFormat(
-    GroupEpochValue, [Field("int32"), Field("int64", tag=0, default=0)], latest=0, flexible_from=0
-)
-_MEMBER: Final = RecordFormat(
+_CLASSIC_PROTOCOL: Final = flexible(ClassicProtocol, Field("string"), Field("bytes"))
+_CLASSIC_MEMBER: Final = flexible(ClassicMemberMetadata, Field("int32"), Field(_CLASSIC_PROTOCOL))
+TOPIC_PARTITIONS: Final = flexible(TopicPartitions, Field("uuid"), Field("int32", array=True))
+_GROUP_EPOCH: Final = flexible(GroupEpochValue, Field("int32"), Field("int64", tag=0, default=0))
+_MEMBER: Final = flexible(
     ConsumerMemberValue,
-    [
-        Field("string", nullable=True),
-        Field("string", nullable=True),
-        Field("string"),
-        Field("string"),
-        Field("string", array=True),
-        Field("string", nullable=True),
-        Field("int32"),
-        Field("string", nullable=True),
-        # Kafka leaves the field out only for this value, so it writes null, too.
-        Field(_CLASSIC_MEMBER, tag=0, default=ClassicMemberMetadata(0, ())),
-    ],
-    latest=0,
-    flexible_from=0,
+    Field("string", nullable=True),
+    Field("string", nullable=True),
+    Field("string"),
+    Field("string"),
+    Field("string", array=True),
+    Field("string", nullable=True),
+    Field("int32"),
+    Field("string", nullable=True),
+    # Kafka leaves the field out only for this value, so it writes null, too.
+    Field(_CLASSIC_MEMBER, tag=0, default=ClassicMemberMetadata(0, ())),
 )
-_TARGET_ASSIGNMENT_EPOCH: Final = RecordFormat(TargetAssignmentEpochValue, [Field("int32")], latest=0, flexible_from=0)
-_TARGET_ASSIGNMENT: Final = RecordFormat(TargetAssignmentValue, [Field(_TOPIC_PARTITIONS)], latest=0, flexible_from=0)
-_CURRENT_ASSIGNMENT: Final = RecordFormat(
+_TARGET_ASSIGNMENT_EPOCH: Final = flexible(TargetAssignmentEpochValue, Field("int32"))
+_TARGET_ASSIGNMENT: Final = flexible(TargetAssignmentValue, Field(TOPIC_PARTITIONS))
+_CURRENT_ASSIGNMENT: Final = flexible(
     CurrentAssignmentValue,
-    [
-        Field("int32"),
-        Field("int32"),
-        Field("int8"),
-        Field(_TOPIC_PARTITIONS),
-        Field(_TOPIC_PARTITIONS),
-    ],
-    latest=0,
-    flexible_from=0,
+    Field("int32"),
+    Field("int32"),
+    Field("int8"),
+    Field(TOPIC_PARTITIONS),
+    Field(TOPIC_PARTITIONS),
 )
-_REGULAR_EXPRESSION: Final = RecordFormat(
-    RegularExpressionValue,
-    [Field("string", array=True), Field("int64"), Field("int64")],
-    latest=0,
-    flexible_from=0,
+_REGULAR_EXPRESSION: Final = flexible(
+    RegularExpressionValue, Field("string", array=True), Field("int64"), Field("int64")
 )
 
 _VERSION_EPOCHS_AND_STATE: Final = struct.Struct(">hiib")

@@ -98,3 +98,8 @@ class RecordFormat(Generic[T]):
             tuple(field for field in carried if field.tag is None),
             tuple(field for field in carried if field.tag is not None),
         )
+
+
+def flexible(record_type: type[T], *fields: Field) -> RecordFormat[T]:
+    """The format of records of one version only: 0, which is flexible."""
+    return RecordFormat(record_type, fields, latest=0, flexible_from=0)

@@ -5,11 +5,11 @@ Keys begin with their type, and values with their version, as in `records.py`. V
 version 0, which is flexible; a null value is a tombstone.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla_broker.coordination.consumer_group_records import TopicPartitions
-from ottla_broker.coordination.record_format import Field, RecordFormat
+from ottla_broker.coordination.consumer_group_records import TOPIC_PARTITIONS, TopicPartitions
+from ottla_broker.coordination.record_format import Field, flexible
 from ottla_broker.coordination.record_types import RecordTypes
 
 
@@ -105,33 +105,28 @@ ShareGroupRecordValue = (
 )
 
 
-def _flexible(record: Any, *fields: Field) -> RecordFormat[Any]:
-    return RecordFormat(record, fields, latest=0, flexible_from=0)
-
-
-_TOPIC_PARTITIONS: Final = _flexible(TopicPartitions, Field("uuid"), Field("int32", array=True))
-_NAMED_PARTITIONS: Final = _flexible(NamedTopicPartitions, Field("uuid"), Field("string"), Field("int32", array=True))
-_NAMED_TOPIC: Final = _flexible(NamedTopic, Field("uuid"), Field("string"))
-_MEMBER: Final = _flexible(
+_NAMED_PARTITIONS: Final = flexible(NamedTopicPartitions, Field("uuid"), Field("string"), Field("int32", array=True))
+_NAMED_TOPIC: Final = flexible(NamedTopic, Field("uuid"), Field("string"))
+_MEMBER: Final = flexible(
     ShareMemberValue,
     Field("string", nullable=True),
     Field("string"),
     Field("string"),
     Field("string", array=True),
 )
-_ASSIGNMENT: Final = _flexible(
-    ShareAssignmentValue, Field("int32"), Field("int32"), Field("int8"), Field(_TOPIC_PARTITIONS)
+_ASSIGNMENT: Final = flexible(
+    ShareAssignmentValue, Field("int32"), Field("int32"), Field("int8"), Field(TOPIC_PARTITIONS)
 )
-_STATE_PARTITIONS: Final = _flexible(
+_STATE_PARTITIONS: Final = flexible(
     StatePartitionsValue, Field(_NAMED_PARTITIONS), Field(_NAMED_PARTITIONS), Field(_NAMED_TOPIC)
 )
 
 SHARE_GROUP_RECORDS: Final = RecordTypes[ShareGroupRecordKey, ShareGroupRecordValue](
     {
         ShareMemberKey: (10, _MEMBER),
-        ShareGroupKey: (11, _flexible(ShareGroupEpochValue, Field("int32"), Field("int64"))),
-        ShareTargetEpochKey: (12, _flexible(ShareTargetEpochValue, Field("int32"))),
-        ShareTargetKey: (13, _flexible(ShareTargetValue, Field(_TOPIC_PARTITIONS))),
+        ShareGroupKey: (11, flexible(ShareGroupEpochValue, Field("int32"), Field("int64"))),
+        ShareTargetEpochKey: (12, flexible(ShareTargetEpochValue, Field("int32"))),
+        ShareTargetKey: (13, flexible(ShareTargetValue, Field(TOPIC_PARTITIONS))),
         ShareAssignmentKey: (14, _ASSIGNMENT),
         StatePartitionsKey: (15, _STATE_PARTITIONS),
     }

@@ -5,9 +5,9 @@ Source: `group-coordinator/src/main/resources/common/message/StreamsGroup*.json`
 version, as in `records.py`.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from ottla_broker.coordination.record_format import Field, RecordFormat
+from ottla_broker.coordination.record_format import Field, flexible
 from ottla_broker.coordination.record_types import RecordTypes
 
 
@@ -166,22 +166,18 @@ StreamsRecordValue = (
 )
 
 
-def _format(record: Any, *fields: Field) -> RecordFormat[Any]:
-    return RecordFormat(record, fields, latest=0, flexible_from=0)
-
-
 _STRING, _STRINGS = Field("string"), Field("string", array=True)
 _OPTIONAL, _INT32 = Field("string", nullable=True), Field("int32")
 _INT16S = Field("int16", array=True)
-_KEY_VALUE: Final = _format(KeyValue, _STRING, _STRING)
-_ENDPOINT: Final = _format(UserEndpoint, _STRING, Field("uint16"))
-_TASKS: Final = Field(_format(TaskIds, _STRING, Field("int32", array=True)))
+_KEY_VALUE: Final = flexible(KeyValue, _STRING, _STRING)
+_ENDPOINT: Final = flexible(UserEndpoint, _STRING, Field("uint16"))
+_TASKS: Final = Field(flexible(TaskIds, _STRING, Field("int32", array=True)))
 _ASSIGNED: Final = Field(
-    _format(AssignedTaskIds, _STRING, Field("int32", array=True), Field("int32", array=True, nullable=True, tag=0))
+    flexible(AssignedTaskIds, _STRING, Field("int32", array=True), Field("int32", array=True, nullable=True, tag=0))
 )
-_INTERNAL_TOPIC: Final = _format(InternalTopic, _STRING, _INT32, Field("int16"), Field(_KEY_VALUE))
-_COPARTITION_GROUP: Final = _format(CopartitionGroup, _INT16S, _INT16S, _INT16S)
-_SUBTOPOLOGY: Final = _format(
+_INTERNAL_TOPIC: Final = flexible(InternalTopic, _STRING, _INT32, Field("int16"), Field(_KEY_VALUE))
+_COPARTITION_GROUP: Final = flexible(CopartitionGroup, _INT16S, _INT16S, _INT16S)
+_SUBTOPOLOGY: Final = flexible(
     Subtopology,
     _STRING,
     _STRINGS,
@@ -191,14 +187,14 @@ _SUBTOPOLOGY: Final = _format(
     Field(_INTERNAL_TOPIC),
     Field(_COPARTITION_GROUP),
 )
-_GROUP_EPOCH: Final = _format(
+_GROUP_EPOCH: Final = flexible(
     StreamsEpochValue,
     _INT32,
     Field("int64"),
     Field("int32", tag=0, default=-1),
     Field(_KEY_VALUE, tag=1, array=True, default=()),
 )
-_MEMBER: Final = _format(
+_MEMBER: Final = flexible(
     StreamsMemberValue,
     _OPTIONAL,
     _OPTIONAL,
@@ -215,9 +211,9 @@ STREAMS_GROUP_RECORDS: Final = RecordTypes[StreamsRecordKey, StreamsRecordValue]
     {
         StreamsGroupKey: (17, _GROUP_EPOCH),
         StreamsMemberKey: (19, _MEMBER),
-        StreamsTargetEpochKey: (20, _format(StreamsTargetEpochValue, _INT32)),
-        StreamsTargetKey: (21, _format(StreamsTargetValue, _TASKS, _TASKS, _TASKS)),
-        StreamsCurrentKey: (22, _format(StreamsCurrentValue, _INT32, _INT32, Field("int8"), *(_ASSIGNED,) * 6)),
-        StreamsTopologyKey: (23, _format(StreamsTopologyValue, _INT32, Field(_SUBTOPOLOGY))),
+        StreamsTargetEpochKey: (20, flexible(StreamsTargetEpochValue, _INT32)),
+        StreamsTargetKey: (21, flexible(StreamsTargetValue, _TASKS, _TASKS, _TASKS)),
+        StreamsCurrentKey: (22, flexible(StreamsCurrentValue, _INT32, _INT32, Field("int8"), *(_ASSIGNED,) * 6)),
+        StreamsTopologyKey: (23, flexible(StreamsTopologyValue, _INT32, Field(_SUBTOPOLOGY))),
     }
 )

@@ -9,7 +9,7 @@ share-partition. A key begins with its type as i16, a value with its version as 
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla_broker.coordination.record_format import Field, RecordFormat
+from ottla_broker.coordination.record_format import Field, RecordFormat, flexible
 from ottla_broker.coordination.records import decode_value
 from ottla_broker.share_groups.share_state import UNKNOWN_COUNT, SharePartitionKey, StateBatch
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -44,38 +44,25 @@ class _RawKey(NamedTuple):
 
 
 _KEY: Final = RecordFormat(_RawKey, [Field("string"), Field("uuid"), Field("int32")], latest=UPDATE_TYPE)
-_BATCH: Final = RecordFormat(
-    StateBatch,
-    [Field("int64"), Field("int64"), Field("int8"), Field("int16")],
-    latest=0,
-    flexible_from=0,
-)
-_SNAPSHOT: Final = RecordFormat(
+_BATCH: Final = flexible(StateBatch, Field("int64"), Field("int64"), Field("int8"), Field("int16"))
+_SNAPSHOT: Final = flexible(
     SnapshotValue,
-    [
-        Field("int32"),
-        Field("int32"),
-        Field("int32"),
-        Field("int64"),
-        Field("int64"),
-        Field("int64"),
-        Field(_BATCH),
-        Field("int32", tag=0, default=UNKNOWN_COUNT),
-    ],
-    latest=0,
-    flexible_from=0,
+    Field("int32"),
+    Field("int32"),
+    Field("int32"),
+    Field("int64"),
+    Field("int64"),
+    Field("int64"),
+    Field(_BATCH),
+    Field("int32", tag=0, default=UNKNOWN_COUNT),
 )
-_UPDATE: Final = RecordFormat(
+_UPDATE: Final = flexible(
     UpdateValue,
-    [
-        Field("int32"),
-        Field("int32"),
-        Field("int64"),
-        Field(_BATCH),
-        Field("int32", tag=0, default=UNKNOWN_COUNT),
-    ],
-    latest=0,
-    flexible_from=0,
+    Field("int32"),
+    Field("int32"),
+    Field("int64"),
+    Field(_BATCH),
+    Field("int32", tag=0, default=UNKNOWN_COUNT),
 )
 
 
