@@ -36,6 +36,7 @@ from ottla_broker.coordination.group_migration import (
     downgrade_group,
     upgrade_group,
 )
+from ottla_broker.coordination.group_type import CONSUMER
 from ottla_broker.coordination.group_writes import GroupWrites, RecordStore, Write
 from ottla_broker.coordination.heartbeat_turn import (
     HeartbeatOutcome,
@@ -45,6 +46,7 @@ from ottla_broker.coordination.heartbeat_turn import (
     complete_after,
 )
 from ottla_broker.coordination.journal import BATCH_BYTES, wait_for_write
+from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.streams_group import StreamsGroup
@@ -174,12 +176,7 @@ class ConsumerGroupRequests:
         return config.heartbeat_interval_ms
 
     def _find_group(self, group_id: str) -> ConsumerGroup:
-        group = self._store.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-        if not isinstance(group, ConsumerGroup):
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
-        return group
+        return require_group(self._store.groups, group_id, ConsumerGroup, CONSUMER)
 
     def _find_or_create_group(
         self, group_id: str, group: Group | None, request: ConsumerHeartbeat
@@ -211,8 +208,7 @@ class ConsumerGroupRequests:
         else:
             logger.info("group %s: member %s left", group.id, member.id)
             write, result = self._remove_members(group, [member.id]), HeartbeatResult(member.id, LEAVING_EPOCH)
-        if write is not None:
-            await wait_for_write(write)
+        await wait_for_write(write)
         return result
 
     def _leave_for_restart(self, group: ConsumerGroup, member: ConsumerMember) -> tuple[Write | None, HeartbeatResult]:
@@ -251,8 +247,7 @@ class ConsumerGroupRequests:
             change.undo()
             raise
         self._store.schedule_timer(group)
-        if write is not None:
-            await wait_for_write(write)
+        await wait_for_write(write)
         return result
 
     def sync_classic(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
@@ -270,8 +265,8 @@ class ConsumerGroupRequests:
 
     async def leave_classic(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
         codes, member_ids = classic_members.find_leaving_members(group, leaving)
-        if member_ids and (write := self._remove_members(group, member_ids)) is not None:
-            await wait_for_write(write)
+        if member_ids:
+            await wait_for_write(self._remove_members(group, member_ids))
         return codes
 
     def delete_empty_group(self, group: ConsumerGroup) -> None:

@@ -27,7 +27,9 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.coordination.group_epoch import drop_unused_regex, update_member
+from ottla_broker.coordination.group_type import CONSUMER
 from ottla_broker.coordination.member_deadlines import schedule_revocation_timeout, schedule_session_timeout
+from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
 from ottla_broker.coordination.reconciliation import reconcile_member
 from ottla_broker.coordination.target_assignment import update_target_assignment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -286,10 +288,7 @@ def check_room(
     """
     is_known = member_id in group.members or group_instance_id in group.static_members
     if len(group.members) >= config.max_size and not is_known:
-        raise KafkaError(
-            ErrorCode.group_max_size_reached,
-            f"The consumer group has reached its maximum capacity of {config.max_size} members.",
-        )
+        raise group_is_full(CONSUMER, config.max_size)
 
 
 # -- the member ------------------------------------------------------------------------------------
@@ -347,12 +346,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
     lost_response = epoch == member.previous_epoch and _is_subset(request.owned, member.assigned)
     if epoch < member.epoch and lost_response:
         return
-    kind = "greater" if epoch > member.epoch else "smaller"
-    raise KafkaError(
-        ErrorCode.fenced_member_epoch,
-        f"The consumer group member has a {kind} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    raise member_is_fenced(CONSUMER, epoch, member.epoch)
 
 
 def _is_subset(owned: Assignment | None, assigned: Assignment) -> bool:

@@ -28,9 +28,11 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
+from ottla_broker.coordination.group_type import CLASSIC, CONSUMER
 from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.coordination.offsets import TopicOffsets
+from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_for_key
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStatePersister
@@ -377,19 +379,11 @@ class GroupCoordinator:
 
     def describe_group(self, group_id: str) -> ClassicGroup:
         """Raises GROUP_ID_NOT_FOUND."""
-        group = self._find_group(group_id)
-        if not isinstance(group, ClassicGroup):
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a classic group.")
-        return group
+        return require_group(self._shard_of(group_id).groups, group_id, ClassicGroup, CLASSIC)
 
     def describe_consumer_group(self, group_id: str) -> ConsumerGroup:
         """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
-        if not group_id:
-            raise KafkaError(ErrorCode.invalid_group_id, "the group id is empty")
-        group = self._find_group(group_id)
-        if not isinstance(group, ConsumerGroup):
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
-        return group
+        return require_group(self._shard_of_named_group(group_id).groups, group_id, ConsumerGroup, CONSUMER)
 
     def describe_share_group(self, group_id: str) -> ShareGroup:
         """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
@@ -398,11 +392,6 @@ class GroupCoordinator:
     def describe_streams_group(self, group_id: str) -> StreamsGroup:
         """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).streams_groups.find_group(group_id)
-
-    def _find_group(self, group_id: str) -> Group:
-        if (group := self._shard_of(group_id).groups.get(group_id)) is None:
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-        return group
 
     async def delete_group(self, group_id: str) -> None:
         """Deletes a group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""

@@ -235,10 +235,10 @@ def _set_result(writes: "list[_PendingWrite]", code: ErrorCode) -> None:
             write.done.set_result(code)
 
 
-async def wait_for_write(write: asyncio.Future[ErrorCode]) -> None:
-    """Returns when the write has succeeded. Raises KafkaError if it fails. A cancelled caller, such
-    as that of a closed connection, does not cancel the write."""
-    if (error := await asyncio.shield(write)) is not ErrorCode.none:
+async def wait_for_write(write: asyncio.Future[ErrorCode] | None) -> None:
+    """Returns when the write, if there is one, has succeeded. Raises KafkaError if it fails. A
+    cancelled caller, such as that of a closed connection, does not cancel the write."""
+    if write is not None and (error := await asyncio.shield(write)) is not ErrorCode.none:
         raise KafkaError(error)
 
 

@@ -18,8 +18,10 @@ from ottla_broker.coordination import share_change, share_heartbeat
 from ottla_broker.coordination.consumer_group_requests import GroupStore
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, ShareGroupConfig
+from ottla_broker.coordination.group_type import SHARE
 from ottla_broker.coordination.group_writes import GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_records import SHARE_GROUP_RECORDS
@@ -93,18 +95,12 @@ class ShareGroupRequests:
             raise
         self._store.groups[group_id] = change.group
         self._store.schedule_timer(change.group)
-        if write is not None:
-            await wait_for_write(write)
+        await wait_for_write(write)
         return result
 
     def find_group(self, group_id: str) -> ShareGroup:
         """Raises GROUP_ID_NOT_FOUND."""
-        group = self._store.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-        if not isinstance(group, ShareGroup):
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
-        return group
+        return require_group(self._store.groups, group_id, ShareGroup, SHARE)
 
     def _find_or_create_group(self, group_id: str, request: ShareHeartbeat) -> ShareGroup:
         if group_id not in self._store.groups and request.member_epoch == JOINING_EPOCH:
@@ -132,16 +128,14 @@ class ShareGroupRequests:
             group.lower_next_deadline(deadline_ms)
         self._store.schedule_timer(group)
 
-    def _remove_members(self, group: ShareGroup, member_ids: Sequence[str]) -> Write:
+    def _remove_members(self, group: ShareGroup, member_ids: Sequence[str]) -> Write | None:
         change = ShareChange(group)
         for member_id in member_ids:
             share_change.remove_member(change, member_id)
         share_change.raise_epoch(change, self._metadata)
         if group.is_empty:
             group.assigned_ms = None
-        write = self._writes.append_or_undo(change)
-        assert write is not None
-        return write
+        return self._writes.append_or_undo(change)
 
     # -- the partitions' share state ---------------------------------------------------------------
 
@@ -176,8 +170,7 @@ class ShareGroupRequests:
             share_change.raise_epoch(change, self._metadata)  # leaders that know the former offsets are fenced
             write = self._writes.append_or_undo(change)
             self._store.groups[group_id] = group
-            if write is not None:
-                await wait_for_write(write)
+            await wait_for_write(write)
             epoch = group.epoch
             errors: dict[StatePartition, KafkaError] = {}
 
@@ -231,8 +224,7 @@ class ShareGroupRequests:
         group.is_dead = True
         del self._store.groups[group.id]
         self._locks.pop(group.id, None)
-        if write is not None:
-            await wait_for_write(write)
+        await wait_for_write(write)
 
     def check_alterable(self, group_id: str) -> None:
         """Raises GROUP_ID_NOT_FOUND for a group of another kind, NON_EMPTY_GROUP."""
@@ -276,5 +268,4 @@ class ShareGroupRequests:
     # -- records -----------------------------------------------------------------------------------
 
     async def _write(self, change: ShareChange) -> None:
-        if (write := self._writes.append_or_undo(change)) is not None:
-            await wait_for_write(write)
+        await wait_for_write(self._writes.append_or_undo(change))

@@ -18,6 +18,8 @@ from ottla_broker.coordination.consumer_member import to_topic_partitions
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ShareGroupConfig
+from ottla_broker.coordination.group_type import SHARE
+from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
 from ottla_broker.coordination.share_assignor import assign_shares
 from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import InitializedTopic, ShareGroup, ShareMember
@@ -29,7 +31,6 @@ from ottla_broker.coordination.share_group_records import (
     ShareTargetKey,
     ShareTargetValue,
 )
-from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -110,19 +111,11 @@ def _find_or_create_member(group: ShareGroup, request: ShareHeartbeat, config: S
         if request.member_epoch != JOINING_EPOCH:
             return group.find_member(request.member_id)
         if len(group.members) >= config.max_size:
-            raise KafkaError(
-                ErrorCode.group_max_size_reached,
-                f"The share group has reached its maximum capacity of {config.max_size} members.",
-            )
+            raise group_is_full(SHARE, config.max_size)
         return ShareMember(request.member_id)
     epoch = request.member_epoch
     if epoch not in (JOINING_EPOCH, known.epoch, known.previous_epoch):
-        kind = "greater" if epoch > known.epoch else "smaller"
-        raise KafkaError(
-            ErrorCode.fenced_member_epoch,
-            f"The share group member has a {kind} member epoch ({epoch}) than the one known by the group coordinator "
-            f"({known.epoch}). The member must abandon all its partitions and rejoin.",
-        )
+        raise member_is_fenced(SHARE, epoch, known.epoch)
     return known
 
 

@@ -279,7 +279,7 @@ class StreamsGroup:
         """Applies a record; None is a tombstone."""
         match key, value:
             case StreamsMemberKey(), StreamsMemberValue():
-                self.members[key.member_id] = _with_metadata(self._member(key.member_id), value)
+                self.members[key.member_id] = replace(self._member(key.member_id), **value._asdict())
             case StreamsMemberKey(), _:
                 self._remove_member(key.member_id)
             case StreamsCurrentKey(), StreamsCurrentValue():
@@ -368,21 +368,6 @@ class StreamsGroup:
         known = self.deadlines.get(member_id)
         found = self.deadlines[member_id] = StreamsDeadlines() if known is None else replace(known)
         return found
-
-
-def _with_metadata(member: StreamsMember, value: StreamsMemberValue) -> StreamsMember:
-    return replace(
-        member,
-        group_instance_id=value.group_instance_id,
-        rack_id=value.rack_id,
-        client_id=value.client_id,
-        client_host=value.client_host,
-        rebalance_timeout_ms=value.rebalance_timeout_ms,
-        topology_epoch=value.topology_epoch,
-        process_id=value.process_id,
-        user_endpoint=value.user_endpoint,
-        client_tags=value.client_tags,
-    )
 
 
 def _check_epoch(member: StreamsMember, epoch: int) -> None:

@@ -15,13 +15,15 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, StreamsGroupConfig
 from ottla_broker.coordination.group_migration import classic_tombstone
+from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.group_writes import GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import LEFT, StreamsGroup
 from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla_broker.coordination.streams_heartbeat import JOINING_EPOCH, StreamsHeartbeat, StreamsHeartbeatResult
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record
 
 logger = logging.getLogger(__name__)
@@ -52,8 +54,7 @@ class StreamsGroupRequests:
             raise
         self._store.groups[group_id] = group
         self._store.schedule_timer(group)
-        if write is not None:
-            await wait_for_write(write)
+        await wait_for_write(write)
         return result
 
     def _find_or_create_group(
@@ -71,20 +72,14 @@ class StreamsGroupRequests:
 
     def find_group(self, group_id: str) -> StreamsGroup:
         """Raises GROUP_ID_NOT_FOUND."""
-        group = self._store.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-        if not isinstance(group, StreamsGroup):
-            raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is not a streams group.")
-        return group
+        return require_group(self._store.groups, group_id, StreamsGroup, STREAMS)
 
     async def _leave(self, group: StreamsGroup, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
         if request.shuts_down_application:
             group.shutdown_requested_by = request.member_id
         group.find_member(request.member_id)
         logger.info("streams group %s: member %s left", group.id, request.member_id)
-        if (write := self._remove_members(group, [request.member_id])) is not None:
-            await wait_for_write(write)
+        await wait_for_write(self._remove_members(group, [request.member_id]))
         return streams_heartbeat.build_leave_result(request.member_id, request.member_epoch)
 
     def expire_members(self, group: StreamsGroup) -> None:

@@ -13,6 +13,8 @@ from ottla_broker.coordination.assignment_interval import may_assign
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
+from ottla_broker.coordination.group_type import STREAMS
+from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import LEFT, StreamsGroup, StreamsMember, StreamsMemberState
 from ottla_broker.coordination.streams_group_records import (
@@ -161,10 +163,7 @@ def _find_or_create_member(group: StreamsGroup, request: StreamsHeartbeat, confi
     if (known := group.members.get(request.member_id)) is not None:
         return known
     if len(group.members) >= config.max_size:
-        raise KafkaError(
-            ErrorCode.group_max_size_reached,
-            f"The streams group has reached its maximum capacity of {config.max_size} members.",
-        )
+        raise group_is_full(STREAMS, config.max_size)
     logger.info("streams group %s: member %s joins", group.id, request.member_id)
     return StreamsMember(request.member_id)
 
@@ -179,12 +178,7 @@ def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
     )
     if epoch == member.epoch or (epoch < member.epoch and has_lost_response):
         return
-    kind = "greater" if epoch > member.epoch else "smaller"
-    raise KafkaError(
-        ErrorCode.fenced_member_epoch,
-        f"The streams group member has a {kind} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    raise member_is_fenced(STREAMS, epoch, member.epoch)
 
 
 def _updated_member(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
