@@ -146,6 +146,14 @@ def _leader(leader: int, epoch: int, nodes: Sequence[Any]) -> LeaderAndEpoch | N
     return LeaderAndEpoch(int(epoch), int(leader), endpoint) if epoch >= 0 else None
 
 
+async def _send(channel: Channel, request: Any) -> Any:
+    """Raises KafkaError if the response as a whole is an error; ConnectionError."""
+    response = await channel.send(request)
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code)
+    return response
+
+
 async def fetch_snapshot(
     channel: Channel, broker_id: int, epoch: int, snapshot_id: EpochAndOffset
 ) -> AsyncIterator[bytes]:
@@ -165,9 +173,7 @@ async def fetch_snapshot(
             max_bytes=i32(SNAPSHOT_CHUNK_BYTES),
             topics=(TopicSnapshot(name=TopicName(METADATA_TOPIC), partitions=(partition,)),),
         )
-        response = await channel.send(request)
-        if response.error_code is not ErrorCode.none:
-            raise KafkaError(response.error_code)
+        response = await _send(channel, request)
         chunk = response.topics[0].partitions[0]
         if chunk.error_code is not ErrorCode.none:
             raise KafkaError(chunk.error_code, f"snapshot at offset {snapshot_id.offset}: {chunk.error_code.name}")
@@ -196,11 +202,8 @@ async def send_vote(
         pre_vote=request.is_pre_vote,
     )
     topic = VoteTopic(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,))
-    response: VoteResponse = await channel.send(
-        VoteMessage(cluster_id=cluster_id, voter_id=BrokerId(voter[0]), topics=(topic,))
-    )
-    if response.error_code is not ErrorCode.none:
-        raise KafkaError(response.error_code)
+    request_message = VoteMessage(cluster_id=cluster_id, voter_id=BrokerId(voter[0]), topics=(topic,))
+    response: VoteResponse = await _send(channel, request_message)
     answer = response.topics[0].partitions[0]
     if answer.error_code not in (ErrorCode.none, ErrorCode.fenced_leader_epoch):
         raise KafkaError(answer.error_code)
@@ -226,8 +229,8 @@ async def send_begin_quorum_epoch(
         topics=(TopicData(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,)),),
         leader_endpoints=(LeaderEndpoint(name=VOTER_LISTENER, host=host, port=u16(port)),),
     )
-    response = await channel.send(request)
-    code = response.error_code or response.topics[0].partitions[0].error_code
+    response = await _send(channel, request)
+    code = response.topics[0].partitions[0].error_code
     if code is not ErrorCode.none:
         raise KafkaError(code)
 
@@ -251,9 +254,7 @@ async def send_end_quorum_epoch(
         topics=(EndQuorumEpochTopic(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,)),),
         leader_endpoints=(EndQuorumEpochEndpoint(name=VOTER_LISTENER, host=host, port=u16(port)),),
     )
-    response = await channel.send(request)
-    if response.error_code is not ErrorCode.none:
-        raise KafkaError(response.error_code)
+    await _send(channel, request)
 
 
 async def send_update_raft_voter(channel: Channel, voter: Voter, epoch: int, cluster_id: str | None) -> None:
@@ -272,20 +273,16 @@ async def send_update_raft_voter(channel: Channel, voter: Voter, epoch: int, clu
             min_supported_version=i16(lowest), max_supported_version=i16(highest)
         ),
     )
-    response = await channel.send(request)
-    if response.error_code is not ErrorCode.none:
-        raise KafkaError(response.error_code)
+    await _send(channel, request)
 
 
 async def request_cluster_id(channel: Channel) -> str:
     """The cluster id of a broker; empty if it belongs to no cluster. Raises KafkaError while it
     starts; ConnectionError.
     """
-    response = await channel.send(
-        DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
+    response = await _send(
+        channel, DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
     )
-    if response.error_code is not ErrorCode.none:
-        raise KafkaError(response.error_code)
     return str(response.cluster_id)
 
 

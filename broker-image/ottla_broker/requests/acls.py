@@ -2,31 +2,13 @@
 filter.
 """
 
-from typing import Protocol
+from kio.schema.delete_acls.v3.request import DeleteAclsFilter
+from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.acls import AclFilter
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-
-class AclFilterMessage(Protocol):
-    """A filter as DescribeAcls and DeleteAcls carry it."""
-
-    @property
-    def resource_type_filter(self) -> int: ...
-    @property
-    def resource_name_filter(self) -> str | None: ...
-    @property
-    def pattern_type_filter(self) -> int: ...
-    @property
-    def principal_filter(self) -> str | None: ...
-    @property
-    def host_filter(self) -> str | None: ...
-    @property
-    def operation(self) -> int: ...
-    @property
-    def permission_type(self) -> int: ...
 
 
 def check_acl_authorization(ctx: RequestContext, operation: Operation) -> None:
@@ -36,7 +18,7 @@ def check_acl_authorization(ctx: RequestContext, operation: Operation) -> None:
     ctx.check_authorized(operation, CLUSTER)
 
 
-def read_filter(message: AclFilterMessage) -> AclFilter:
+def read_filter(message: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     return AclFilter(
         message.resource_type_filter,
         message.resource_name_filter,
