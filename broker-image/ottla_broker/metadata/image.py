@@ -6,6 +6,7 @@ broker acts on differences and never compares images.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 from uuid import UUID
 
 from ottla_broker.metadata.features import Feature
@@ -40,6 +41,9 @@ from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.security.client_quotas import QuotaEntity
 from ottla_broker.security.delegation_tokens import DelegationToken
 from ottla_broker.security.scram import ScramCredential
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -278,7 +282,7 @@ class MetadataImage:
                     for source in sources:
                         self.appended_partitions.pop((record.id, source, partition), None)
             case ConfigRecord():
-                self._apply_config(record)
+                _set_or_remove(self.configs, (record.resource_type, record.name), record.key, record.value)
                 delta.changed_configs.add((record.resource_type, record.name))
             case AccessControlEntryRecord():
                 self.acls[record.id] = record.entry
@@ -301,7 +305,7 @@ class MetadataImage:
                 self.delegation_tokens.pop(record.id, None)
                 delta.logins_removed = True
             case ClientQuotaRecord():
-                self._apply_client_quota(record)
+                _set_or_remove(self.client_quotas, record.entity, record.key, record.value)
                 delta.client_quotas_changed = True
             case ProducerIdsRecord():
                 self.next_producer_id = record.next
@@ -342,24 +346,6 @@ class MetadataImage:
                 self.brokers.pop(record.broker, None)
                 delta.changed_brokers.add(record.broker)
 
-    def _apply_config(self, record: ConfigRecord) -> None:
-        resource = self.configs.setdefault((record.resource_type, record.name), {})
-        if record.value is None:
-            resource.pop(record.key, None)
-        else:
-            resource[record.key] = record.value
-        if not resource:
-            del self.configs[record.resource_type, record.name]
-
-    def _apply_client_quota(self, record: ClientQuotaRecord) -> None:
-        quotas = self.client_quotas.setdefault(record.entity, {})
-        if record.value is None:
-            quotas.pop(record.key, None)
-        else:
-            quotas[record.key] = record.value
-        if not quotas:
-            del self.client_quotas[record.entity]
-
     def _apply_registration_change(self, change: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(change.broker)
         if broker is not None and broker.epoch == change.epoch:
@@ -369,3 +355,14 @@ class MetadataImage:
                 shutting_down=change.shutting_down,
                 directories=broker.directories if change.directories is None else change.directories,
             )
+
+
+def _set_or_remove(entities: dict[K, dict[str, V]], entity: K, key: str, value: V | None) -> None:
+    """Sets one value of an entity; None removes it. An entity without values is left out."""
+    values = entities.setdefault(entity, {})
+    if value is None:
+        values.pop(key, None)
+    else:
+        values[key] = value
+    if not values:
+        del entities[entity]

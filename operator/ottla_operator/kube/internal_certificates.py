@@ -2,7 +2,6 @@
 that clients trust.
 """
 
-import base64
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from ottla_operator.certificates.internal_authority import (
     maintain_certificates,
 )
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.kinds import SECRET
 from ottla_operator.kube.owned_objects import OwnedObjects, is_managed
-from ottla_operator.kube.secrets import get_secret
+from ottla_operator.kube.secrets import get_secret, secret_object
 from ottla_operator.plan.listener_certificates import AUTHORITIES, secret_name
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.source_credentials import SecretUnusable, secret_values
@@ -57,10 +55,7 @@ class InternalCertificates:
         metadata = names.metadata(cluster, name)
         if live is not None:  # another operator may have written it since
             metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
-        data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
-        await self.api.apply(
-            {"apiVersion": SECRET.api, "kind": SECRET.name, "type": type_, "metadata": metadata, "data": data}
-        )
+        await self.api.apply(secret_object(metadata, values, type_))
 
     async def _publish(self, cluster: Cluster, authorities: str) -> None:
         """Publishes the certificates that clients trust, which are not confidential."""

@@ -3,13 +3,12 @@ Cluster and is deleted with it. The operator creates it before the first broker 
 changes it only to rotate the passwords.
 """
 
-import base64
 from typing import Final
 
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
 from ottla_operator.kube.kinds import POD, SECRET
 from ottla_operator.kube.owned_objects import ClusterObjects, is_managed
-from ottla_operator.kube.secrets import get_secret
+from ottla_operator.kube.secrets import encode_data, get_secret, secret_object
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.password_rotation import LoginSecret, RotationStep
@@ -62,7 +61,7 @@ async def update_login(
         for pod in observed.pods.values():
             if pod.login and pod.passwords != after.current.digest and not pod.is_terminating:
                 await api.merge(POD, cluster.metadata.namespace, pod.name, change)
-    metadata, data = secret["metadata"], _encode(after)
+    metadata, data = secret["metadata"], encode_data(after.to_values())
     removed = dict.fromkeys(secret["data"].keys() - data.keys())
     change = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "data": {**removed, **data}}
     await api.merge(SECRET, metadata["namespace"], metadata["name"], change)
@@ -104,13 +103,7 @@ def _parse(secret: Json) -> LoginSecret:
 
 
 async def _create(api: ApiClient, cluster: Cluster, made: LoginSecret) -> LoginSecret:
-    secret: Json = {
-        "apiVersion": SECRET.api,
-        "kind": SECRET.name,
-        "type": "Opaque",
-        "metadata": names.metadata(cluster, names.login_secret(cluster)),
-        "data": _encode(made),
-    }
+    secret = secret_object(names.metadata(cluster, names.login_secret(cluster)), made.to_values())
     try:
         await api.create(secret)
     except ApiError as error:
@@ -122,7 +115,3 @@ async def _create(api: ApiClient, cluster: Cluster, made: LoginSecret) -> LoginS
         )
         raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S) from error
     return made
-
-
-def _encode(login: LoginSecret) -> dict[str, str]:
-    return {key: base64.b64encode(it.encode()).decode() for key, it in login.to_values().items()}

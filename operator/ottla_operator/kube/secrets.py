@@ -1,10 +1,12 @@
 """Secrets that a resource refers to, read one by one by name: the operator watches none."""
 
+import base64
 from collections.abc import Iterable
 
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
 from ottla_operator.kube.kinds import SECRET
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, secret_values
+from ottla_operator.plan.user_secret import Contents
 from ottla_operator.resources.model import Json
 
 
@@ -31,3 +33,19 @@ async def get_secret(api: ApiClient, namespace: str, name: str) -> Json | None:
             f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, "
             "or grant it get on this Secret"
         ) from error
+
+
+def secret_object(metadata: Json, data: Contents, type_: str = "Opaque") -> Json:
+    return {
+        "apiVersion": SECRET.api,
+        "kind": SECRET.name,
+        "type": type_,
+        "metadata": metadata,
+        "data": encode_data(data),
+    }
+
+
+def encode_data(data: Contents) -> dict[str, str]:
+    """The values as the `data` of a Secret: in base64."""
+    encoded = ((key, value.encode() if isinstance(value, str) else value) for key, value in data.items())
+    return {key: base64.b64encode(value).decode() for key, value in encoded}

@@ -4,12 +4,9 @@ A Secret that the operator did not create for this User is never read for a pass
 written.
 """
 
-import base64
-
 from ottla_operator.kube.api import ApiClient
-from ottla_operator.kube.kinds import SECRET
 from ottla_operator.kube.owned_objects import is_managed, owner_reference
-from ottla_operator.kube.secrets import get_secret
+from ottla_operator.kube.secrets import get_secret, secret_object
 from ottla_operator.plan.conditions import Stalled
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.source_credentials import secret_contents
@@ -36,24 +33,13 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Content
     live = await get_secret(api, metadata["namespace"], name)
     if live is not None:
         _check_owner(live, metadata["uid"])
-    await api.apply(
-        {
-            "apiVersion": SECRET.api,
-            "kind": SECRET.name,
-            "type": "Opaque",
-            "metadata": {
-                "name": name,
-                "namespace": metadata["namespace"],
-                "labels": names.resource_labels(user, "user"),
-                "ownerReferences": [owner_reference(user) | {"controller": True}],
-            },
-            "data": {key: base64.b64encode(_bytes(value)).decode() for key, value in data.items()},
-        }
-    )
-
-
-def _bytes(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
+    owned = {
+        "name": name,
+        "namespace": metadata["namespace"],
+        "labels": names.resource_labels(user, "user"),
+        "ownerReferences": [owner_reference(user) | {"controller": True}],
+    }
+    await api.apply(secret_object(owned, data))
 
 
 def _check_owner(secret: Json, user_uid: str) -> bool:
