@@ -6,19 +6,20 @@ partition that came after them (KIP-98): the later *record* wins, not the later 
 """
 
 from collections.abc import Iterator
+from typing import Any, Final
 
 from ottla_broker.coordination.classic_group import ClassicGroup, restore_group
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import (
     CONSUMER_GROUP_RECORDS,
     ConsumerGroupKey,
-    ConsumerGroupRecordKey,
     PartitionMetadataKey,
 )
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.loading import apply_records
 from ottla_broker.coordination.offsets import CommittedOffsets
 from ottla_broker.coordination.pending_offsets import PendingOffsets
+from ottla_broker.coordination.record_types import RecordTypes
 from ottla_broker.coordination.records import (
     GROUP_METADATA,
     GroupMetadataKey,
@@ -28,12 +29,20 @@ from ottla_broker.coordination.records import (
     decode_value,
 )
 from ottla_broker.coordination.share_group import ShareGroup
-from ottla_broker.coordination.share_group_records import SHARE_GROUP_RECORDS, ShareGroupKey, ShareGroupRecordKey
+from ottla_broker.coordination.share_group_records import SHARE_GROUP_RECORDS, ShareGroupKey
 from ottla_broker.coordination.streams_group import StreamsGroup
-from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS, StreamsGroupKey, StreamsRecordKey
+from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS, StreamsGroupKey
 from ottla_broker.wire.batch import BatchHeader, Buffer
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
 from ottla_broker.wire.records import Record
+
+_NEWER_GROUPS: Final[tuple[tuple[type[Any], RecordTypes[Any, Any], type[Any]], ...]] = (
+    (ConsumerGroup, CONSUMER_GROUP_RECORDS, ConsumerGroupKey),
+    (ShareGroup, SHARE_GROUP_RECORDS, ShareGroupKey),
+    (StreamsGroup, STREAMS_GROUP_RECORDS, StreamsGroupKey),
+)
+"""Class of the groups, their records, and the key whose tombstone is the last of a group: a streams
+group's topology has one before it."""
 
 
 class CoordinatorLoader:
@@ -71,56 +80,30 @@ class CoordinatorLoader:
                     del self.groups[key.group]
             else:
                 self.groups[key.group] = restore_group(key.group, self._config, decode_value(GROUP_METADATA, raw_value))
-        elif raw_key is not None and (consumer_key := CONSUMER_GROUP_RECORDS.decode_key(raw_key)) is not None:
-            self._apply_to_consumer_group(consumer_key, raw_value)
-        elif raw_key is not None and (share_key := SHARE_GROUP_RECORDS.decode_key(raw_key)) is not None:
-            self._apply_to_share_group(share_key, raw_value)
-        elif raw_key is not None and (streams_key := STREAMS_GROUP_RECORDS.decode_key(raw_key)) is not None:
-            self._apply_to_streams_group(streams_key, raw_value)
         else:
+            for kind, records, last_key in _NEWER_GROUPS:
+                if raw_key is not None and (newer_key := records.decode_key(raw_key)) is not None:
+                    return self._apply_to_newer_group(kind, records, last_key, newer_key, raw_value)
             self.unknown_records += 1
         return None
 
-    def _apply_to_consumer_group(self, key: ConsumerGroupRecordKey, raw_value: bytes | None) -> None:
+    def _apply_to_newer_group(
+        self, kind: type[Any], records: RecordTypes[Any, Any], last_key: type[Any], key: Any, raw_value: bytes | None
+    ) -> None:
         """Ignores a tombstone whose record or group no longer exists: compaction may have removed
         it.
         """
-        group = self.groups.get(key.group)
-        if not isinstance(group, ConsumerGroup):
+        group: Any = self.groups.get(key.group)
+        if not isinstance(group, kind):
             if raw_value is None:
                 return
-            group = self.groups[key.group] = ConsumerGroup(key.group)
-        if raw_value is None and isinstance(key, ConsumerGroupKey):
+            group = self.groups[key.group] = kind(key.group)
+        if raw_value is None and isinstance(key, last_key):
             del self.groups[key.group]
-            return
-        if isinstance(key, PartitionMetadataKey):
+        elif isinstance(key, PartitionMetadataKey):
             group.has_partition_metadata = raw_value is not None
         else:
-            group.apply(key, CONSUMER_GROUP_RECORDS.decode_value(key, raw_value))
-
-    def _apply_to_share_group(self, key: ShareGroupRecordKey, raw_value: bytes | None) -> None:
-        """Like `_apply_to_consumer_group`."""
-        group = self.groups.get(key.group)
-        if not isinstance(group, ShareGroup):
-            if raw_value is None:
-                return
-            group = self.groups[key.group] = ShareGroup(key.group)
-        if raw_value is None and isinstance(key, ShareGroupKey):
-            del self.groups[key.group]
-            return
-        group.apply(key, SHARE_GROUP_RECORDS.decode_value(key, raw_value))
-
-    def _apply_to_streams_group(self, key: StreamsRecordKey, raw_value: bytes | None) -> None:
-        """Like `_apply_to_consumer_group`. The topology's tombstone is the last of a group."""
-        group = self.groups.get(key.group)
-        if not isinstance(group, StreamsGroup):
-            if raw_value is None:
-                return
-            group = self.groups[key.group] = StreamsGroup(key.group)
-        if raw_value is None and isinstance(key, StreamsGroupKey):
-            del self.groups[key.group]
-            return
-        group.apply(key, STREAMS_GROUP_RECORDS.decode_value(key, raw_value))
+            group.apply(key, records.decode_value(key, raw_value))
 
     def _end_transaction(self, producer_id: int, marker: ControlRecordType) -> None:
         commits = self.pending_offsets.end(producer_id)
