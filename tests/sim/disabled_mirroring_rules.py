@@ -102,7 +102,7 @@ def own_credentials_not_kept() -> Iterator[None]:
             *(UserScramCredentialRecord(*key, credential, mirror) for key, credential in to_set.items()),
             *(RemoveUserScramCredentialRecord(*key) for key in to_remove),
         ]
-        await controller._commit(lambda: changes)
+        await controller._writer.apply_plan(lambda: changes)
 
     with (
         patch.object(synchronizer, "plan_credential_sync", plan_credential_sync),

@@ -169,10 +169,10 @@ class Controller:
             return _with_initial_eligible_replicas(plan_partition_growth(self._image, name, count, assignment), rules)
 
         await self.cluster_control.wait_until_all_heard()
-        await self._commit(plan, validate_only=validate_only)
+        await self._writer.apply_plan(plan, validate_only=validate_only)
 
     async def delete_topic(self, name: str) -> None:
-        await self._commit(lambda: plan_topic_deletion(self._image, name))
+        await self._writer.apply_plan(lambda: plan_topic_deletion(self._image, name))
 
     # --- access control entries
 
@@ -184,7 +184,7 @@ class Controller:
             created = [entry for entry in dict.fromkeys(entries) if entry not in existing]
             return [AccessControlEntryRecord(self._runtime.new_uuid(), entry) for entry in created]
 
-        await self._commit(plan)
+        await self._writer.apply_plan(plan)
 
     async def sync_acls(self, to_create: Mapping[UUID, AccessControlEntry], to_delete: Collection[UUID]) -> None:
         """Creates entries with these ids and deletes others, in one commit."""
@@ -196,7 +196,7 @@ class Controller:
                 *(AccessControlEntryRecord(id_, it) for id_, it in to_create.items() if it not in existing),
             ]
 
-        await self._commit(plan)
+        await self._writer.apply_plan(plan)
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[AccessControlEntry]]:
         """Deletes access control entries in one commit. Returns the entries that each filter
@@ -262,7 +262,7 @@ class Controller:
                 *(RemoveUserScramCredentialRecord(*key) for key in to_remove if owners.get(key) == mirror),
             ]
 
-        await self._commit(plan)
+        await self._writer.apply_plan(plan)
 
     # --- client quotas
 
@@ -281,7 +281,7 @@ class Controller:
                 if self._image.client_quotas.get(entity, {}).get(key) != value
             ]
 
-        await self._commit(plan, validate_only=validate_only)
+        await self._writer.apply_plan(plan, validate_only=validate_only)
 
     # --- features
 
@@ -289,7 +289,7 @@ class Controller:
         """Changes the finalized levels of all these features, or of none. Raises
         INVALID_UPDATE_VERSION.
         """
-        await self._commit(
+        await self._writer.apply_plan(
             lambda: plan_feature_updates(self._image.feature_levels, updates), validate_only=validate_only
         )
 
@@ -301,7 +301,7 @@ class Controller:
         """Sets keys of one resource, or with None removes them. The caller has validated the
         values.
         """
-        await self._commit(
+        await self._writer.apply_plan(
             lambda: plan_config_change(self._image, resource_type, name, changes, self._writer.rules_for_config),
             validate_only=validate_only,
         )
@@ -336,14 +336,7 @@ class Controller:
                 ]
             return records
 
-        await self._commit(plan)
-
-    async def _commit(self, plan: Callable[[], Sequence[MetadataRecord]], *, validate_only: bool = False) -> None:
-        def decide() -> Decision[None]:
-            records = plan()
-            return [] if validate_only else records, None
-
-        await self._writer.execute(decide)
+        await self._writer.apply_plan(plan)
 
 
 def _with_initial_eligible_replicas(

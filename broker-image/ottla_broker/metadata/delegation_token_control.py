@@ -100,14 +100,13 @@ class DelegationTokenControl:
     async def remove_expired_tokens(self) -> None:
         now_ms = self._runtime.now_ms()
 
-        def plan() -> Decision[None]:
+        def plan() -> list[MetadataRecord]:
             expired = [token for token in self._image.delegation_tokens.values() if token.is_expired(now_ms)]
             for token in expired:
                 logger.info("removing delegation token %s of %s: it has expired", token.id, token.owner)
-            records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.id) for token in expired]
-            return records, None
+            return [RemoveDelegationTokenRecord(token.id) for token in expired]
 
-        await self._writer.execute(plan)
+        await self._writer.apply_plan(plan)
 
     def id_of(self, token_hmac: bytes) -> str | None:
         """None for an unknown token, and without `delegation.token.secret.key`."""

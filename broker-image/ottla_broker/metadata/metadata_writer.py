@@ -63,12 +63,14 @@ class MetadataWriter:
         if not commit.cancelled():
             commit.exception()  # retrieved, because the caller may have been cancelled
 
-    async def apply_plan(self, plan: Callable[[], Sequence[MetadataRecord]]) -> bool:
-        """Commits the plan's records; False if there were none."""
+    async def apply_plan(self, plan: Callable[[], Sequence[MetadataRecord]], *, validate_only: bool = False) -> bool:
+        """Commits the plan's records, unless it is only to be validated; False if there were
+        none.
+        """
 
         def decide() -> Decision[bool]:
             records = plan()
-            return records, bool(records)
+            return [] if validate_only else records, bool(records)
 
         return await self.execute(decide)
 
