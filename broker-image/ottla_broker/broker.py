@@ -161,6 +161,7 @@ class Broker:
         )
         self._share_groups: ShareGroupServices | None = None
         self._auto_topic_creator = AutoTopicCreator(config, image, self.image_condition, channel)
+        self.auto_create_topic = self._auto_topic_creator.create_topic
 
         # Partitions
         self.partitions = partitions = Partitions(image)
@@ -419,14 +420,6 @@ class Broker:
                 self._remote_appender("dead-letters"),
             )
         return self._share_groups
-
-    async def auto_create_topic(self, name: str, *, allowed: bool = True) -> None:
-        """Creates a topic that a client asked for, if the request and `auto.create.topics.enable`
-        allow it.
-
-        Raises UNKNOWN_TOPIC_OR_PARTITION and INVALID_TOPIC_EXCEPTION.
-        """
-        await self._auto_topic_creator.create_topic(name, allowed=allowed)
 
     def _build_topic_audit(self, topic: str) -> TopicAudit:
         create, remote = self._auto_topic_creator.create_audit_topic, self._remote_appender("audit")

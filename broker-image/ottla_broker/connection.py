@@ -425,5 +425,4 @@ class Connection(asyncio.BufferedProtocol):
     def _close_for_error(self, why: str) -> None:
         if not self._is_closed:
             self._is_closed = True
-            logger.warning("closing connection from %s:%d: %s", self.state.host, self.state.port, why)
-            self._transport.abort()
+            self.close(why, logging.WARNING)

@@ -59,8 +59,11 @@ class AutoTopicCreator:
     _channel: ControllerChannel
 
     async def create_topic(self, name: str, *, allowed: bool = True) -> None:
-        """Returns when the topic is in the image. Raises UNKNOWN_TOPIC_OR_PARTITION,
-        INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR; NOT_CONTROLLER without a controller."""
+        """Creates a topic that a client asked for, if the request (`allowed`) and
+        `auto.create.topics.enable` allow it. Returns when the topic is in the image.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR;
+        NOT_CONTROLLER without a controller."""
         validate_topic_name(name)
         if name == OFFSETS_TOPIC:
             await self._create_if_missing(self._offsets_topic())

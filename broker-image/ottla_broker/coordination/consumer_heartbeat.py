@@ -17,7 +17,6 @@ from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import TargetAssignmentValue
 from ottla_broker.coordination.consumer_member import (
     JOINING_EPOCH,
-    LEAVING_EPOCH,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
     MemberState,
@@ -421,7 +420,3 @@ def fence_members(change: ConsumerChange, member_ids: list[str], metadata: Coord
     consumer_change.write_epoch(change, group.epoch + 1, metadata.hash_topics(group.subscribed_topics()))
     if not group.members:
         group.assigned_ms = None
-
-
-def build_leave_result(member_id: str) -> HeartbeatResult:
-    return HeartbeatResult(member_id, LEAVING_EPOCH)

@@ -80,7 +80,7 @@ class StreamsGroupRequests:
         group.find_member(request.member_id)
         logger.info("streams group %s: member %s left", group.id, request.member_id)
         await wait_for_write(self._remove_members(group, [request.member_id]))
-        return streams_heartbeat.build_leave_result(request.member_id, request.member_epoch)
+        return StreamsHeartbeatResult(request.member_id, request.member_epoch)
 
     def expire_members(self, group: StreamsGroup) -> None:
         """Called at the group's next deadline."""

@@ -16,7 +16,7 @@ from ottla_broker.coordination.group_config import StreamsGroupConfig
 from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
 from ottla_broker.coordination.streams_change import StreamsChange
-from ottla_broker.coordination.streams_group import LEFT, StreamsGroup, StreamsMember, StreamsMemberState
+from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember, StreamsMemberState
 from ottla_broker.coordination.streams_group_records import (
     InternalTopic,
     KeyValue,
@@ -358,7 +358,3 @@ def fence_members(change: StreamsChange, member_ids: list[str]) -> None:
     change.write(StreamsGroupKey(group.id), value)
     if group.is_empty:
         group.assigned_ms = None
-
-
-def build_leave_result(member_id: str, epoch: int = LEFT) -> StreamsHeartbeatResult:
-    return StreamsHeartbeatResult(member_id, epoch)
