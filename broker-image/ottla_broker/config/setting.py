@@ -6,7 +6,7 @@ reads by name is bound to a constant; a row without one is read through its tabl
 fields).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack
@@ -137,6 +137,17 @@ class Section:
         setting = Setting(name, type, value, doc, self.title, mode or self.update_mode, **more)
         self.table[name] = setting
         return setting
+
+
+def value_or_default(setting: Setting[T], given: Mapping[str, str]) -> T:
+    """The value; the default without one, and for a value that another version wrote and this one
+    does not allow.
+    """
+    text = given.get(setting.name)
+    try:
+        return setting.default if text is None else setting.parse(text)
+    except SettingError:
+        return setting.default
 
 
 def unknown_name(name: str, known: Iterable[str], what: str) -> str:

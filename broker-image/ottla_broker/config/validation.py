@@ -6,7 +6,6 @@ raises a KafkaError INVALID_CONFIG with a sentence for every problem.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
 
 from ottla_broker.config.client_metrics_settings import CLIENT_METRICS_INTERVAL_MS
 from ottla_broker.config.config import Config
@@ -29,11 +28,10 @@ from ottla_broker.config.setting import (
     SettingError,
     UpdateMode,
     unknown_name,
+    value_or_default,
 )
 from ottla_broker.config.topic_settings import TOPIC_MAX_COMPACTION_LAG_MS, TOPIC_MIN_COMPACTION_LAG_MS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-T = TypeVar("T")
 
 
 def check_topic_changes(changes: Mapping[str, str | None], current: Mapping[str, str] | None = None) -> None:
@@ -143,18 +141,7 @@ def _find_mirror_problems(changes: Mapping[str, str | None], current: Mapping[st
     required = MIRROR_BOOTSTRAP_SERVERS
     if after and not after.get(required.name):
         problems.append(f"{required.name} is not set; allowed: {required.type.allowed}")
-    return problems or source_security(lambda setting: _value_or_default(setting, after)).find_problems()
-
-
-def _value_or_default(setting: Setting[T], given: Mapping[str, str]) -> T:
-    """The value; the default without one, and for a value that another version wrote and this one
-    does not allow.
-    """
-    text = given.get(setting.name)
-    try:
-        return setting.default if text is None else setting.parse(text)
-    except SettingError:
-        return setting.default
+    return problems or source_security(lambda setting: value_or_default(setting, after)).find_problems()
 
 
 def _find_value_problems(setting: Setting[object], text: str | None) -> tuple[str, ...]:

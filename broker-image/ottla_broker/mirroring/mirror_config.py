@@ -29,9 +29,9 @@ from ottla_broker.config import (
     RESYNC,
     TRUNCATE,
     Setting,
-    SettingError,
 )
 from ottla_broker.config.mirror_settings import source_security
+from ottla_broker.config.setting import value_or_default
 from ottla_broker.config.value_types import MAX_INT64
 from ottla_broker.metadata.image import INTERNAL_TOPICS, MIRROR_RESOURCE, MetadataImage
 from ottla_broker.metadata.records import METADATA_TOPIC
@@ -109,11 +109,7 @@ def mirror_config(image: MetadataImage, name: str) -> MirrorConfig | None:
 
 def _parse_config(name: str, settings: Mapping[str, str]) -> MirrorConfig:
     def value(setting: Setting[T]) -> T:
-        text = settings.get(setting.name)
-        try:
-            return setting.default if text is None else setting.parse(text)
-        except SettingError:  # written by another version, which allowed more
-            return setting.default
+        return value_or_default(setting, settings)
 
     appends, max_bytes_per_s = value(MIRROR_OFFSETS) == APPENDED, value(MIRROR_THROTTLED_RATE)
     return MirrorConfig(

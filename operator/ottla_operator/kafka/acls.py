@@ -18,6 +18,7 @@ from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
 from ottla_operator.kafka.configs import ConfigResourceType, describe_configs
 
 T = TypeVar("T")
+Filter = TypeVar("Filter", DescribeAclsRequest, DeleteAclsFilter)
 
 EVERY_ENTRY: Final = AclFilter(ANY, None, PatternType.ANY, None, None, ANY, ANY)
 MAX_ENTRIES_IN_REQUEST: Final = 1000
@@ -42,17 +43,7 @@ class AuthorizationConfig:
 
 async def describe_acls(client: KafkaClient, selected: AclFilter = EVERY_ENTRY) -> list[AccessControlEntry]:
     """Raises KafkaError: SECURITY_DISABLED if the brokers have no authorizer."""
-    response = await client.send_to_controller(
-        DescribeAclsRequest(
-            resource_type_filter=i8(selected.resource_type),
-            resource_name_filter=selected.resource_name,
-            pattern_type_filter=i8(selected.pattern_type),
-            principal_filter=selected.principal,
-            host_filter=selected.host,
-            operation=i8(selected.operation),
-            permission_type=i8(selected.permission),
-        )
-    )
+    response = await client.send_to_controller(_filter(DescribeAclsRequest, selected))
     raise_for_error(response.error_code, response.error_message, "access rules")
     return described_entries(response)
 
@@ -77,7 +68,9 @@ async def delete_acls(client: KafkaClient, filters: Sequence[AclFilter]) -> int:
     """
     deleted = 0
     for some in _in_requests(filters):
-        response = await client.send_to_controller(DeleteAclsRequest(filters=tuple(map(_filter, some))))
+        response = await client.send_to_controller(
+            DeleteAclsRequest(filters=tuple(_filter(DeleteAclsFilter, it) for it in some))
+        )
         for result in response.filter_results:
             raise_for_error(result.error_code, result.error_message, "access rules")
             deleted += len(result.matching_acls)
@@ -132,8 +125,8 @@ def _creation(entry: AccessControlEntry) -> AclCreation:
     )
 
 
-def _filter(selected: AclFilter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
+def _filter(kind: type[Filter], selected: AclFilter) -> Filter:
+    return kind(
         resource_type_filter=i8(selected.resource_type),
         resource_name_filter=selected.resource_name,
         pattern_type_filter=i8(selected.pattern_type),
