@@ -1,9 +1,11 @@
-"""Deadlines of the members of a consumer group: of their sessions, and of what they must do within
-their rebalance timeout. No I/O.
+"""Deadlines of the members of a group: of their sessions, and of what they must do within their
+rebalance timeout. No I/O.
 """
 
+from collections.abc import Mapping
+
 from ottla_broker.coordination.consumer_group import ConsumerGroup
-from ottla_broker.coordination.consumer_member import ConsumerMember, MemberState
+from ottla_broker.coordination.consumer_member import ConsumerMember, MemberDeadlines, MemberState
 from ottla_broker.coordination.effects import Timestamps
 
 
@@ -27,19 +29,28 @@ def schedule_revocation_timeout(group: ConsumerGroup, member: ConsumerMember, no
 def take_expired_members(group: ConsumerGroup, now: Timestamps) -> dict[str, str]:
     """Members one of whose deadlines has passed, each with the reason. Finds the next deadline of
     the others."""
+    expired, group.next_deadline_ms = take_expired(group.deadlines, group.members, "partitions", now)
+    return expired
+
+
+def take_expired(
+    deadlines: dict[str, MemberDeadlines], members: Mapping[str, object], what: str, now: Timestamps
+) -> tuple[dict[str, str], int | None]:
+    """The members one of whose deadlines has passed, each with the reason, and the next deadline of
+    the others. Drops deadlines of members that have left. `what`: what members give up.
+    """
     expired: dict[str, str] = {}
-    for member_id, deadlines in list(group.deadlines.items()):
+    for member_id, of_member in list(deadlines.items()):
         reasons = (
-            (deadlines.session, "its session expired"),
-            (deadlines.revocation, "it did not give up its partitions within the rebalance timeout"),
-            (deadlines.join, "it did not rejoin within the rebalance timeout"),
-            (deadlines.sync, "it did not send SyncGroup within the rebalance timeout"),
+            (of_member.session, "its session expired"),
+            (of_member.revocation, f"it did not give up its {what} within the rebalance timeout"),
+            (of_member.join, "it did not rejoin within the rebalance timeout"),
+            (of_member.sync, "it did not send SyncGroup within the rebalance timeout"),
         )
         reason = next((text for deadline, text in reasons if deadline is not None and deadline <= now.loop_ms), None)
-        if member_id not in group.members:
-            del group.deadlines[member_id]
+        if member_id not in members:
+            del deadlines[member_id]
         elif reason is not None:
             expired[member_id] = reason
-    remaining = (one.earliest() for member_id, one in group.deadlines.items() if member_id not in expired)
-    group.next_deadline_ms = min((deadline for deadline in remaining if deadline is not None), default=None)
-    return expired
+    remaining = (one.earliest() for member_id, one in deadlines.items() if member_id not in expired)
+    return expired, min((deadline for deadline in remaining if deadline is not None), default=None)

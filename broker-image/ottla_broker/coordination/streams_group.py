@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Final
 
+from ottla_broker.coordination.consumer_member import MemberDeadlines
 from ottla_broker.coordination.group_change import CopyOfState
 from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.streams_group_records import (
@@ -134,17 +135,6 @@ class StreamsMember:
         yield to_assigned_task_ids(held.warmup)
 
 
-@dataclass(slots=True)
-class StreamsDeadlines:
-    """Deadlines of a member, in ms of the loop's time; None for one that is not awaited.
-    `revocation`: the deadline in the epoch `revocation_epoch`.
-    """
-
-    session: int | None = None
-    revocation: int | None = None
-    revocation_epoch: int = LEFT
-
-
 @dataclass(slots=True, eq=False)
 class StreamsGroup:
     """`configured`: the topology with the existing topics of version `metadata_version` of the
@@ -166,7 +156,7 @@ class StreamsGroup:
     is_dead: bool = False
     configured: ConfiguredTopology | None = None
     metadata_version: int = -1
-    deadlines: dict[str, StreamsDeadlines] = field(default_factory=dict)
+    deadlines: dict[str, MemberDeadlines] = field(default_factory=dict)
     next_deadline_ms: int | None = None
     assigned_ms: int | None = None
     shutdown_requested_by: str | None = None
@@ -362,11 +352,11 @@ class StreamsGroup:
         if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
             self.next_deadline_ms = deadline_ms
 
-    def deadlines_of(self, member_id: str) -> StreamsDeadlines:
+    def deadlines_of(self, member_id: str) -> MemberDeadlines:
         """The member's deadlines, to be changed. They are a copy of the former ones, to which an
         undone change returns."""
         known = self.deadlines.get(member_id)
-        found = self.deadlines[member_id] = StreamsDeadlines() if known is None else replace(known)
+        found = self.deadlines[member_id] = MemberDeadlines() if known is None else replace(known)
         return found
 
 

@@ -14,6 +14,7 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
 from ottla_broker.coordination.group_type import STREAMS
+from ottla_broker.coordination.member_deadlines import take_expired
 from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember, StreamsMemberState
@@ -328,22 +329,7 @@ def schedule_revocation_timeout(group: StreamsGroup, member: StreamsMember, now:
 def take_expired_members(group: StreamsGroup, now: Timestamps) -> dict[str, str]:
     """Members one of whose deadlines has passed, each with the reason. Also sets the group's next
     deadline to the earliest of the others."""
-    expired: dict[str, str] = {}
-    remaining: list[int] = []
-    for member_id, deadlines in list(group.deadlines.items()):
-        if member_id not in group.members:
-            del group.deadlines[member_id]
-            continue
-        reasons = (
-            (deadlines.session, "its session expired"),
-            (deadlines.revocation, "it did not give up its tasks within the rebalance timeout"),
-        )
-        passed = [text for deadline, text in reasons if deadline is not None and deadline <= now.loop_ms]
-        if passed:
-            expired[member_id] = passed[0]
-        else:
-            remaining += [deadline for deadline, _ in reasons if deadline is not None]
-    group.next_deadline_ms = min(remaining, default=None)
+    expired, group.next_deadline_ms = take_expired(group.deadlines, group.members, "tasks", now)
     return expired
 
 
