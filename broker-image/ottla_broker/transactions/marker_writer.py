@@ -7,8 +7,9 @@ when it is replicated.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
@@ -22,22 +23,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 WRITE_TIMEOUT_S: Final = 10.0
 
 
-class GroupOffsets(Protocol):
-    """The group coordinator, which keeps the offsets that transactions commit."""
-
-    def has_open_transaction(self, partition: int, producer_id: int) -> bool: ...
-
-    async def complete_transaction(
-        self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
-    ) -> None: ...
-
-
 @dataclass(eq=False, repr=False)
 class MarkerWriter:
     _image: MetadataImage
     _partitions: Partitions
     _runtime: Runtime
-    _groups: GroupOffsets
+    _groups: GroupCoordinator
 
     async def write_marker(self, at: TxnPartition, marker: TransactionMarker) -> ErrorCode:
         """Returns `none` when the marker is replicated, or why it cannot be written."""

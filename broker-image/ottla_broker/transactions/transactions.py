@@ -10,12 +10,13 @@ from ottla_broker.config import (
     Config,
 )
 from ottla_broker.coordination.broker_connections import BrokerConnections
+from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.metadata.features import TRANSACTION_VERSION
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.marker_sender import MarkerSender
-from ottla_broker.transactions.marker_writer import GroupOffsets, MarkerWriter
+from ottla_broker.transactions.marker_writer import MarkerWriter
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla_broker.transactions.transaction_metadata import TxnPartition
@@ -55,7 +56,7 @@ def build_transactions(
     runtime: Runtime,
     image: MetadataImage,
     partitions: Partitions,
-    groups: GroupOffsets,
+    groups: GroupCoordinator,
     channels: ChannelBuilder,
     is_in_session: Callable[[], bool],
     generate_producer_id: Callable[[], Awaitable[int]],
