@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Final
 
+from ottla_broker.wire import properties
 from ottla_operator.plan import inter_broker_login, listener_security
 from ottla_operator.plan import listener_certificates as tls
 from ottla_operator.plan.console import console_settings
@@ -136,11 +137,7 @@ def format_properties(settings: Settings) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        key, value = _split(line)
-        found[_unescaped(key)] = _unescaped(value)
-    return found
+    return {it.key: it.value for it in properties.parse_properties(text)}
 
 
 _LETTERS: Final = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
@@ -159,26 +156,6 @@ def _escaped(text: str, also: str) -> str:
         else:
             made.append(character)
     return "".join(made)
-
-
-def _split(line: str) -> tuple[str, str]:
-    at = 0
-    while line[at] != "=":
-        at += 2 if line[at] == "\\" else 1
-    return line[:at], line[at + 1 :]
-
-
-def _unescaped(text: str) -> str:
-    letters = {value: key for key, value in _LETTERS.items()}
-    found, rest = "", text
-    while rest:
-        if rest[0] != "\\":
-            found, rest = found + rest[0], rest[1:]
-        elif rest[1] == "u":
-            found, rest = found + chr(int(rest[2:6], 16)), rest[6:]
-        else:
-            found, rest = found + letters.get(rest[1], rest[1]), rest[2:]
-    return found
 
 
 def all_broker_settings(
