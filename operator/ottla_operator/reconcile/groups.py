@@ -9,7 +9,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka import configs
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.backoff import RequeueBackoff
-from ottla_operator.plan.conditions import Readiness, Reconciling, Stalled
+from ottla_operator.plan.conditions import Readiness, Reconciling
 from ottla_operator.plan.groups import (
     GroupResource,
     evaluate_group,
@@ -22,7 +22,7 @@ from ottla_operator.reconcile.concurrency import for_each
 from ottla_operator.reconcile.connection import connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.reconcile.status_report import report_status
-from ottla_operator.reconcile.validation import error_readiness
+from ottla_operator.reconcile.validation import error_readiness, rejected_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.group import Group
@@ -92,9 +92,7 @@ class GroupReconciler:
                 after = await configs.describe_group_overrides(client, [name])
                 change = plan_group_change(group, after.get(name, {}))
         except KafkaError as error:
-            if error.code in TRANSIENT_ERRORS:
-                return Reconciling("RetryingAfterError", str(error))
-            return Stalled("RejectedByBrokers", str(error))
+            return rejected_readiness(error, TRANSIENT_ERRORS)
         return evaluate_group(group, change)
 
     async def _report(self, resource: GroupResource, readiness: Readiness) -> None:

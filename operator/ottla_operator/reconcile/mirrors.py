@@ -33,7 +33,7 @@ from ottla_operator.plan.source_credentials import (
 from ottla_operator.reconcile.component_users import ComponentLogin, mirror_login
 from ottla_operator.reconcile.connection import CONNECT_TIMEOUT_S, connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform
-from ottla_operator.reconcile.validation import ValidationCache, error_readiness
+from ottla_operator.reconcile.validation import ValidationCache, error_readiness, rejected_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating, resource_key
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
@@ -102,9 +102,7 @@ class MirrorReconciler:
             try:
                 return await self._apply(client, resource, mirror, desired)
             except KafkaError as error:
-                if error.code in TRANSIENT_ERRORS:
-                    return await self._report(resource, Reconciling("RetryingAfterError", str(error)))
-                return await self._report(resource, Stalled("RejectedByBrokers", str(error)))
+                return await self._report(resource, rejected_readiness(error, TRANSIENT_ERRORS))
 
     async def _apply(self, client: KafkaClient, resource: Json, mirror: Mirror, desired: Mapping[str, str]) -> float:
         """Alters the settings that differ and reports the progress of the mirrored partitions."""

@@ -27,7 +27,7 @@ from ottla_operator.reconcile.connection import connect_to_cluster
 from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.reconcile.status_report import report_status
 from ottla_operator.reconcile.topic_deletion import TopicDeletion
-from ottla_operator.reconcile.validation import error_readiness
+from ottla_operator.reconcile.validation import error_readiness, rejected_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
@@ -243,6 +243,4 @@ async def _observe(
 def _readiness_of(error: KafkaError, topic: Topic, brokers: int) -> Readiness:
     """A change that brokers reject permanently is Stalled; other failures are retried."""
     too_many = error.code is ErrorCode.invalid_replication_factor and (topic.spec.replicas or 0) > brokers
-    if error.code in TRANSIENT_ERRORS and not too_many:
-        return Reconciling("RetryingAfterError", str(error))
-    return Stalled("RejectedByBrokers", str(error))
+    return rejected_readiness(error, () if too_many else TRANSIENT_ERRORS)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
@@ -37,7 +37,7 @@ from ottla_operator.reconcile.platform import Blocked, Platform
 from ottla_operator.reconcile.status_report import report_status
 from ottla_operator.reconcile.user_changes import ObservedUsers, UserChange, apply_user_changes, observe_users
 from ottla_operator.reconcile.user_secrets import ClientCredentials, UserSecrets
-from ottla_operator.reconcile.validation import error_readiness
+from ottla_operator.reconcile.validation import error_readiness, rejected_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import parse_duration_ms, parse_time
@@ -202,7 +202,7 @@ class UserReconciler:
                 return
             change = planned[it.uid]
             if (error := errors.get(change.user)) is not None:
-                await self._report(it, _readiness_of(error))
+                await self._report(it, rejected_readiness(error, TRANSIENT_ERRORS))
                 return
             try:
                 await self.secrets.write(it, credentials)
@@ -284,13 +284,6 @@ def _parse_cluster(cluster: Json | None) -> Cluster | None:
 
 def _version(cluster: Json) -> tuple[object, ...]:
     return cluster["metadata"]["uid"], cluster["metadata"].get("generation")
-
-
-def _readiness_of(error: KafkaError) -> Readiness:
-    """Stalled for an error that a person must resolve; Reconciling for one that is retried."""
-    if error.code in TRANSIENT_ERRORS:
-        return Reconciling("RetryingAfterError", str(error))
-    return Stalled("RejectedByBrokers", str(error))
 
 
 def _plan(

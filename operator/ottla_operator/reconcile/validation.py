@@ -1,9 +1,10 @@
 """Validation of specs beyond the CRDs, and conditions for errors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from ottla_operator.plan.conditions import Reconciling
+from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_operator.plan.conditions import Readiness, Reconciling, Stalled
 from ottla_operator.reconcile.loops import InternalError
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.model import Json
@@ -40,3 +41,12 @@ def error_readiness(error: Exception) -> Reconciling:
     if isinstance(error, OSError) and error.filename is not None:
         return Reconciling("RetryingAfterError", f"{error.filename}: {error.strerror}")
     return Reconciling("RetryingAfterError", str(error))
+
+
+def rejected_readiness(error: KafkaError, transient: Collection[ErrorCode]) -> Readiness:
+    """The condition of a resource whose change the brokers have refused: Reconciling for a
+    `transient` error, which is retried; Stalled for one that a person must resolve.
+    """
+    if error.code in transient:
+        return Reconciling("RetryingAfterError", str(error))
+    return Stalled("RejectedByBrokers", str(error))
