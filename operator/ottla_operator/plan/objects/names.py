@@ -4,8 +4,8 @@ from typing import Final
 
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.cluster_listener import Listener
-from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.pipeline import Pipeline
 
 FIELD_MANAGER: Final = "ottla-operator"
 """Field manager, and the value of app.kubernetes.io/managed-by."""
@@ -87,29 +87,29 @@ def selector_text(cluster: Cluster) -> str:
 
 def metadata(cluster: Cluster, name: str, *, owned: bool = True, annotations: dict[str, str] | None = None) -> Json:
     """`owned`: True if the object is deleted with the Cluster."""
-    made: Json = {"name": name, "namespace": cluster.metadata.namespace, "labels": labels(cluster)}
+    return object_metadata(cluster, name, labels(cluster), owned=owned, annotations=annotations)
+
+
+def object_metadata(
+    owner: Cluster | Pipeline, name: str, labels: dict[str, str], *, owned: bool, annotations: dict[str, str] | None
+) -> Json:
+    """Its owner reference has no blockOwnerDeletion, which would need the right to update
+    finalizers.
+    """
+    made: Json = {"name": name, "namespace": owner.metadata.namespace, "labels": labels}
     if annotations:
         made["annotations"] = annotations
     if owned:
-        made["ownerReferences"] = [owner(cluster)]
+        made["ownerReferences"] = [
+            {
+                "apiVersion": owner.api_version,
+                "kind": owner.kind,
+                "name": owner.name,
+                "uid": owner.metadata.uid,
+                "controller": True,
+            }
+        ]
     return made
-
-
-def owner(cluster: Cluster) -> Json:
-    """Owner reference without blockOwnerDeletion, which would need the right to update
-    finalizers.
-    """
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Cluster",
-        "name": cluster.name,
-        "uid": uid(cluster),
-        "controller": True,
-    }
-
-
-def uid(cluster: Cluster) -> str:
-    return cluster.metadata.uid
 
 
 def login_secret(cluster: Cluster) -> str:

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from ottla_operator.plan.objects.names import FIELD_MANAGER, INSTANCE
-from ottla_operator.resources.common import API_VERSION
+from ottla_operator.plan.objects.names import FIELD_MANAGER, INSTANCE, object_metadata
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 
@@ -48,20 +47,7 @@ def metadata(
     annotations: dict[str, str] | None = None,
 ) -> Json:
     """`owned`: True if the object is deleted with the Pipeline."""
-    made: Json = {"name": name, "namespace": pipeline.metadata.namespace, "labels": labels(pipeline, component)}
-    if annotations:
-        made["annotations"] = annotations
-    if owned:
-        made["ownerReferences"] = [
-            {
-                "apiVersion": API_VERSION,
-                "kind": "Pipeline",
-                "name": pipeline.name,
-                "uid": pipeline.metadata.uid,
-                "controller": True,
-            }
-        ]
-    return made
+    return object_metadata(pipeline, name, labels(pipeline, component), owned=owned, annotations=annotations)
 
 
 def driver(pipeline: Pipeline) -> str:
