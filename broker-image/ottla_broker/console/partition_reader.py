@@ -80,7 +80,7 @@ async def find_ranges(
     return list(await asyncio.gather(*map(find, partitions)))
 
 
-async def read_chunk(client: Client, topic: str, range_: OffsetRange, *, max_wait_s: float = 0.0) -> Chunk:
+async def read_chunk(client: Client, topic: str, range_: OffsetRange) -> Chunk:
     """The records at the range's next offset; empty only at the end. An empty response below it is
     that of a throttled fetch, and repeated. Raises KafkaError, OSError.
     """
@@ -88,9 +88,7 @@ async def read_chunk(client: Client, topic: str, range_: OffsetRange, *, max_wai
         if attempt:
             await asyncio.sleep(RETRY_PAUSE_S)
         try:
-            fetched = await client.fetch(
-                topic, range_.partition, range_.next, max_bytes=CHUNK_BYTES, max_wait_s=max_wait_s
-            )
+            fetched = await client.fetch(topic, range_.partition, range_.next, max_bytes=CHUNK_BYTES, max_wait_s=0.0)
         except ConnectionError:
             if attempt == MAX_RETRIES - 1:
                 raise

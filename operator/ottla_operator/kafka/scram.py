@@ -14,7 +14,7 @@ from kio.schema.alter_user_scram_credentials.v0.request import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest, UserName
+from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
 from kio.static.primitive import i8, i32
 
 from ottla_broker.security.scram import SALT_BYTES, ScramMechanism
@@ -36,16 +36,9 @@ class RemoveCredential:
     mechanism: ScramMechanism
 
 
-async def describe_scram_users(
-    client: KafkaClient, users: Iterable[str] | None = None
-) -> dict[str, dict[ScramMechanism, int]]:
-    """User → mechanism → iterations. `users`: None for all. Users without a credential are left
-    out.
-    """
-    request = DescribeUserScramCredentialsRequest(
-        users=None if users is None else tuple(UserName(name=it) for it in users)
-    )
-    response = await client.send_to_controller(request)
+async def describe_scram_users(client: KafkaClient) -> dict[str, dict[ScramMechanism, int]]:
+    """User → mechanism → iterations. Users without a credential are left out."""
+    response = await client.send_to_controller(DescribeUserScramCredentialsRequest(users=None))
     raise_for_error(response.error_code, response.error_message, "users")
     found: dict[str, dict[ScramMechanism, int]] = {}
     for it in response.results:

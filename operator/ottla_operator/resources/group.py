@@ -13,7 +13,7 @@ from ottla_operator.resources.common import (
     format_setting,
     tenant_prefix,
 )
-from ottla_operator.resources.model import Json, Model, doc, immutable, immutable_reference
+from ottla_operator.resources.model import Json, Model, doc, immutable, immutable_cluster_ref
 
 
 def group_name(resource: str, name: str | None, tenant: str | None) -> str:
@@ -53,7 +53,7 @@ class GroupSpec(Model, frozen=True):
     rules = (
         immutable("tenant", "tenant is immutable; create a new Group instead"),
         immutable("groupName", "groupName is immutable; create a new Group instead"),
-        immutable_reference("clusterRef", "clusterRef is immutable; create a new Group instead"),
+        immutable_cluster_ref("clusterRef is immutable; create a new Group instead"),
     )
 
 

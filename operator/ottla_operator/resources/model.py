@@ -102,11 +102,11 @@ def immutable(field: str, message: str) -> Transition:
     )
 
 
-def immutable_reference(field: str, message: str) -> Transition:
-    """A reference by name, which every object has, that cannot be changed after creation."""
+def immutable_cluster_ref(message: str) -> Transition:
+    """The Cluster of an object, which cannot be changed after creation."""
     return Transition(
-        f"self.{field}.name == oldSelf.{field}.name",
+        "self.clusterRef.name == oldSelf.clusterRef.name",
         message,
-        lambda new, old: bool(new[field]["name"] == old[field]["name"]),
-        field,
+        lambda new, old: bool(new["clusterRef"]["name"] == old["clusterRef"]["name"]),
+        "clusterRef",
     )

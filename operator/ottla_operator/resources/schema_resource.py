@@ -13,7 +13,7 @@ from ottla_operator.resources.model import (
     doc,
     exactly_one,
     immutable,
-    immutable_reference,
+    immutable_cluster_ref,
     listed,
 )
 
@@ -129,7 +129,7 @@ class SchemaSpec(Model, frozen=True):
         exactly_one("schema", "schemaFrom", message="a Schema has exactly one of schema and schemaFrom"),
         immutable("tenant", "tenant is immutable; create a new Schema instead"),
         immutable("subject", "subject is immutable; create a new Schema instead"),
-        immutable_reference("clusterRef", "clusterRef is immutable; create a new Schema instead"),
+        immutable_cluster_ref("clusterRef is immutable; create a new Schema instead"),
     )
 
 

@@ -15,7 +15,7 @@ from ottla_operator.resources.common import (
     tenant_prefix,
 )
 from ottla_operator.resources.lake import Lake
-from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, immutable, immutable_reference
+from ottla_operator.resources.model import Json, Model, Rule, Transition, doc, immutable, immutable_cluster_ref
 
 
 def topic_name(resource: str, name: str | None, tenant: str | None) -> str:
@@ -108,9 +108,7 @@ class TopicSpec(Model, frozen=True):
         ),
         immutable("tenant", "tenant is immutable; create a new Topic instead"),
         immutable("topicName", "topicName is immutable; create a new Topic instead"),
-        immutable_reference(
-            "clusterRef", "clusterRef is immutable; create a new Topic instead, or a Mirror to copy the records"
-        ),
+        immutable_cluster_ref("clusterRef is immutable; create a new Topic instead, or a Mirror to copy the records"),
     )
 
 

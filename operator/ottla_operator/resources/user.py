@@ -16,7 +16,7 @@ from ottla_operator.resources.common import (
     Timestamp,
     tenant_prefix,
 )
-from ottla_operator.resources.model import Model, Rule, doc, immutable, immutable_reference, listed
+from ottla_operator.resources.model import Model, Rule, doc, immutable, immutable_cluster_ref, listed
 
 
 class Authentication(Model, frozen=True):
@@ -124,7 +124,7 @@ class UserSpec(Model, frozen=True):
     ] = None
 
     rules = (
-        immutable_reference("clusterRef", "clusterRef is immutable; create a new User instead"),
+        immutable_cluster_ref("clusterRef is immutable; create a new User instead"),
         Rule(
             "!has(self.tenant) || !has(self.acls) || self.acls.all(it, !has(it.cluster) && (!has(it.resource) || "
             "it.resource.type != 'Cluster'))",
