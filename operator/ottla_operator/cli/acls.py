@@ -79,11 +79,7 @@ def list_(
     """List access rules."""
     pattern = _read_pattern(topic, group, transactional_id, cluster, literal=literal or matching)
     selected = _filter(principal, None, pattern, matching=matching)
-
-    async def work(client: KafkaClient) -> list[AccessControlEntry]:
-        return await acls.describe_acls(client, selected)
-
-    found = sorted(call_brokers(bootstrap, command_config, work), key=_order)
+    found = sorted(call_brokers(bootstrap, command_config, lambda it: acls.describe_acls(it, selected)), key=_order)
     print_rows([_row(it) for it in found], COLUMNS, output)
 
 
@@ -162,18 +158,12 @@ def remove(
         raise typer.BadParameter("name rules to remove: --principal, --topic, --group, --transactional-id or --cluster")
     code = ANY if operation is None else _read_operations([operation], pattern.type if pattern else None)[0]
     selected = _filter(principal, host, pattern, operation=code)
-
-    async def find(client: KafkaClient) -> list[AccessControlEntry]:
-        return await acls.describe_acls(client, selected)
-
-    async def delete(client: KafkaClient) -> None:
-        await acls.delete_acls(client, [acls.exactly(it) for it in found])
-
-    found = sorted(call_brokers(bootstrap, command_config, find), key=_order)
+    found = sorted(call_brokers(bootstrap, command_config, lambda it: acls.describe_acls(it, selected)), key=_order)
     if found and not yes:
         print(*map(describe_entry, found), sep="\n")
         typer.confirm(f"Remove {format_count(len(found), 'rule')}?", abort=True)
-    call_brokers(bootstrap, command_config, delete)
+    exactly = [acls.exactly(it) for it in found]
+    call_brokers(bootstrap, command_config, lambda client: acls.delete_acls(client, exactly))
     for it in found:
         print(f"rule removed: {describe_entry(it)}")
     if not found:

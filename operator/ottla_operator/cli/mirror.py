@@ -73,9 +73,6 @@ def failover(
     async def observe(client: KafkaClient) -> list[plan.ObservedMirrorPartition]:
         return await mirrors.describe_mirrored_partitions(client, await _check_exists(client, name))
 
-    async def fail_over(client: KafkaClient) -> None:
-        await mirrors.alter_mirror(client, name, {plan.ROLE: plan.FAILED_OVER})
-
     partitions = call_brokers(bootstrap, command_config, observe)
     missing = sum(max(it.lag, 0) for it in partitions)
     unknown = sum(it.lag == plan.UNKNOWN for it in partitions)
@@ -88,7 +85,8 @@ def failover(
         return
     if not yes:
         typer.confirm(f"{losses}. Stop copying and make the topics writable?", abort=True)
-    call_brokers(bootstrap, command_config, fail_over)
+    role = {plan.ROLE: plan.FAILED_OVER}
+    call_brokers(bootstrap, command_config, lambda client: mirrors.alter_mirror(client, name, role))
     if output is OutputFormat.table:
         print(f"mirror {name} is failing over; `ottla mirror status {name}` shows the first writable offsets")
     else:

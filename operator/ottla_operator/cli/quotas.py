@@ -44,11 +44,7 @@ def list_(
 ) -> None:
     """List quotas, of all entities or of those named."""
     named = dict(_read_entity(user, client_id, ip))
-
-    async def work(client: KafkaClient) -> dict[Entity, dict[str, float]]:
-        return await quotas.describe_quotas(client)
-
-    found = call_brokers(bootstrap, command_config, work)
+    found = call_brokers(bootstrap, command_config, quotas.describe_quotas)
     rows: list[dict[str, Any]] = [
         {"entity": format_entity(entity), "quota": key, "value": value, "of": dict(entity)}
         for entity, values in sorted(found.items(), key=lambda it: format_entity(it[0]))

@@ -81,11 +81,7 @@ def describe(
 
     Shows leaders, replicas, reassignments, offsets and settings.
     """
-
-    async def work(client: KafkaClient) -> dict[str, Any]:
-        return await _describe(client, name, all_settings)
-
-    found = call_brokers(bootstrap, command_config, work)
+    found = call_brokers(bootstrap, command_config, lambda client: _describe(client, name, all_settings))
     if output is not OutputFormat.table:
         print_document(found, output)
         return

@@ -94,11 +94,9 @@ def describe(
     output: Output = OutputFormat.table,
 ) -> None:
     """Describe the producer of a transactional id, and its open transaction."""
-
-    async def work(client: KafkaClient) -> transactions.TransactionDescription:
-        return await transactions.describe_transaction(client, transactional_id)
-
-    found = call_brokers(bootstrap, command_config, work)
+    found = call_brokers(
+        bootstrap, command_config, lambda client: transactions.describe_transaction(client, transactional_id)
+    )
     fields: dict[str, Any] = {
         "transactionalId": found.transactional_id,
         "state": found.state,

@@ -47,13 +47,10 @@ def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, output: Output = OutputFormat.table
 ) -> None:
     """List users and their mechanisms."""
-
-    async def work(client: KafkaClient) -> dict[str, dict[ScramMechanism, int]]:
-        return await scram.describe_scram_users(client)
-
+    users = call_brokers(bootstrap, command_config, scram.describe_scram_users)
     rows = [
         {"user": user, "mechanism": mechanism.title, "iterations": iterations}
-        for user, credentials in sorted(call_brokers(bootstrap, command_config, work).items())
+        for user, credentials in sorted(users.items())
         for mechanism, iterations in sorted(credentials.items())
     ]
     print_rows(rows, {"user": "USER", "mechanism": "MECHANISM", "iterations": "ITERATIONS"}, output)
