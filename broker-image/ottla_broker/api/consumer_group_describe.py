@@ -65,7 +65,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
         if not is_consumer_protocol_enabled(ctx):
             raise KafkaError(ErrorCode.unsupported_version)
         ctx.check_authorized(Operation.describe, resource)
-        group = ctx.broker.group_coordinator.describe_consumer_group(group_id)
+        group = ctx.broker.group_coordinator.consumer_groups_of(group_id).find_group(group_id)
         check_topics_authorized(ctx, group)
     except KafkaError as reason:
         return build_error_response(DescribedGroup, reason, group_id=group_id)

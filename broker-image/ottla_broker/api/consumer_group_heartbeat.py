@@ -61,7 +61,7 @@ async def consumer_group_heartbeat(
     check_request(request, ctx.version, coordinator.config.consumer.assignors)
     heartbeat = build_heartbeat(ctx, request)
     remember_heartbeat(ctx, request.group_id, heartbeat)
-    return build_response(await coordinator.consumer_group_heartbeat(request.group_id, heartbeat))
+    return build_response(await coordinator.consumer_groups_of(request.group_id).heartbeat(request.group_id, heartbeat))
 
 
 def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:

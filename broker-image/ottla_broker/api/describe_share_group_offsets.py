@@ -80,7 +80,7 @@ async def describe_topics(
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     if wanted.topics is None:
         try:
-            group = ctx.broker.group_coordinator.describe_share_group(wanted.group_id)
+            group = ctx.broker.group_coordinator.share_groups_of(wanted.group_id).find_group(wanted.group_id)
         except KafkaError as reason:
             if reason.code in NO_GROUP_ERRORS:
                 return []

@@ -56,7 +56,7 @@ def describe_group(ctx: RequestContext, group_id: GroupId, include_operations: b
     try:
         check_share_groups_served(ctx)
         ctx.check_authorized(Operation.describe, resource)
-        group = ctx.broker.group_coordinator.describe_share_group(group_id)
+        group = ctx.broker.group_coordinator.share_groups_of(group_id).find_group(group_id)
         check_topics_authorized(ctx, group)
     except KafkaError as reason:
         return build_error_response(DescribedGroup, reason, group_id=group_id)

@@ -53,7 +53,8 @@ async def share_group_heartbeat(
         ctx.client_id or "",
         f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
     )
-    result = await ctx.broker.group_coordinator.share_group_heartbeat(request.group_id, heartbeat)
+    groups = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+    result = await groups.heartbeat(request.group_id, heartbeat)
     return ShareGroupHeartbeatResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

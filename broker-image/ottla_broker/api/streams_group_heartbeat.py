@@ -91,7 +91,8 @@ async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) ->
     check_supported(request)
     check_request(request, topology)
     coordinator = ctx.broker.group_coordinator
-    result = await coordinator.streams_group_heartbeat(request.group_id, build_heartbeat(ctx, request, topology))
+    heartbeat = build_heartbeat(ctx, request, topology)
+    result = await coordinator.streams_groups_of(request.group_id).heartbeat(request.group_id, heartbeat)
     problem = await create_internal_topics(ctx, result.missing_topics) if result.missing_topics else ""
     statuses = [
         Status(status_code=i8(int(code)), status_detail=f"{detail}; {problem}" if is_missing and problem else detail)
@@ -100,7 +101,7 @@ async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) ->
     ]
     endpoints = None
     if result.endpoints is not None:
-        group = coordinator.describe_streams_group(request.group_id)
+        group = coordinator.streams_groups_of(request.group_id).find_group(request.group_id)
         endpoints = tuple(build_endpoint(ctx, group, member) for member in result.endpoints)
     return build_response(result, tuple(statuses), endpoints)
 

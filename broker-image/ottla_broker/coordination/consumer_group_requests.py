@@ -92,7 +92,7 @@ class ConsumerGroupRequests:
         `consumer_heartbeat`.
         """
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
-            return await self._leave(self._find_group(group_id), request)
+            return await self._leave(self.find_group(group_id), request)
         outcome: SameTurnFuture[HeartbeatOutcome] = SameTurnFuture()
         self.join_turn(group_id, request, outcome.complete)
         result = await outcome
@@ -175,7 +175,8 @@ class ConsumerGroupRequests:
         self._store.schedule_timer(group)
         return config.heartbeat_interval_ms
 
-    def _find_group(self, group_id: str) -> ConsumerGroup:
+    def find_group(self, group_id: str) -> ConsumerGroup:
+        """Raises GROUP_ID_NOT_FOUND."""
         return require_group(self._store.groups, group_id, ConsumerGroup, CONSUMER)
 
     def _find_or_create_group(
@@ -186,11 +187,11 @@ class ConsumerGroupRequests:
         if isinstance(group, ConsumerGroup):
             return ConsumerChange(group), []
         if request.member_epoch != JOINING_EPOCH:
-            return ConsumerChange(self._find_group(group_id)), []
+            return ConsumerChange(self.find_group(group_id)), []
         if group is None:
             return ConsumerChange(ConsumerGroup(group_id)), []
         if isinstance(group, ShareGroup | StreamsGroup):
-            return ConsumerChange(self._find_group(group_id)), []
+            return ConsumerChange(self.find_group(group_id)), []
         if group.state is GroupState.empty:
             return ConsumerChange(ConsumerGroup(group_id)), classic_tombstone(group, self._store.timestamps())
         check_upgrade(group, self._config.consumer)

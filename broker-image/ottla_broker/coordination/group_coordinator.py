@@ -23,12 +23,11 @@ from ottla_broker.coordination.commit_checks import (
 )
 from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
 from ottla_broker.coordination.consumer_group_requests import ConsumerGroupRequests, Group
-from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.group_type import CLASSIC, CONSUMER
+from ottla_broker.coordination.group_type import CLASSIC
 from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.coordination.offsets import TopicOffsets
@@ -36,9 +35,8 @@ from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_for_key
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStatePersister
-from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from ottla_broker.coordination.streams_group import StreamsGroup
-from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
+from ottla_broker.coordination.streams_group_requests import StreamsGroupRequests
 from ottla_broker.log.transaction_verification import VerificationGuard
 from ottla_broker.runtime import Runtime
 from ottla_broker.same_turn import SameTurnFuture
@@ -209,25 +207,17 @@ class GroupCoordinator:
         else:
             membership.heartbeat(group, member_id, group_instance_id, generation, shard.timestamps())
 
-    async def consumer_group_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatResult:
-        """Returns when what the heartbeat has changed is replicated."""
-        return await self._shard_of_named_group(group_id).consumer_groups.heartbeat(group_id, request)
-
     def consumer_groups_of(self, group_id: str) -> ConsumerGroupRequests:
         """The part of this group's shard that serves consumer groups. Raises INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).consumer_groups
-
-    async def share_group_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
-        """Returns when what the heartbeat has changed is replicated."""
-        return await self._shard_of_named_group(group_id).share_groups.heartbeat(group_id, request)
 
     def share_groups_of(self, group_id: str) -> ShareGroupRequests:
         """The part of this group's shard that serves share groups. Raises INVALID_GROUP_ID."""
         return self._shard_of_named_group(group_id).share_groups
 
-    async def streams_group_heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
-        """Returns when what the heartbeat has changed is replicated."""
-        return await self._shard_of_named_group(group_id).streams_groups.heartbeat(group_id, request)
+    def streams_groups_of(self, group_id: str) -> StreamsGroupRequests:
+        """The part of this group's shard that serves streams groups. Raises INVALID_GROUP_ID."""
+        return self._shard_of_named_group(group_id).streams_groups
 
     async def leave_group(self, group_id: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
         """One error code for each, in their order. Returns when an empty group has been written."""
@@ -380,18 +370,6 @@ class GroupCoordinator:
     def describe_group(self, group_id: str) -> ClassicGroup:
         """Raises GROUP_ID_NOT_FOUND."""
         return require_group(self._shard_of(group_id).groups, group_id, ClassicGroup, CLASSIC)
-
-    def describe_consumer_group(self, group_id: str) -> ConsumerGroup:
-        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
-        return require_group(self._shard_of_named_group(group_id).groups, group_id, ConsumerGroup, CONSUMER)
-
-    def describe_share_group(self, group_id: str) -> ShareGroup:
-        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
-        return self.share_groups_of(group_id).find_group(group_id)
-
-    def describe_streams_group(self, group_id: str) -> StreamsGroup:
-        """Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
-        return self._shard_of_named_group(group_id).streams_groups.find_group(group_id)
 
     async def delete_group(self, group_id: str) -> None:
         """Deletes a group with its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""

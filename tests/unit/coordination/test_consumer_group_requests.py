@@ -36,7 +36,7 @@ async def beat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any
     """A heartbeat; a member that joins subscribes to t."""
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": {}} | fields
-    return await broker.groups.consumer_group_heartbeat("g", ConsumerHeartbeat(member, epoch, **fields))
+    return await broker.groups.consumer_groups_of("g").heartbeat("g", ConsumerHeartbeat(member, epoch, **fields))
 
 
 async def join_classic(broker: CoordinatorBroker, member_id: str = "") -> JoinResult:
@@ -58,7 +58,7 @@ async def sync_classic(
 
 
 def group_of(broker: CoordinatorBroker) -> ConsumerGroup:
-    return broker.groups.describe_consumer_group("g")
+    return broker.groups.consumer_groups_of("g").find_group("g")
 
 
 def test_a_group_is_restored_from_its_records() -> None:

@@ -51,11 +51,11 @@ async def beat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any
     """A heartbeat; a member that joins subscribes to t."""
     if epoch == 0:
         fields = {"subscribed_topic_names": ("t",)} | fields
-    return await broker.groups.share_group_heartbeat("g", ShareHeartbeat(member, epoch, **fields))
+    return await broker.groups.share_groups_of("g").heartbeat("g", ShareHeartbeat(member, epoch, **fields))
 
 
 def group_of(broker: CoordinatorBroker) -> ShareGroup:
-    return broker.groups.describe_share_group("g")
+    return broker.groups.share_groups_of("g").find_group("g")
 
 
 def test_the_first_heartbeat_has_the_assignment_of_initialized_partitions() -> None:
