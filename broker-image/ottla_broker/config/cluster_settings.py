@@ -2,11 +2,10 @@
 producers.
 """
 
-from ottla_broker.config.setting import BROKER_SETTINGS, Section, Setting, UpdateMode
+from ottla_broker.config.setting import BROKER_SETTINGS, Section, UpdateMode
 from ottla_broker.config.value_types import (
     MAX_INT32,
     MAX_INT64,
-    ValueType,
     boolean,
     integer,
     list_of,
@@ -16,54 +15,7 @@ from ottla_broker.config.value_types import (
     string,
 )
 
-GROUP_BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {}
-"""The brokers' value of a group's setting → minimum and maximum of a group's own value."""
-
-IntervalSettings = tuple[Setting[int], Setting[int], Setting[int]]
-"""The session timeout, the heartbeat interval and the assignment interval of a group protocol."""
-
-
-def _bounded(
-    section: Section,
-    name: str,
-    type: ValueType[int],
-    default: int,
-    doc: str,
-    lowest: tuple[ValueType[int], int],
-    highest: tuple[ValueType[int], int],
-) -> Setting[int]:
-    """A row for the brokers' value of a setting of groups, and two for the bounds of a group's own
-    value, which are given as types and defaults.
-    """
-    group, protocol, rest = name.split(".", 2)
-    setting, own = section.row(name, type, default, doc), f"{protocol}.{rest}"
-    GROUP_BOUNDS[setting] = (
-        section.row(f"{group}.{protocol}.min.{rest}", *lowest, f"Minimum of a group's `{own}`."),
-        section.row(f"{group}.{protocol}.max.{rest}", *highest, f"Maximum of a group's `{own}`."),
-    )
-    return setting
-
-
 # fmt: off
-def _intervals(section: Section, protocol: str, news: str) -> IntervalSettings:
-    """`news`: what members learn of with heartbeats."""
-    positive, not_negative = integer(at_least=1), integer(at_least=0)
-    return (
-        _bounded(section, f"group.{protocol}.session.timeout.ms", positive, 45000,
-            f"Time in milliseconds without a heartbeat after which a member of a {protocol} group is removed.",
-            (positive, 45000), (positive, 60000)),
-        _bounded(section, f"group.{protocol}.heartbeat.interval.ms", positive, 5000,
-            f"Interval in milliseconds at which members of {protocol} groups send heartbeats. A member learns of "
-            f"{news} with its next heartbeat.",
-            (positive, 5000), (positive, 15000)),
-        _bounded(section, f"group.{protocol}.assignment.interval.ms", not_negative, 1000,
-            f"Time in milliseconds after an assignment of a {protocol} group before the next one is computed. Changes "
-            "in between begin group epochs and are assigned together, with the first heartbeat after it. 0: every "
-            "change is assigned at once (KIP-1263).",
-            (not_negative, 0), (not_negative, 15000)),
-    )
-
-
 _creation = Section("Topic creation", BROKER_SETTINGS)
 
 NUM_PARTITIONS = _creation.row("num.partitions", integer(at_least=1), 1,
@@ -161,7 +113,32 @@ GROUP_COORDINATOR_REBALANCE_PROTOCOLS = _groups.row(
     "with `group.protocol=consumer`. Share groups need `share`, or level 1 of the feature `share.version`. Streams "
     "groups need level 1 of `streams.version`. Both levels are the default.",
     differs="features enable share groups and streams groups")
-GROUP_CONSUMER_INTERVALS = _intervals(_groups, "consumer", "a new assignment")
+GROUP_CONSUMER_SESSION_TIMEOUT_MS = _groups.row("group.consumer.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of a consumer group is removed.")
+GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS = _groups.row("group.consumer.min.session.timeout.ms", integer(at_least=1), 45000,
+    "Minimum of a group's `consumer.session.timeout.ms`.")
+GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS = _groups.row("group.consumer.max.session.timeout.ms", integer(at_least=1), 60000,
+    "Maximum of a group's `consumer.session.timeout.ms`.")
+GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS = _groups.row("group.consumer.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of consumer groups send heartbeats. A member learns of a new assignment "
+    "with its next heartbeat.")
+GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = _groups.row(
+    "group.consumer.min.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Minimum of a group's `consumer.heartbeat.interval.ms`.")
+GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = _groups.row(
+    "group.consumer.max.heartbeat.interval.ms", integer(at_least=1), 15000,
+    "Maximum of a group's `consumer.heartbeat.interval.ms`.")
+GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS = _groups.row(
+    "group.consumer.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of a consumer group before the next one is computed. Changes in between "
+    "begin group epochs and are assigned together, with the first heartbeat after it. 0: every change is assigned at "
+    "once (KIP-1263).")
+GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS = _groups.row(
+    "group.consumer.min.assignment.interval.ms", integer(at_least=0), 0,
+    "Minimum of a group's `consumer.assignment.interval.ms`.")
+GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS = _groups.row(
+    "group.consumer.max.assignment.interval.ms", integer(at_least=0), 15000,
+    "Maximum of a group's `consumer.assignment.interval.ms`.")
 GROUP_CONSUMER_MAX_SIZE = _groups.row("group.consumer.max.size", integer(at_least=1), MAX_INT32,
     "Maximum number of members of a consumer group.")
 GROUP_CONSUMER_ASSIGNORS = _groups.row("group.consumer.assignors", list_of("uniform", "range"), "uniform,range",
@@ -178,23 +155,60 @@ GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS = _groups.row(
 
 _share = Section("Share groups", BROKER_SETTINGS)
 
-GROUP_SHARE_INTERVALS = _intervals(_share, "share", "a new assignment")
+GROUP_SHARE_SESSION_TIMEOUT_MS = _share.row("group.share.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of a share group is removed.")
+GROUP_SHARE_MIN_SESSION_TIMEOUT_MS = _share.row("group.share.min.session.timeout.ms", integer(at_least=1), 45000,
+    "Minimum of a group's `share.session.timeout.ms`.")
+GROUP_SHARE_MAX_SESSION_TIMEOUT_MS = _share.row("group.share.max.session.timeout.ms", integer(at_least=1), 60000,
+    "Maximum of a group's `share.session.timeout.ms`.")
+GROUP_SHARE_HEARTBEAT_INTERVAL_MS = _share.row("group.share.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of share groups send heartbeats. A member learns of a new assignment "
+    "with its next heartbeat.")
+GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = _share.row("group.share.min.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Minimum of a group's `share.heartbeat.interval.ms`.")
+GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS = _share.row("group.share.max.heartbeat.interval.ms", integer(at_least=1), 15000,
+    "Maximum of a group's `share.heartbeat.interval.ms`.")
+GROUP_SHARE_ASSIGNMENT_INTERVAL_MS = _share.row(
+    "group.share.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of a share group before the next one is computed. Changes in between "
+    "begin group epochs and are assigned together, with the first heartbeat after it. 0: every change is assigned at "
+    "once (KIP-1263).")
+GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS = _share.row(
+    "group.share.min.assignment.interval.ms", integer(at_least=0), 0,
+    "Minimum of a group's `share.assignment.interval.ms`.")
+GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = _share.row(
+    "group.share.max.assignment.interval.ms", integer(at_least=0), 15000,
+    "Maximum of a group's `share.assignment.interval.ms`.")
 GROUP_SHARE_MAX_SIZE = _share.row("group.share.max.size", integer(at_least=1, at_most=1000), 200,
     "Maximum number of members of a share group.")
 GROUP_SHARE_MAX_SHARE_SESSIONS = _share.row("group.share.max.share.sessions", integer(at_least=1), 2000,
     "Maximum number of share sessions of a broker. A member has one with each broker that leads its partitions.")
-GROUP_SHARE_DELIVERY_COUNT_LIMIT = _bounded(
-    _share, "group.share.delivery.count.limit", integer(at_least=2, at_most=10), 5,
-    "How often a record is delivered at most. Then it is archived, and the group does not get it again.",
-    (integer(at_least=2, at_most=5), 2), (integer(at_least=5, at_most=25), 10))
-GROUP_SHARE_RECORD_LOCK_DURATION_MS = _bounded(
-    _share, "group.share.record.lock.duration.ms", integer(at_least=1000, at_most=3600000), 30000,
-    "Time in milliseconds for which a delivered record is locked. Without an acknowledgement it is delivered again.",
-    (integer(at_least=1000, at_most=30000), 15000), (integer(at_least=30000, at_most=3600000), 60000))
-GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = _bounded(
-    _share, "group.share.partition.max.record.locks", integer(at_least=100, at_most=10000), 2000,
-    "How many records of one partition a share group has in flight at most, from the first that is not acknowledged.",
-    (integer(at_least=100, at_most=2000), 100), (integer(at_least=2000, at_most=20000), 4000))
+GROUP_SHARE_DELIVERY_COUNT_LIMIT = _share.row("group.share.delivery.count.limit", integer(at_least=2, at_most=10), 5,
+    "How often a record is delivered at most. Then it is archived, and the group does not get it again.")
+GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT = _share.row(
+    "group.share.min.delivery.count.limit", integer(at_least=2, at_most=5), 2,
+    "Minimum of a group's `share.delivery.count.limit`.")
+GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT = _share.row(
+    "group.share.max.delivery.count.limit", integer(at_least=5, at_most=25), 10,
+    "Maximum of a group's `share.delivery.count.limit`.")
+GROUP_SHARE_RECORD_LOCK_DURATION_MS = _share.row(
+    "group.share.record.lock.duration.ms", integer(at_least=1000, at_most=3600000), 30000,
+    "Time in milliseconds for which a delivered record is locked. Without an acknowledgement it is delivered again.")
+GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS = _share.row(
+    "group.share.min.record.lock.duration.ms", integer(at_least=1000, at_most=30000), 15000,
+    "Minimum of a group's `share.record.lock.duration.ms`.")
+GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS = _share.row(
+    "group.share.max.record.lock.duration.ms", integer(at_least=30000, at_most=3600000), 60000,
+    "Maximum of a group's `share.record.lock.duration.ms`.")
+GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = _share.row(
+    "group.share.partition.max.record.locks", integer(at_least=100, at_most=10000), 2000,
+    "How many records of one partition a share group has in flight at most, from the first that is not acknowledged.")
+GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS = _share.row(
+    "group.share.min.partition.max.record.locks", integer(at_least=100, at_most=2000), 100,
+    "Minimum of a group's `share.partition.max.record.locks`.")
+GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS = _share.row(
+    "group.share.max.partition.max.record.locks", integer(at_least=2000, at_most=20000), 4000,
+    "Maximum of a group's `share.partition.max.record.locks`.")
 SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS = _share.row(
     "share.coordinator.state.topic.num.partitions", integer(at_least=1), 50,
     "Number of partitions of `__share_group_state`. Must not change once the topic exists.")
@@ -224,7 +238,35 @@ ERRORS_DEADLETTERQUEUE_AUTO_CREATE_TOPICS_ENABLE = _share.row(
 
 _streams = Section("Streams groups", BROKER_SETTINGS)
 
-GROUP_STREAMS_INTERVALS = _intervals(_streams, "streams", "new tasks")
+GROUP_STREAMS_SESSION_TIMEOUT_MS = _streams.row("group.streams.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of a streams group is removed.")
+GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS = _streams.row(
+    "group.streams.min.session.timeout.ms", integer(at_least=1), 45000,
+    "Minimum of a group's `streams.session.timeout.ms`.")
+GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS = _streams.row(
+    "group.streams.max.session.timeout.ms", integer(at_least=1), 60000,
+    "Maximum of a group's `streams.session.timeout.ms`.")
+GROUP_STREAMS_HEARTBEAT_INTERVAL_MS = _streams.row(
+    "group.streams.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of streams groups send heartbeats. A member learns of new tasks with "
+    "its next heartbeat.")
+GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS = _streams.row(
+    "group.streams.min.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Minimum of a group's `streams.heartbeat.interval.ms`.")
+GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS = _streams.row(
+    "group.streams.max.heartbeat.interval.ms", integer(at_least=1), 15000,
+    "Maximum of a group's `streams.heartbeat.interval.ms`.")
+GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS = _streams.row(
+    "group.streams.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of a streams group before the next one is computed. Changes in between "
+    "begin group epochs and are assigned together, with the first heartbeat after it. 0: every change is assigned at "
+    "once (KIP-1263).")
+GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS = _streams.row(
+    "group.streams.min.assignment.interval.ms", integer(at_least=0), 0,
+    "Minimum of a group's `streams.assignment.interval.ms`.")
+GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS = _streams.row(
+    "group.streams.max.assignment.interval.ms", integer(at_least=0), 15000,
+    "Maximum of a group's `streams.assignment.interval.ms`.")
 GROUP_STREAMS_MAX_SIZE = _streams.row("group.streams.max.size", integer(at_least=1), MAX_INT32,
     "Maximum number of members of a streams group.")
 GROUP_STREAMS_NUM_STANDBY_REPLICAS = _streams.row(

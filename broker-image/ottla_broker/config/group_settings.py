@@ -3,20 +3,48 @@
 import re
 
 from ottla_broker.config.cluster_settings import (
-    GROUP_BOUNDS,
-    GROUP_CONSUMER_INTERVALS,
+    GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+    GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
+    GROUP_CONSUMER_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_ASSIGNMENT_INTERVAL_MS,
     GROUP_SHARE_DELIVERY_COUNT_LIMIT,
-    GROUP_SHARE_INTERVALS,
+    GROUP_SHARE_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT,
+    GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS,
+    GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
+    GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
+    GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
+    GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
     GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
     GROUP_SHARE_RECORD_LOCK_DURATION_MS,
+    GROUP_SHARE_SESSION_TIMEOUT_MS,
+    GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS,
+    GROUP_STREAMS_HEARTBEAT_INTERVAL_MS,
     GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS,
-    GROUP_STREAMS_INTERVALS,
+    GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
+    GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_MAX_STANDBY_REPLICAS,
+    GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
+    GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
+    GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
     GROUP_STREAMS_NUM_STANDBY_REPLICAS,
-    IntervalSettings,
+    GROUP_STREAMS_SESSION_TIMEOUT_MS,
 )
 from ottla_broker.config.setting import GROUP_SETTINGS, BrokerDefault, Section, Setting, UpdateMode
-from ottla_broker.config.value_types import ValueType, boolean, integer, one_of, parsed, string
+from ottla_broker.config.value_types import boolean, integer, one_of, parsed, string
 
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?", re.IGNORECASE)
@@ -42,41 +70,43 @@ def _parse_offset_reset(text: str) -> str:
 
 _groups = Section("Settings of single groups", GROUP_SETTINGS, UpdateMode.PER_GROUP)
 
-BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {}
-"""Setting of a group → the brokers' minimum and maximum of it."""
-
-
-def _bounded(broker: Setting[int], type: ValueType[int], doc: str, kip: str = "") -> Setting[int]:
-    """A row for a group's own value of a setting that brokers have a value and bounds of."""
-    lowest, highest = GROUP_BOUNDS[broker]
-    doc = f"{doc} Must be between the brokers' `{lowest.name}` and `{highest.name}`{kip}."
-    defaults = (BrokerDefault(broker),)
-    setting = _groups.row(broker.name.removeprefix("group."), type, broker.default, doc, broker_defaults=defaults)
-    BOUNDS[setting] = lowest, highest
-    return setting
-
-
 # fmt: off
-def _intervals(protocol: str, brokers: IntervalSettings) -> IntervalSettings:
-    session, heartbeat, assignment = brokers
-    return (
-        _bounded(session, session.type,
-            f"Time in milliseconds without a heartbeat after which a member of the {protocol} group is removed."),
-        _bounded(heartbeat, heartbeat.type,
-            f"Interval in milliseconds at which members of the {protocol} group send heartbeats."),
-        _bounded(assignment, assignment.type,
-            f"Time in milliseconds after an assignment of the {protocol} group before the next one is computed."),
-    )
-
-
-CONSUMER_INTERVALS = _intervals("consumer", GROUP_CONSUMER_INTERVALS)
-SHARE_INTERVALS = _intervals("share", GROUP_SHARE_INTERVALS)
-SHARE_RECORD_LOCK_DURATION_MS = _bounded(GROUP_SHARE_RECORD_LOCK_DURATION_MS, integer(at_least=1000),
-    "Time in milliseconds for which a delivered record is locked.")
-SHARE_DELIVERY_COUNT_LIMIT = _bounded(GROUP_SHARE_DELIVERY_COUNT_LIMIT, integer(at_least=2),
-    "How often a record is delivered to the share group at most. Then it is archived.", " (KIP-1240)")
-SHARE_PARTITION_MAX_RECORD_LOCKS = _bounded(GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS, integer(at_least=100),
-    "How many records of one partition the share group has in flight at most.", " (KIP-1240)")
+CONSUMER_SESSION_TIMEOUT_MS = _groups.row("consumer.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of the consumer group is removed. Must be between "
+    "the brokers' `group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_CONSUMER_SESSION_TIMEOUT_MS),))
+CONSUMER_HEARTBEAT_INTERVAL_MS = _groups.row("consumer.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of the consumer group send heartbeats. Must be between the brokers' "
+    "`group.consumer.min.heartbeat.interval.ms` and `group.consumer.max.heartbeat.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),))
+CONSUMER_ASSIGNMENT_INTERVAL_MS = _groups.row("consumer.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of the consumer group before the next one is computed. Must be between "
+    "the brokers' `group.consumer.min.assignment.interval.ms` and `group.consumer.max.assignment.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS),))
+SHARE_SESSION_TIMEOUT_MS = _groups.row("share.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of the share group is removed. Must be between the "
+    "brokers' `group.share.min.session.timeout.ms` and `group.share.max.session.timeout.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_SESSION_TIMEOUT_MS),))
+SHARE_HEARTBEAT_INTERVAL_MS = _groups.row("share.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of the share group send heartbeats. Must be between the brokers' "
+    "`group.share.min.heartbeat.interval.ms` and `group.share.max.heartbeat.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_HEARTBEAT_INTERVAL_MS),))
+SHARE_ASSIGNMENT_INTERVAL_MS = _groups.row("share.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of the share group before the next one is computed. Must be between "
+    "the brokers' `group.share.min.assignment.interval.ms` and `group.share.max.assignment.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),))
+SHARE_RECORD_LOCK_DURATION_MS = _groups.row("share.record.lock.duration.ms", integer(at_least=1000), 30000,
+    "Time in milliseconds for which a delivered record is locked. Must be between the brokers' "
+    "`group.share.min.record.lock.duration.ms` and `group.share.max.record.lock.duration.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_RECORD_LOCK_DURATION_MS),))
+SHARE_DELIVERY_COUNT_LIMIT = _groups.row("share.delivery.count.limit", integer(at_least=2), 5,
+    "How often a record is delivered to the share group at most. Then it is archived. Must be between the brokers' "
+    "`group.share.min.delivery.count.limit` and `group.share.max.delivery.count.limit` (KIP-1240).",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_DELIVERY_COUNT_LIMIT),))
+SHARE_PARTITION_MAX_RECORD_LOCKS = _groups.row("share.partition.max.record.locks", integer(at_least=100), 2000,
+    "How many records of one partition the share group has in flight at most. Must be between the brokers' "
+    "`group.share.min.partition.max.record.locks` and `group.share.max.partition.max.record.locks` (KIP-1240).",
+    broker_defaults=(BrokerDefault(GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),))
 SHARE_RENEW_ACKNOWLEDGE_ENABLE = _groups.row("share.renew.acknowledge.enable", boolean(), True,
     "Whether members of the share group may renew the locks of their records (KIP-1222). Otherwise that is refused "
     "with INVALID_RECORD_STATE.")
@@ -92,7 +122,18 @@ ERRORS_DEADLETTERQUEUE_TOPIC_NAME = _groups.row("errors.deadletterqueue.topic.na
     "effect below level 2 of the feature `share.version`.")
 ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE = _groups.row("errors.deadletterqueue.copy.record.enable", boolean(), False,
     "Whether dead letters have the key, value and headers of their records, and not only headers that name them.")
-STREAMS_INTERVALS = _intervals("streams", GROUP_STREAMS_INTERVALS)
+STREAMS_SESSION_TIMEOUT_MS = _groups.row("streams.session.timeout.ms", integer(at_least=1), 45000,
+    "Time in milliseconds without a heartbeat after which a member of the streams group is removed. Must be between "
+    "the brokers' `group.streams.min.session.timeout.ms` and `group.streams.max.session.timeout.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_SESSION_TIMEOUT_MS),))
+STREAMS_HEARTBEAT_INTERVAL_MS = _groups.row("streams.heartbeat.interval.ms", integer(at_least=1), 5000,
+    "Interval in milliseconds at which members of the streams group send heartbeats. Must be between the brokers' "
+    "`group.streams.min.heartbeat.interval.ms` and `group.streams.max.heartbeat.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),))
+STREAMS_ASSIGNMENT_INTERVAL_MS = _groups.row("streams.assignment.interval.ms", integer(at_least=0), 1000,
+    "Time in milliseconds after an assignment of the streams group before the next one is computed. Must be between "
+    "the brokers' `group.streams.min.assignment.interval.ms` and `group.streams.max.assignment.interval.ms`.",
+    broker_defaults=(BrokerDefault(GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS),))
 STREAMS_NUM_STANDBY_REPLICAS = _groups.row("streams.num.standby.replicas", integer(at_least=0), 0,
     "Number of standby copies of each task with state. At most the brokers' `group.streams.max.standby.replicas`.",
     broker_defaults=(BrokerDefault(GROUP_STREAMS_NUM_STANDBY_REPLICAS),))
@@ -101,5 +142,38 @@ STREAMS_INITIAL_REBALANCE_DELAY_MS = _groups.row("streams.initial.rebalance.dela
     broker_defaults=(BrokerDefault(GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),))
 # fmt: on
 
+BOUNDS: dict[Setting[int], tuple[Setting[int], Setting[int]]] = {
+    CONSUMER_SESSION_TIMEOUT_MS: (GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS, GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS),
+    CONSUMER_HEARTBEAT_INTERVAL_MS: (
+        GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
+        GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    CONSUMER_ASSIGNMENT_INTERVAL_MS: (
+        GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+        GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+    ),
+    SHARE_SESSION_TIMEOUT_MS: (GROUP_SHARE_MIN_SESSION_TIMEOUT_MS, GROUP_SHARE_MAX_SESSION_TIMEOUT_MS),
+    SHARE_HEARTBEAT_INTERVAL_MS: (GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS, GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS),
+    SHARE_ASSIGNMENT_INTERVAL_MS: (
+        GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
+        GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
+    ),
+    SHARE_RECORD_LOCK_DURATION_MS: (
+        GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
+        GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
+    ),
+    SHARE_DELIVERY_COUNT_LIMIT: (GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT, GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT),
+    SHARE_PARTITION_MAX_RECORD_LOCKS: (
+        GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
+        GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS,
+    ),
+    STREAMS_SESSION_TIMEOUT_MS: (GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS, GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS),
+    STREAMS_HEARTBEAT_INTERVAL_MS: (GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS, GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS),
+    STREAMS_ASSIGNMENT_INTERVAL_MS: (
+        GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
+        GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
+    ),
+}
+"""Setting of a group → the brokers' minimum and maximum of it."""
 MAXIMA: dict[Setting[int], Setting[int]] = {STREAMS_NUM_STANDBY_REPLICAS: GROUP_STREAMS_MAX_STANDBY_REPLICAS}
 """Setting of a group → the brokers' maximum of it, for settings without a minimum."""

@@ -4,11 +4,13 @@ dots.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypedDict, TypeVar, cast
+from typing import Final, TypedDict, TypeVar, cast
 
 from ottla_broker.config import (
     BOUNDS,
-    CONSUMER_INTERVALS,
+    CONSUMER_ASSIGNMENT_INTERVAL_MS,
+    CONSUMER_HEARTBEAT_INTERVAL_MS,
+    CONSUMER_SESSION_TIMEOUT_MS,
     GROUP_CONSUMER_ASSIGNORS,
     GROUP_CONSUMER_MAX_SIZE,
     GROUP_CONSUMER_MIGRATION_POLICY,
@@ -27,15 +29,29 @@ from ottla_broker.config import (
     OFFSETS_COMMIT_TIMEOUT_MS,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,
     OFFSETS_RETENTION_MINUTES,
-    SHARE_INTERVALS,
+    SHARE_ASSIGNMENT_INTERVAL_MS,
+    SHARE_HEARTBEAT_INTERVAL_MS,
+    SHARE_SESSION_TIMEOUT_MS,
+    STREAMS_ASSIGNMENT_INTERVAL_MS,
+    STREAMS_HEARTBEAT_INTERVAL_MS,
     STREAMS_INITIAL_REBALANCE_DELAY_MS,
-    STREAMS_INTERVALS,
     STREAMS_NUM_STANDBY_REPLICAS,
+    STREAMS_SESSION_TIMEOUT_MS,
     Config,
-    IntervalSettings,
     Setting,
 )
 from ottla_broker.coordination.streams_group_records import KeyValue
+
+IntervalSettings = tuple[Setting[int], Setting[int], Setting[int]]
+"""A group's settings of the session timeout, the heartbeat interval and the assignment interval."""
+
+CONSUMER_INTERVALS: Final = (
+    CONSUMER_SESSION_TIMEOUT_MS,
+    CONSUMER_HEARTBEAT_INTERVAL_MS,
+    CONSUMER_ASSIGNMENT_INTERVAL_MS,
+)
+SHARE_INTERVALS: Final = (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS, SHARE_ASSIGNMENT_INTERVAL_MS)
+STREAMS_INTERVALS: Final = (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS, STREAMS_ASSIGNMENT_INTERVAL_MS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,6 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
     settings = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *MIRROR_SETTINGS.values()]
     settings += [*GROUP_SETTINGS.values(), *CLIENT_METRICS_SETTINGS.values()]
     constants = {value: name for name, value in vars(ottla_broker.config).items() if isinstance(value, Setting)}
-    tuples = {name: value for name, value in vars(ottla_broker.config).items() if name.endswith("_INTERVALS")}
-    constants |= {setting: name for name, value in tuples.items() for setting in value}
     behind = {
         default.setting
         for setting in (*TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values())
