@@ -20,6 +20,7 @@ from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from tests.ports import free_port
+from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
 from tests.spark.broker import KAFKA_LIBS, broker
 
 Line = dict[str, Any]
@@ -140,6 +141,18 @@ def registry(address: str, registry_address: str) -> str:
     return f"http://{registry_address}"
 
 
+def pipeline_document(spec: Mapping[str, Any], name: str = "p", *, is_endless: bool = False) -> dict[str, Any]:
+    """The resource of a pipeline. Unless it is endless, it reads the existing records and ends."""
+    trigger = {} if is_endless else {"trigger": {"availableNow": True}}
+    more = {"clusterRef": {"name": "c"}, **trigger, "spark": {"conf": {"spark.sql.shuffle.partitions": "2"}}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Pipeline",
+        "metadata": {"name": name},
+        "spec": {**more, **spec},
+    }
+
+
 @dataclass(slots=True)
 class Runner:
     """Runs pipelines in this process, each test in its own folder."""
@@ -148,29 +161,26 @@ class Runner:
     folder: Path
     registry: str = ""
     secrets: Path | None = None
+    checkpoint: str = ""
+    """By default in the folder."""
     lines: list[Line] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.checkpoint = self.checkpoint or str(self.folder / "checkpoint")
 
     def __call__(
         self, spec_: Mapping[str, Any], *, name: str = "p", stop_when: Callable[[list[Line]], bool] | None = None
     ) -> list[Line]:
         """The lines of the report.
 
-        Without `stop_when` the pipeline reads the existing records and ends. With it, the pipeline
-        is stopped when that is so.
+        Without `stop_when` the pipeline ends by itself. With it, it is stopped when that is so.
         """
-        settings = {"spark.sql.shuffle.partitions": "2"}
-        trigger = {"trigger": {"availableNow": True}} if stop_when is None else {}
-        document = {
-            "apiVersion": API_VERSION,
-            "kind": "Pipeline",
-            "metadata": {"name": name},
-            "spec": {"clusterRef": {"name": "c"}, **trigger, "spark": {"conf": settings}, **spec_},
-        }
+        document = pipeline_document(spec_, name, is_endless=stop_when is not None)
         report = self.folder / "progress.jsonl"
         report.unlink(missing_ok=True)
         environment = RuntimeEnvironment(
             self.topics.address,
-            str(self.folder / "checkpoint"),
+            self.checkpoint,
             progress=report,
             log=self.folder / "spark.log",
             master="local[2,2]",
@@ -198,9 +208,30 @@ def _follow(
             return
 
 
+@pytest.fixture(scope="session")
+def database() -> Iterator[PostgreSQL]:
+    with postgresql() as running:
+        yield running
+
+
 @pytest.fixture
 def pipeline(topics: Topics, tmp_path: Path) -> Runner:
     return Runner(topics, tmp_path)
+
+
+@pytest.fixture
+def login(pipeline: Runner) -> None:
+    """The Secret of the database's user."""
+    folder = pipeline.folder / "secrets" / "db"
+    folder.mkdir(parents=True)
+    (folder / "user").write_text(f"{USER}\n")
+    (folder / "password").write_text(f"{PASSWORD}\n")
+    pipeline.secrets = folder.parent
+
+
+def jdbc(database: PostgreSQL, table: str) -> dict[str, Any]:
+    """A sink. It needs `login`."""
+    return {"jdbc": {"url": database.url, "table": table, "secretRef": {"name": "db"}}}
 
 
 def written(lines: list[Line]) -> int:

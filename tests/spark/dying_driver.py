@@ -1,25 +1,31 @@
-"""`python -m tests.spark.dying_driver MODULE:FUNCTION before|after ARGUMENTS…`: runs `python -m
-ottla_spark ARGUMENTS…`, and kills the process when it calls the function, or when that returns.
+"""`python -m tests.spark.dying_driver STEPS QUERIES ARGUMENTS…`: runs `python -m ottla_spark
+ARGUMENTS…`, and kills the process when so many of its queries have reached one of the steps. A
+query that has reached one waits there for the others.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from threading import Barrier
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
-NEVER: Final = "never"
+Step = tuple[str, str]
+"""MODULE:FUNCTION, and "before" or "after" it."""
 
 
-def run_driver(point: str, when: str, *arguments: str) -> int:
-    """Runs such a process. Returns its exit code, negative if it was killed."""
-    command = [sys.executable, "-m", "tests.spark.dying_driver", point, when, *arguments]
+def run_driver(steps: Sequence[Step], *arguments: str, queries: int = 1) -> int:
+    """Runs such a process; without steps it is not killed. Returns its exit code, negative if it
+    was killed.
+    """
+    command = [sys.executable, "-m", "tests.spark.dying_driver", json.dumps(steps), str(queries), *arguments]
     path = os.pathsep.join([str(ROOT), *(str(ROOT / it) for it in ("operator", "spark-app"))])
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=False)
     return done.returncode
@@ -29,8 +35,8 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _patch(point: str, when: str) -> None:
-    module_name, _, name = point.partition(":")
+def _patch(step: str, when: str, await_death: Callable[[], object]) -> None:
+    module_name, _, name = step.partition(":")
     owner: Any = import_module(module_name)
     *parts, name = name.split(".")
     for part in parts:
@@ -39,18 +45,19 @@ def _patch(point: str, when: str) -> None:
 
     def call(*arguments: Any, **options: Any) -> Any:
         if when == "before":
-            _die()
+            await_death()
         result = original(*arguments, **options)
-        _die()
+        await_death()
         return result
 
     setattr(owner, name, call)
 
 
 def main(arguments: Sequence[str]) -> int:
-    point, when, *rest = arguments
-    if when != NEVER:
-        _patch(point, when)
+    steps, queries, *rest = arguments
+    barrier = Barrier(int(queries), action=_die)
+    for step, when in json.loads(steps):
+        _patch(step, when, barrier.wait)
     from ottla_spark.__main__ import main as run
 
     return run(rest)

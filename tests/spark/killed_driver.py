@@ -1,48 +1,49 @@
-"""Pipelines whose driver is killed at the steps of a batch, for all sinks that are tables."""
+"""Pipelines whose driver is killed at the steps of a batch, for all sinks that are tables.
+
+Each start of a driver costs a JVM. So a pipeline has several sinks, and is killed when the batch of
+each of them is at its next step.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from ottla_operator.resources.common import API_VERSION
-from tests.spark.conftest import Runner, events
-from tests.spark.dying_driver import NEVER, run_driver
+from tests.spark.conftest import Runner, events, pipeline_document
+from tests.spark.dying_driver import Step, run_driver
 
 ROWS: Final = 60
-AMID: Final = "amid the rows"
 _STEPS_FILE: Final = """\
 import os
 import signal
+import uuid
 from pathlib import Path
 
 from pyspark.sql import functions as F
 
 FOLDER = Path(__file__).parent
+ARMED = FOLDER / "armed"
+AMID_ROWS, QUERIES = 5, {queries}
 
 
-def kill_once(number):
-    armed = FOLDER / "armed"
-    if number == {dies_at} and armed.exists():
-        armed.unlink()
-        os.kill(int((FOLDER / "driver.pid").read_text()), signal.SIGKILL)
+def wait_for_death(number):
+    if number == AMID_ROWS and ARMED.exists():
+        (ARMED / str(uuid.uuid4())).touch()
+        if len(list(ARMED.iterdir())) == QUERIES:
+            os.kill(int((FOLDER / "driver.pid").read_text()), signal.SIGKILL)
+        signal.pause()
     return number
 
 
 def rows(tables):
     (FOLDER / "driver.pid").write_text(str(os.getpid()))
-    return tables["events"].select(F.udf(kill_once, "int")("id").alias("id"), "city")
+    return tables["events"].select(F.udf(wait_for_death, "int")("id").alias("id"), "city")
 """
 NO_FIELDS: Final[Mapping[str, Any]] = {}
-Step = tuple[str, str]
-"""Function, and whether the driver dies before or after it."""
-
-_WRITE_PARQUET: Final = "ottla_spark.streaming.sink:write_parquet"
-PARQUET_STEPS: Final[Sequence[Step | str]] = (AMID, (_WRITE_PARQUET, "before"), (_WRITE_PARQUET, "after"))
 
 
 def upserted(numbers: range) -> list[dict[str, Any]]:
@@ -53,57 +54,51 @@ def upserted(numbers: range) -> list[dict[str, Any]]:
 def run_and_kill(
     pipeline: Runner,
     topic: str,
-    sink: Mapping[str, Any],
-    steps: Sequence[Step | str],
+    sinks: Mapping[str, Mapping[str, Any]],
+    deaths: Sequence[Sequence[Step]],
     check: Callable[[int], None],
-    *arguments: str,
     fields: Mapping[str, Any] = NO_FIELDS,
-    checkpoint: str = "",
 ) -> None:
-    """Kills the driver at one step after the other of one batch, and then lets the batch run again.
+    """Kills the driver amid the rows of a batch of each sink, then at one step after the other of
+    that batch, and then lets it run again.
 
-    check: takes the number of records of the topic, all of which are to be in the table once.
-    fields: further fields of the spec. checkpoint: a URL; by default it is a folder.
+    sinks: by name. deaths: for each one the steps, of which every sink reaches one.
+    check: takes the number of records of the topic, all of which are to be in the tables once.
+    fields: further fields of the spec.
     """
     topics, folder = pipeline.topics, pipeline.folder
-    (folder / "steps.py").write_text(_STEPS_FILE.format(dies_at=5))
+    (folder / "steps.py").write_text(_STEPS_FILE.format(queries=len(sinks)))
     spec = {
-        "clusterRef": {"name": "c"},
         "sources": {"events": events(topic)},
         "transforms": [{"name": "killed", "python": "steps.py:rows"}],
-        "sinks": [{"from": "killed", **sink}],
-        "trigger": {"availableNow": True},
-        "spark": {"conf": {"spark.sql.shuffle.partitions": "2"}},
+        "sinks": [{"from": "killed", "name": name, **sink} for name, sink in sinks.items()],
         **fields,
     }
-    document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec}
-    file = folder / "p.yaml"
-    file.write_text(json.dumps(document))
-    command = [
-        *(
-            "run",
-            "--pipeline",
-            str(file),
-            "--bootstrap",
-            topics.address,
-            "--checkpoint",
-            checkpoint or str(folder / "killed"),
-        ),
-        *("--progress", str(folder / "killed.jsonl"), "--master", "local[2,2]", *arguments),
-    ]
+    file, armed = folder / "p.yaml", folder / "armed"
+    file.write_text(json.dumps(pipeline_document(spec)))
+    # A task of each sink waits amid its rows, and one more is to make progress.
+    command = ["run", "--pipeline", str(file), "--bootstrap", topics.address, "--master", f"local[{len(sinks) + 1},2]"]
+    command += ["--checkpoint", pipeline.checkpoint, "--progress", str(folder / "killed.jsonl")]
+    command += ["--secrets", str(pipeline.secrets)] if pipeline.secrets else []
+
+    def run() -> None:
+        if "://" in pipeline.checkpoint:
+            # The first pipeline of a JVM leaves it properties of its checkpoint: not of tests here.
+            assert run_driver([], *command) == os.EX_OK, (folder / "killed.jsonl").read_text()[-500:]
+        else:
+            pipeline(spec)
+
     _write_keyed(pipeline, topic, range(ROWS))
-    assert run_driver("", NEVER, *command) == os.EX_OK, _last_error(folder)
+    run()
     check(ROWS)
     _write_keyed(pipeline, topic, range(ROWS, 2 * ROWS))
-    for step in steps:
-        if isinstance(step, str):
-            (folder / "armed").touch()
-            code = run_driver("", NEVER, *command)
-            assert not (folder / "armed").exists(), f"{step}: no task has killed the driver"
-        else:
-            code = run_driver(*step, *command)
-        assert code == -signal.SIGKILL, f"{step}: the driver was not killed, exit code {code}: {_last_error(folder)}"
-    assert run_driver("", NEVER, *command) == os.EX_OK, _last_error(folder)
+    armed.mkdir()
+    codes = [run_driver([], *command)]
+    assert len(list(armed.iterdir())) == len(sinks), "the driver has died before all sinks were amid their rows"
+    shutil.rmtree(armed)
+    codes += [run_driver(steps, *command, queries=len(sinks)) for steps in deaths]
+    assert codes == [-signal.SIGKILL] * len(codes), (folder / "killed.jsonl").read_text()[-500:]
+    run()
     check(2 * ROWS)
 
 
@@ -111,7 +106,3 @@ def _write_keyed(pipeline: Runner, topic: str, numbers: range) -> None:
     """Records of an id are in one partition, in their order."""
     for value in upserted(numbers):
         pipeline.topics.write(topic, value, key=str(value["id"]))
-
-
-def _last_error(folder: Path) -> str:
-    return (folder / "killed.jsonl").read_text()[-500:]

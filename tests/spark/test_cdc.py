@@ -101,7 +101,7 @@ def run_pipeline_until_killed(pipeline: Runner, spec: dict[str, Any]) -> None:
     file, report = pipeline.folder / "pipeline.yaml", pipeline.folder / "killed.jsonl"
     file.write_text(yaml.safe_dump(document))
     code = run_driver(
-        *("ottla_spark.streaming.iceberg_writer:commit_rows", "after"),
+        [("ottla_spark.streaming.iceberg_writer:commit_rows", "after")],
         *("run", "--pipeline", str(file), "--bootstrap", pipeline.topics.address, "--progress", str(report)),
         *("--checkpoint", str(pipeline.folder / "checkpoint"), "--master", "local[2,2]"),
     )

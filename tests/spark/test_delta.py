@@ -1,6 +1,4 @@
-"""The Delta sink, read back by delta-rs: upserts, columns that are added, maintenance, and drivers
-that are killed.
-"""
+"""The Delta sink, read back by delta-rs: upserts, columns that are added, and maintenance."""
 
 from __future__ import annotations
 
@@ -12,10 +10,7 @@ from deltalake import DeltaTable
 
 from ottla_spark.errors import PipelineError
 from tests.spark.conftest import Runner, Topics, events
-from tests.spark.killed_driver import AMID, Step, run_and_kill, upserted
 
-WRITER = "ottla_spark.streaming.delta_writer"
-STEPS: tuple[Step | str, ...] = (AMID, (f"{WRITER}:commit_rows", "before"), (f"{WRITER}:commit_rows", "after"))
 UPDATE = {"key": ["city"], "outputMode": "update", "deleteWhen": "city = 'A' AND n > 2"}
 
 
@@ -81,19 +76,3 @@ def test_errors_name_the_table(pipeline: Runner, topics: Topics) -> None:
     pipeline({**spec, "sinks": [{"from": "events", "delta": {"path": "typed"}}]})
     with pytest.raises(PipelineError, match=r"sink texts: delta: typed: .*'id'"):
         pipeline({**spec, "sinks": [{"from": "texts", "delta": {"path": "typed"}}]})
-
-
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("mode", "steps"), [("append", STEPS), ("update", STEPS[-1:])], ids=["append", "update"])
-def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
-    pipeline: Runner, topics: Topics, mode: str, steps: tuple[Step | str, ...]
-) -> None:
-    topics.make(f"killed-delta-{mode}", partitions=2)
-    key = {"outputMode": "update", "key": ["id"]} if mode == "update" else {}
-
-    def check(records: int) -> None:
-        rows = [(it["id"], it["city"]) for it in upserted(range(records))]
-        expected = Counter(rows if mode == "append" else dict(rows).items())
-        assert rows_of(DeltaTable(pipeline.folder / "killed-table"), "id", "city") == expected
-
-    run_and_kill(pipeline, f"killed-delta-{mode}", {"delta": {"path": "killed-table"}, **key}, steps, check)

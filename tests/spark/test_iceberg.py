@@ -1,5 +1,5 @@
 """The Iceberg sink, read back by PyIceberg and DuckDB: catalogs, upserts, columns that are added,
-maintenance, and drivers that are killed.
+and maintenance.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from pyiceberg.table import StaticTable, Table
 
 from ottla_spark.errors import PipelineError
 from tests.spark.conftest import Runner, Topics, events
-from tests.spark.killed_driver import AMID, Step, run_and_kill, upserted
 
-WRITER = "ottla_spark.streaming.iceberg_writer"
-STEPS: tuple[Step | str, ...] = (AMID, (f"{WRITER}:commit_rows", "before"), (f"{WRITER}:commit_rows", "after"))
 UPDATE = {"key": ["city"], "outputMode": "update", "deleteWhen": "city = 'A' AND n > 2 OR city = 'D'"}
 HADOOP = {"type": "hadoop", "warehouse": "lake"}
 SQLITE = {"type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "lake"}
@@ -116,19 +113,3 @@ def test_errors_name_the_table(pipeline: Runner, topics: Topics) -> None:
     with pytest.raises(PipelineError, match=r"sink q: another sink declares the catalog lake with other properties"):
         other = {"from": "events", "name": "q", **iceberg("db.t", SQLITE)}
         pipeline({**spec, "sinks": [{"from": "events", **iceberg("db.typed")}, other]})
-
-
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("mode", "steps"), [("append", STEPS), ("update", STEPS[-1:])], ids=["append", "update"])
-def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
-    pipeline: Runner, topics: Topics, mode: str, steps: tuple[Step | str, ...]
-) -> None:
-    topics.make(f"killed-lake-{mode}", partitions=2)
-    key = {"outputMode": "update", "key": ["id"]} if mode == "update" else {}
-
-    def check(records: int) -> None:
-        rows = [(it["id"], it["city"]) for it in upserted(range(records))]
-        expected = Counter(rows if mode == "append" else dict(rows).items())
-        assert rows_of(read(pipeline.folder, "db", "killed"), "id", "city") == expected
-
-    run_and_kill(pipeline, f"killed-lake-{mode}", {**iceberg("db.killed"), **key}, steps, check)

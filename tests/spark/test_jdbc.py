@@ -1,43 +1,16 @@
-"""The JDBC sink on a real PostgreSQL: types, upserts, errors, and drivers that are killed."""
+"""The JDBC sink on a real PostgreSQL: types, upserts and errors."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ottla_spark.errors import PipelineError
-from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
-from tests.spark.conftest import Runner, Topics, events
-from tests.spark.killed_driver import AMID, Step, run_and_kill, upserted
+from tests.postgresql import PASSWORD, PostgreSQL
+from tests.spark.conftest import Runner, Topics, events, jdbc
 
-STEPS: tuple[Step | str, ...] = (
-    AMID,
-    ("ottla_spark.streaming.jdbc_writer:stage_rows", "after"),
-    ("ottla_spark.streaming.jdbc_writer:commit", "before"),
-    ("ottla_spark.streaming.jdbc_writer:commit", "after"),
-)
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[PostgreSQL]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def secret(pipeline: Runner) -> None:
-    folder = pipeline.folder / "secrets" / "db"
-    folder.mkdir(parents=True)
-    (folder / "user").write_text(f"{USER}\n")
-    (folder / "password").write_text(f"{PASSWORD}\n")
-    pipeline.secrets = folder.parent
-
-
-def jdbc(database: PostgreSQL, table: str) -> dict[str, Any]:
-    return {"jdbc": {"url": database.url, "table": table, "secretRef": {"name": "db"}}}
+pytestmark = pytest.mark.usefixtures("login")
 
 
 def test_rows_are_appended_to_a_table_that_is_created(
@@ -148,20 +121,3 @@ def test_errors_name_what_is_wrong(pipeline: Runner, topics: Topics, database: P
     (pipeline.folder / "secrets" / "db" / "password").unlink()
     with pytest.raises(PipelineError, match=r"Secret db: cannot read .*/secrets/db/password: No such file"):
         run(jdbc(database, "rows"))
-
-
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("mode", "steps"), [("append", STEPS), ("update", STEPS[-1:])], ids=["append", "update"])
-def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
-    pipeline: Runner, topics: Topics, database: PostgreSQL, mode: str, steps: tuple[Step | str, ...]
-) -> None:
-    topics.make(f"killed-{mode}", partitions=2)
-    key = {"outputMode": "update", "key": ["id"]} if mode == "update" else {}
-
-    def check(records: int) -> None:
-        rows = [(str(it["id"]), it["city"]) for it in upserted(range(records))]
-        expected = Counter(rows if mode == "append" else dict(rows).items())
-        assert Counter(database.run(f"SELECT id, city FROM killed_{mode}")) == expected
-
-    sink = {**jdbc(database, f"killed_{mode}"), **key}
-    run_and_kill(pipeline, f"killed-{mode}", sink, steps, check, "--secrets", str(pipeline.secrets))

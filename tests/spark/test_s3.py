@@ -20,10 +20,11 @@ from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_K
 from tests.iceberg_catalog import iceberg_catalog
 from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
 from tests.spark.conftest import Runner, Topics, events
-from tests.spark.dying_driver import NEVER, run_driver
-from tests.spark.killed_driver import PARQUET_STEPS, ROWS, run_and_kill, upserted
+from tests.spark.dying_driver import run_driver
+from tests.spark.killed_driver import ROWS, run_and_kill, upserted
 
 SECRET = "store"
+PARQUET = "ottla_spark.streaming.sink:write_parquet"
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +78,14 @@ def test_parquet_on_s3_has_each_row_once_when_drivers_die(
         names = [Path(it).name for it in store.files("killed/rows")]
         assert all(it == "_SUCCESS" or (it.startswith("part-") and it.endswith(".parquet")) for it in names), names
 
+    pipeline.secrets, pipeline.checkpoint = secrets, f"s3a://{BUCKET}/killed/checkpoint"
+    sinks = {"rows": {"parquet": {"path": f"s3a://{BUCKET}/killed/rows"}}}
+    store_fields = {"s3": {"endpoint": store.endpoint, "secretRef": {"name": SECRET}}}
     run_and_kill(
-        pipeline,
-        "s3-killed-in",
-        {"parquet": {"path": f"s3a://{BUCKET}/killed/rows"}},
-        PARQUET_STEPS,
-        check,
-        *("--secrets", str(secrets)),
-        fields={"s3": {"endpoint": store.endpoint, "secretRef": {"name": SECRET}}},
-        checkpoint=f"s3a://{BUCKET}/killed/checkpoint",
+        pipeline, "s3-killed-in", sinks, [[(PARQUET, when)] for when in ("before", "after")], check, store_fields
     )
     assert any(it.endswith("/commits/1") for it in store.files("killed/checkpoint"))
-    assert not (pipeline.folder / "killed").exists()
+    assert not (pipeline.folder / "checkpoint").exists()
 
 
 @pytest.mark.timeout(900)
@@ -120,7 +117,8 @@ def test_state_and_tables_resume_from_a_checkpoint_on_s3(
     for n in (1, 2):
         topics.write("s3-state-in", {"id": n, "city": "A"})
         code = run_driver(
-            *("", NEVER, "run", "--pipeline", str(file), "--bootstrap", topics.address, "--master", "local[2,2]"),
+            [],
+            *("run", "--pipeline", str(file), "--bootstrap", topics.address, "--master", "local[2,2]"),
             *("--checkpoint", f"s3a://{BUCKET}/state/checkpoint", "--progress", str(progress)),
         )
         assert code == os.EX_OK, progress.read_text()[-800:]

@@ -8,7 +8,6 @@ import duckdb
 import pytest
 
 from tests.spark.conftest import Runner, Topics, events
-from tests.spark.killed_driver import PARQUET_STEPS, run_and_kill, upserted
 
 
 def rows_of(sql: str) -> list[tuple[Any, ...]]:
@@ -28,18 +27,6 @@ def test_parquet_has_each_row_once(pipeline: Runner, topics: Topics) -> None:
         f"SELECT id, city FROM read_parquet('{pipeline.folder}/rows/**/*.parquet', hive_partitioning = true)"
     )
     assert sorted(found) == [(number, "AB"[number % 2]) for number in range(50)]
-
-
-@pytest.mark.timeout(900)
-def test_parquet_has_each_row_once_when_drivers_die(pipeline: Runner, topics: Topics) -> None:
-    topics.make("file-killed-in", partitions=2)
-    folder = pipeline.folder / "rows"
-
-    def check(records: int) -> None:
-        expected = sorted((row["id"], row["city"]) for row in upserted(range(records)))
-        assert sorted(rows_of(f"SELECT id, city FROM read_parquet('{folder}/**/*.parquet')")) == expected
-
-    run_and_kill(pipeline, "file-killed-in", {"parquet": {"path": "rows"}}, PARQUET_STEPS, check)
 
 
 def test_complete_result_replaces_the_previous_one(pipeline: Runner, topics: Topics) -> None:

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from ottla_operator.resources.common import API_VERSION
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import source, table_version
 from ottla_spark.streaming.table_files import TableFiles
-from tests.spark.conftest import Runner, Topics, events
+from tests.spark.conftest import Runner, Topics, events, pipeline_document
 from tests.spark.dying_driver import run_driver
 
 KILLED_AT: Final = (
@@ -126,10 +125,10 @@ def test_table_is_complete_after_the_driver_was_killed(pipeline: Runner, topics:
     topics.write("cut-cities", {"name": "new"}, key="P")
     topics.write("cut-in", *({"id": number, "city": "PB"[number % 2]} for number in range(1, 11)))
     file, checkpoint = pipeline.folder / "p.yaml", pipeline.folder / "checkpoint"
-    file.write_text(json.dumps(document(spec_of("cut"))))
+    file.write_text(json.dumps(pipeline_document(spec_of("cut"))))
     command = ("run", "--pipeline", str(file), "--bootstrap", topics.address, "--checkpoint", str(checkpoint))
     for step in KILLED_AT:
-        assert run_driver(*step, *command, "--master", "local[2,2]") == -signal.SIGKILL, step
+        assert run_driver([step], *command, "--master", "local[2,2]") == -signal.SIGKILL, step
     assert version(pipeline)["delta"] == "1-delta"
     topics.write("cut-cities", None, key="B")
     (checkpoint / "tables" / "cities" / "7-base").mkdir()
@@ -137,13 +136,3 @@ def test_table_is_complete_after_the_driver_was_killed(pipeline: Runner, topics:
     # The batch that was interrupted runs again with the newer table.
     assert names(topics, "cut") == {0: "old"} | {number: "new" if number % 2 == 0 else None for number in range(1, 11)}
     assert folders(pipeline) == {"0-base", "2-delta"}
-
-
-def document(spec: Mapping[str, Any]) -> dict[str, Any]:
-    more = {"trigger": {"availableNow": True}, "spark": {"conf": {"spark.sql.shuffle.partitions": "2"}}}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {"clusterRef": {"name": "c"}, **more, **spec},
-    }
