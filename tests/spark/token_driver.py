@@ -26,6 +26,7 @@ from ottla_spark import jars
 
 CLUSTER: Final = "spark.kafka.clusters.ottla."
 TOKEN_FILE: Final = "HADOOP_TOKEN_FILE_LOCATION"
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"  # as for pipelines on one machine
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -56,6 +57,9 @@ def _spark_conf(login: str, tokens: Path) -> SparkConf:
         .setAppName("tokens")
         .set("spark.driver.extraClassPath", path)
         .set("spark.executor.extraClassPath", path)
+        .set("spark.driver.extraJavaOptions", SHORT_LIVED)
+        .set("spark.executor.extraJavaOptions", SHORT_LIVED)
+        .set("spark.task.maxFailures", "1")
         .set("spark.ui.enabled", "false")
         .set(f"spark.executorEnv.{TOKEN_FILE}", str(tokens))
         .set(f"{CLUSTER}auth.bootstrap.servers", login)
