@@ -10,6 +10,8 @@ FIRST ?= 1
 ROUNDS ?= 50
 SEED ?= 1
 KIND ?= ottla
+# Python caches its byte code: tests start thousands of processes, and each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 VERSION = $(shell sed -n 's/^appVersion: *//p' charts/ottla/Chart.yaml)
 
 # The broker with compiled hot paths (docs/compiled.md), which `make up` runs once it is there. CAN_COMPILE tells whether it can be built.
@@ -54,13 +56,10 @@ up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flight
 
 compiled: $(COMPILED)/.built ## compile the broker's hot paths into build/compiled, for PYTHONPATH
 
-$(COMPILED)/.built: setup.py pyproject.toml $(shell find broker-image -name '*.py') | $(VENV)/.installed-compile
-	@echo "compiling the hot paths of the broker, which takes one to two minutes"
-	@rm -rf build/compile; mkdir -p build/compile
-	@touch build/compile/.began; OTTLA_COMPILED=1 $(BIN)/python setup.py --quiet build --build-base build/compile --build-lib build/compile/lib \
-		> build/compile.log 2>&1 || { tail -n 20 build/compile.log; exit 1; }
-	@rm -rf build/compile/lib/ottla_operator build/compile/lib/ottla_spark $(COMPILED)
-	@mv build/compile/.began build/compile/lib/.built; mv build/compile/lib $(COMPILED)
+# The time of .built is that of the beginning: a source that is edited meanwhile is compiled again.
+$(COMPILED)/.built: setup.py pyproject.toml .ci/compile $(shell find broker-image -name '*.py') | $(VENV)/.installed-compile
+	@mkdir -p build; touch build/.compiling; .ci/compile $(BIN)/python $(COMPILED)
+	@mv build/.compiling $@
 
 compiled-tests: $(VENV)/.installed-test compiled ## run unit tests and tests of clients on the compiled broker
 	OTTLA_HOT_PATHS=compiled $(BIN)/pytest -o pythonpath='$(COMPILED) operator spark-app .' $(COMPILED_TESTS)
