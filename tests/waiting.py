@@ -7,6 +7,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+
 
 def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: str | Callable[[], str] = "") -> T:
     """Calls `condition` until its result is true, and returns the result.
@@ -16,19 +18,29 @@ def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: s
     """
     deadline = time.monotonic() + within_s
     while True:
+        asked = time.monotonic()
         seen = condition()
         if seen:
             return seen
         if time.monotonic() >= deadline:
             text = message() if callable(message) else message
             raise AssertionError(f"not within {within_s} s: {text or 'the condition'}; last seen: {seen!r}")
-        time.sleep(0.02)
+        time.sleep(pause_s(asked))
 
 
 async def eventually_async(condition: Callable[[], Awaitable[T]], *, within_s: float = 20.0) -> T:
     """Like `eventually`, for a coroutine function. Raises TimeoutError after `within_s`."""
     async with asyncio.timeout(within_s):
         while True:
+            asked = time.monotonic()
             if seen := await condition():
                 return seen
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause_s(asked))
+
+
+def pause_s(asked: float) -> float:
+    """The pause after a condition that was asked for at this time. It is three times as long as the
+    condition took: many conditions connect to brokers, and would keep a processor busy that the
+    brokers need.
+    """
+    return min(max(3 * (time.monotonic() - asked), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ from ottla_operator.resources.model import Json
 from tests.unit.operator.api_server import FakeApi
 
 KEY = Key("events", "demo")
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
+"""Between two reconciliations: as long as one takes, so that brokers have the processor too."""
 
 
 @dataclass
@@ -119,11 +122,12 @@ class ProcessKubelet:
         try:
             async with asyncio.timeout(within_s):
                 while True:
+                    began = time.monotonic()
                     await self.sync_pods()
                     await self.reconcile()
                     if condition():
                         return
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(max(SHORTEST_PAUSE_S, min(time.monotonic() - began, LONGEST_PAUSE_S)))
         except TimeoutError as error:
             kinds = ("Cluster", "Topic", "User")
             statuses = {f"{kind} {name}": self.status(kind, name) for kind in kinds for name in self.api.of(kind)}
