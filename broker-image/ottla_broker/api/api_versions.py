@@ -17,6 +17,7 @@
 """
 
 import re
+from functools import cache
 from typing import Final
 
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
@@ -67,11 +68,7 @@ def api_versions_response(
     levels = [] if image is None else [(feature.name, image.feature_level(feature)) for feature in features]
     return ApiVersionsResponse(
         error_code=error,
-        api_keys=tuple(
-            ApiVersion(api_key=i16(key), min_version=i16(first), max_version=i16(last))
-            for key, (first, last) in SERVED_VERSIONS.items()
-            if key < FIRST_OWN_KEY and (key not in TELEMETRY or is_installed())
-        ),
+        api_keys=_served_apis(),
         throttle_time=NO_THROTTLE,
         supported_features=tuple(
             SupportedFeatureKey(
@@ -88,4 +85,13 @@ def api_versions_response(
             for name, level in levels
             if level
         ),
+    )
+
+
+@cache
+def _served_apis() -> tuple[ApiVersion, ...]:
+    return tuple(
+        ApiVersion(api_key=i16(key), min_version=i16(first), max_version=i16(last))
+        for key, (first, last) in SERVED_VERSIONS.items()
+        if key < FIRST_OWN_KEY and (key not in TELEMETRY or is_installed())
     )

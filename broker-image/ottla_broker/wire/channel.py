@@ -5,6 +5,7 @@ of the requests.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
@@ -170,17 +171,24 @@ class Channel(asyncio.BufferedProtocol):
         """
         request = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
         frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 3, request))
+        version = 3
         if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
+            version = 0
             frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 0, request_class(ApiKey.API_VERSIONS, 0)()))
-            response = read_response(frame, ApiKey.API_VERSIONS, 0)
-        else:
-            response = read_response(frame, ApiKey.API_VERSIONS, 3)
-        if response.error_code is not ErrorCode.none:
-            raise KafkaError(response.error_code, f"ApiVersions failed: {response.error_code.name}")
-        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        error, versions = _read_api_versions(frame[4:], version)
+        if error is not ErrorCode.none:
+            raise KafkaError(error, f"ApiVersions failed: {error.name}")
+        self.versions = versions.copy()
 
     def close(self) -> None:
         self._fail(ConnectionAbortedError("closed by the client"))
+
+
+@lru_cache(maxsize=16)
+def _read_api_versions(body: bytes, version: int) -> tuple[ErrorCode, dict[int, tuple[int, int]]]:
+    """Most brokers answer as the last one did, and the list is long."""
+    response = read_response(bytes(4) + body, ApiKey.API_VERSIONS, version)
+    return response.error_code, {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
 async def open_channel(
