@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata import leader_state, raft_rules, voter_set
 from ottla_broker.metadata.leader_term import LeaderTerm
+from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.quorum_state import QuorumStateFile
 from ottla_broker.metadata.raft_rules import (
@@ -137,6 +139,28 @@ def voters_do_not_report_addresses() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def metadata_acknowledged_before_sync() -> Iterator[None]:
+    """A broker acknowledges metadata records that are only in its page cache (rule 17)."""
+
+    async def durable(log: MetadataLog) -> EpochAndOffset:
+        return log.log_end
+
+    async def synced(log: PartitionLog, _: int) -> None:
+        log.flush.flushed_offset = log.end
+
+    original = PartitionLog.wait_until_synced
+
+    async def some_synced(log: PartitionLog, end: int) -> None:
+        await (synced if log.topic == "__cluster_metadata" else original)(log, end)
+
+    with (
+        patch.object(MetadataLog, "wait_until_durable", durable),
+        patch.object(PartitionLog, "wait_until_synced", some_synced),
+    ):
+        yield
+
+
 RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     rule.__name__.replace("_", " "): rule
     for rule in (
@@ -149,5 +173,6 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         metadata_committed_by_one,
         founding_without_asking,
         voters_do_not_report_addresses,
+        metadata_acknowledged_before_sync,
     )
 }

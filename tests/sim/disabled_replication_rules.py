@@ -12,11 +12,8 @@ from unittest.mock import patch
 import msgspec
 
 from ottla_broker.broker import Broker
-from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.metadata import broker_plans, election, isr_changes, replication_control
-from ottla_broker.metadata.metadata_log import MetadataLog
-from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.replication import replica_fetchers
 from ottla_broker.replication.cluster_view import MetadataClusterView
@@ -141,28 +138,6 @@ def unclean_shutdown_ignored() -> Iterator[None]:
 
 
 @contextmanager
-def metadata_acknowledged_before_sync() -> Iterator[None]:
-    """A broker acknowledges metadata records that are only in its page cache (rule 17)."""
-
-    async def durable(log: MetadataLog) -> EpochAndOffset:
-        return log.log_end
-
-    async def synced(log: PartitionLog, _: int) -> None:
-        log.flush.flushed_offset = log.end
-
-    original = PartitionLog.wait_until_synced
-
-    async def some_synced(log: PartitionLog, end: int) -> None:
-        await (synced if log.topic == "__cluster_metadata" else original)(log, end)
-
-    with (
-        patch.object(MetadataLog, "wait_until_durable", durable),
-        patch.object(PartitionLog, "wait_until_synced", some_synced),
-    ):
-        yield
-
-
-@contextmanager
 def followers_acknowledge_before_sync() -> Iterator[None]:
     """With flush.messages=1 a follower fetches on before its records are on the device
     (rule 17).
@@ -219,7 +194,6 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         broker_epochs_not_checked,
         unclean_elections,
         unclean_shutdown_ignored,
-        metadata_acknowledged_before_sync,
         followers_acknowledge_before_sync,
         producer_state_lost_on_failover,
         coordinators_load_without_waiting,

@@ -117,8 +117,10 @@ class Nemesis:
             ]
         self._faults = [*(fault for fault in self._faults if fault[1] not in excluded), *additional]
 
-    async def run(self, until_s: float) -> None:
-        """Injects faults until the loop's time is `until_s`; returns when all are repaired."""
+    async def run(self, until_s: float, give_up: Callable[[], bool] = lambda: False) -> None:
+        """Injects faults until the loop's time is `until_s`, or `give_up` is True; returns when all
+        are repaired.
+        """
         loop = asyncio.get_running_loop()
         updating = loop.create_task(self._update_budget())
         pause_s = self.random.choice((0.3, self._between_s))  # sometimes early, while the cluster is new
@@ -126,7 +128,7 @@ class Nemesis:
             while True:
                 await asyncio.sleep(self.random.expovariate(1 / pause_s))
                 pause_s = self._between_s
-                if loop.time() >= until_s:
+                if loop.time() >= until_s or give_up():
                     break
                 tasks.create_task(self._inject_fault())
         updating.cancel()

@@ -194,7 +194,7 @@ class ClusterSimulation:
         if plan.is_transactional:
             additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64))).weighted
         nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan, excluded, additional)
-        await nemesis.run(self.loop.time() + plan.faults_for_s)
+        await nemesis.run(self.loop.time() + plan.faults_for_s, self._has_violations)
         self.faults = nemesis.fault_counts
         trace.add_line("faults are over")
         found = await self._wait_for_convergence()
@@ -362,9 +362,13 @@ class ClusterSimulation:
             missing,
             within_s,
             failure,
-            give_up=lambda: bool(self.history.violations or self.trace.problems),
+            give_up=self._has_violations,
             clusters=(self.cluster,),
         )
+
+    def _has_violations(self) -> bool:
+        """The run has failed: more faults show no more."""
+        return bool(self.history.violations or self.trace.problems)
 
     def _producers(self) -> list[str]:
         return [name for name in dict.fromkeys(self.history.sent.values()) if name.startswith("producer")]

@@ -103,6 +103,7 @@ def run_simulation(
     trace.start_capturing_logs(level)
     loop.set_exception_handler(trace.handle_loop_exception)
     gc.disable()  # runs are short, and garbage collection must not depend on earlier runs
+    gc.freeze()  # what is there already is not examined at the end
     try:
         simulation = create(loop, trace)
         violations = simulation.run()
@@ -130,6 +131,7 @@ def run_simulation(
     finally:
         trace.stop_capturing_logs()
         close_loop(loop)
+        gc.unfreeze()
         gc.enable()
 
 

@@ -4,7 +4,8 @@ violates no invariant, and a disabled rule is detected.
 
 import pytest
 
-from tests.sim.disabled_rule_runs import is_detected, rules_named
+from tests.sim.conftest import IsDetected
+from tests.sim.disabled_rule_runs import rules_named
 from tests.sim.scenario import run_access_seed
 from tests.sim.test_seeds import pool
 
@@ -25,6 +26,6 @@ def test_revoked_rights_never_come_back() -> None:
         assert sum(outcome.counts.get(f"{what} deleted", 0) for outcome in outcomes) > len(SEEDS), what
 
 
-def test_rules_that_are_deleted_before_their_commit_are_detected() -> None:
+def test_rules_that_are_deleted_before_their_commit_are_detected(is_detected: IsDetected) -> None:
     (rule,) = rules_named("rules deleted before commit")
     assert is_detected(rule, (1, 2, 3, 4))

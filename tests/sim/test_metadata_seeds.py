@@ -4,7 +4,8 @@ quorum are detected.
 
 import pytest
 
-from tests.sim.disabled_rule_runs import is_detected, rules_named
+from tests.sim.conftest import IsDetected
+from tests.sim.disabled_rule_runs import rules_named
 from tests.sim.scenario import run_metadata_seed
 from tests.sim.test_seeds import pool
 
@@ -43,11 +44,12 @@ DETECTED_BY = {
     "votes answered before sync": (1, 2, 3, 4),
     "several votes in an epoch": (29, 56),
     "voters do not report addresses": (12, 19),
+    "metadata acknowledged before sync": (1, 2, 8, 9),
 }
 
 
 @pytest.mark.parametrize("name", DETECTED_BY)
-def test_disabled_rule_of_the_quorum_is_detected(name: str) -> None:
+def test_disabled_rule_of_the_quorum_is_detected(name: str, is_detected: IsDetected) -> None:
     (rule,) = rules_named(name)
     assert rule.run is run_metadata_seed
     assert is_detected(rule, DETECTED_BY[name])

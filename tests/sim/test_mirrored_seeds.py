@@ -6,7 +6,8 @@ from itertools import chain
 
 import pytest
 
-from tests.sim.disabled_rule_runs import TWO_CLUSTERS, is_detected, rules_named
+from tests.sim.conftest import IsDetected
+from tests.sim.disabled_rule_runs import TWO_CLUSTERS, rules_named
 from tests.sim.mirror_plan import COPY, STOP, MirrorPlan
 from tests.sim.mirror_scenario import run_mirror_seed
 from tests.sim.test_seeds import pool
@@ -74,7 +75,7 @@ DETECTED_BY = {
 
 
 @pytest.mark.parametrize("name", DETECTED_BY)
-def test_disabled_rule_of_mirroring_is_detected(name: str) -> None:
+def test_disabled_rule_of_mirroring_is_detected(name: str, is_detected: IsDetected) -> None:
     (rule,) = rules_named(name)
     assert rule.brokers == TWO_CLUSTERS
     assert is_detected(rule, DETECTED_BY[name])

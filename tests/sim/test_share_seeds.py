@@ -4,7 +4,8 @@ detected.
 
 import pytest
 
-from tests.sim.disabled_rule_runs import is_detected, rules_named
+from tests.sim.conftest import IsDetected
+from tests.sim.disabled_rule_runs import rules_named
 from tests.sim.scenario import run_share_seed
 from tests.sim.test_seeds import pool
 
@@ -45,7 +46,7 @@ DETECTED_BY = {
 
 
 @pytest.mark.parametrize("name", DETECTED_BY)
-def test_disabled_rule_of_share_groups_is_detected(name: str) -> None:
+def test_disabled_rule_of_share_groups_is_detected(name: str, is_detected: IsDetected) -> None:
     (rule,) = rules_named(name)
     assert rule.run is run_share_seed
     assert is_detected(rule, DETECTED_BY[name])

@@ -36,13 +36,15 @@ def proposed_isr_members(partition: Partition) -> list[int]:
 
 def proposes_next_leader(partition: Partition) -> bool:
     """True if the leader has proposed a new member that would be elected if the leader failed."""
-    others = [
+    if not proposes_new_isr_member(partition):
+        return False
+    registration, proposed = partition.registration, proposed_isr_members(partition)
+    next_leader = next(
         one
-        for one in partition.registration.replicas
-        if one != partition.registration.leader
-        and (one in partition.registration.isr or one in proposed_isr_members(partition))
-    ]
-    return proposes_new_isr_member(partition) and others[0] in proposed_isr_members(partition)
+        for one in registration.replicas
+        if one != registration.leader and (one in registration.isr or one in proposed)
+    )
+    return next_leader in proposed
 
 
 def has_unsynced_acks(partition: Partition) -> bool:

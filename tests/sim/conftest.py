@@ -1,0 +1,27 @@
+"""Disabled rules must be detected."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.sim.disabled_rule_runs import DisabledRule, detecting_seed
+
+IsDetected = Callable[[DisabledRule, Sequence[int]], bool]
+
+
+@pytest.fixture
+def is_detected(pytestconfig: pytest.Config) -> IsDetected:
+    """True if a run without the rule violates an invariant. The seed that has detected it in the
+    last test here is tried first, then those that have detected it before, then others.
+    """
+    cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)  # None with -p no:cacheprovider
+
+    def is_detected(rule: DisabledRule, likely_seeds: Sequence[int]) -> bool:
+        key = f"ottla/detected by/{rule.name}, {rule.brokers}"
+        last = cache.get(key, None) if cache else None
+        found = detecting_seed(rule, likely_seeds if last is None else (last, *likely_seeds))
+        if cache:
+            cache.set(key, found)
+        return found is not None
+
+    return is_detected
