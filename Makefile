@@ -111,7 +111,7 @@ e2e: $(VENV)/.installed-test prometheus control-plane ## test whole clusters, `o
 rounds: $(VENV)/.installed-test ## run ROUNDS rounds of faults against real brokers under load; reproducible by SEED and FIRST, as root
 	$(BIN)/python -m tests.e2e.rounds $(ROUNDS) --seed $(SEED) --first $(FIRST)
 
-kube: kube-programs chromium ## test brokers and the operator in pods, on a real Kubernetes that the tests start
+kube: kube-programs chromium postgresql s3-server ## test brokers and the operator in pods, on a real Kubernetes that the tests start
 	@$(BIN)/python -m tests.kube.images.build # not within a test's time limit: the first time takes minutes
 	$(BIN)/pytest $(NODES)
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from ottla_spark import jars
 from tests.daemons import Daemon
-from tests.jars import java_command, kafka_classpath
-from tests.ports import free_port
+from tests.jars import fetch_classpath, java_command, kafka_classpath
+from tests.ports import LOOPBACK, free_port
 from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.waiting import eventually
 
@@ -36,9 +36,9 @@ MAIN: Final = "org.apache.iceberg.rest.RESTCatalogServer"
 
 
 @contextmanager
-def iceberg_catalog(folder: Path, store: S3Server) -> Iterator[str]:
-    """URL of a running server, whose tables are in `BUCKET`. Without its jars, see
-    `skip_or_fail_in_ci`.
+def iceberg_catalog(folder: Path, store: S3Server, host: str = LOOPBACK) -> Iterator[str]:
+    """URL at the address `host` of a running server, whose tables are in `BUCKET`. Without its
+    jars, see `skip_or_fail_in_ci`.
     """
     port = free_port()
     properties = {
@@ -56,16 +56,25 @@ def iceberg_catalog(folder: Path, store: S3Server) -> Iterator[str]:
     environment = {
         f"CATALOG_{key.upper().replace('-', '__').replace('.', '_')}": value for key, value in properties.items()
     }
-    aws = next(it for it in jars.ensure_jars({"s3"}) if it.name.startswith("iceberg-aws-bundle"))
-    classpath = kafka_classpath(VERSION, COORDINATES)
-    server = Daemon(java_command(f"{classpath}:{aws}", MAIN), folder / "catalog.log", environment)
+    server = Daemon(java_command(_classpath(), MAIN), folder / "catalog.log", environment)
     server.start()
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://{host}:{port}"
     try:
         eventually(lambda: _answers(url), within_s=60, message=lambda: server.log.read_text()[-2000:])
         yield url
     finally:
         server.stop()
+
+
+def fetch_catalog_jars() -> None:
+    """For tests that start the server where nothing can be downloaded. Raises JarsUnavailable."""
+    fetch_classpath(VERSION, COORDINATES)
+    jars.ensure_jars({"s3"})
+
+
+def _classpath() -> str:
+    aws = next(it for it in jars.ensure_jars({"s3"}) if it.name.startswith("iceberg-aws-bundle"))
+    return f"{kafka_classpath(VERSION, COORDINATES)}:{aws}"
 
 
 def _answers(url: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 
 from tests.locks import file_lock
 
+LOOPBACK: Final = "127.0.0.1"
 FIRST_PORT: Final = 12_000
 EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the kernel gives these ports to clients
 CLAIMS_FOLDER: Final = Path(tempfile.gettempdir()) / f"ottla-test-ports-{os.getuid()}"
@@ -42,7 +43,7 @@ def free_port() -> int:
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
         return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.jars import skip_or_fail_in_ci
-from tests.ports import free_port
+from tests.ports import LOOPBACK, free_port
 
 USER, PASSWORD = "tester", "se cret'\""
 _UNPRIVILEGED = "nobody"  # the server refuses to run as root
@@ -20,20 +20,21 @@ _UNPRIVILEGED = "nobody"  # the server refuses to run as root
 
 @dataclass(frozen=True, slots=True)
 class PostgreSQL:
-    """A running server with one database. programs: folder of its commands."""
+    """A running server with one database. programs: folder of its commands. host: its address."""
 
     programs: Path
     port: int
+    host: str
 
     @property
     def url(self) -> str:
-        return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
+        return f"jdbc:postgresql://{self.host}:{self.port}/postgres"
 
     def run(self, sql: str) -> list[tuple[str, ...]]:
         """The rows of a statement, as psql prints their values; NULL is ∅."""
         command = [
             *(str(self.programs / "psql"), "-X", "-q", "-A", "-t", "-F", "\t", "-P", "null=∅"),
-            *("-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres"),
+            *("-v", "ON_ERROR_STOP=1", "-h", self.host, "-p", str(self.port), "-U", USER, "-d", "postgres"),
             *("-c", sql),
         ]
         environment = {**os.environ, "PGPASSWORD": PASSWORD, "PGCLIENTENCODING": "UTF8"}
@@ -43,9 +44,9 @@ class PostgreSQL:
 
 
 @contextmanager
-def postgresql() -> Iterator[PostgreSQL]:
-    """Runs a server in a temporary folder. Its user has a password. Without the programs, see
-    `skip_or_fail_in_ci`.
+def postgresql(host: str = LOOPBACK) -> Iterator[PostgreSQL]:
+    """Runs a server in a temporary folder, at the address `host`. Its user has a password. Without
+    the programs, see `skip_or_fail_in_ci`.
     """
     programs = find_programs()
     if programs is None:
@@ -61,11 +62,13 @@ def postgresql() -> Iterator[PostgreSQL]:
         data, port = folder / "data", free_port()
         initdb = [str(programs / "initdb"), "-D", str(data), "-U", USER, "-A", "scram-sha-256", "-E", "UTF8"]
         _run([*initdb, "--locale=C.UTF-8", "--no-sync", f"--pwfile={password}"], folder, user)
-        settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder} -c fsync=off"
+        with (data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all all scram-sha-256\n")
+        settings = f"-c listen_addresses={host} -c port={port} -c unix_socket_directories={folder} -c fsync=off"
         control = [str(programs / "pg_ctl"), "-D", str(data), "-w"]
         _run([*control, "-l", str(folder / "log"), "-o", settings, "start"], folder, user)
         try:
-            yield PostgreSQL(programs, port)
+            yield PostgreSQL(programs, port, host)
         finally:
             _run([*control, "-m", "immediate", "stop"], folder, user)
     finally:

@@ -20,7 +20,7 @@ from tests import go_programs
 from tests.daemons import Daemon
 from tests.go_programs import ProgramUnavailable
 from tests.jars import skip_or_fail_in_ci
-from tests.ports import free_port
+from tests.ports import LOOPBACK, free_port
 from tests.waiting import eventually
 
 SOURCE = Path(__file__).parent / "go_s3_server"
@@ -43,6 +43,15 @@ class S3Server:
             access_key=ACCESS_KEY, secret_key=SECRET_KEY, endpoint_override=self.endpoint, region="us-east-1"
         )
 
+    def iceberg_properties(self) -> dict[str, str]:
+        """Properties of PyIceberg's clients."""
+        return {
+            "s3.endpoint": self.endpoint,
+            "s3.access-key-id": ACCESS_KEY,
+            "s3.secret-access-key": SECRET_KEY,
+            "s3.region": "us-east-1",
+        }
+
     def files(self, prefix: str) -> set[str]:
         """Paths of the objects below the folder of the bucket, without the bucket."""
         selector = pyarrow.fs.FileSelector(f"{BUCKET}/{prefix}", recursive=True, allow_not_found=True)
@@ -63,9 +72,9 @@ def build() -> Path:
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[S3Server]:
-    """Runs a server that keeps its objects in the folder. Without the program, see
-    `skip_or_fail_in_ci`.
+def s3_server(folder: Path, host: str = LOOPBACK) -> Iterator[S3Server]:
+    """Runs a server at the address `host` that keeps its objects in the folder. Without the
+    program, see `skip_or_fail_in_ci`.
     """
     program = cache_folder() / NAME
     if not program.exists():
@@ -74,20 +83,20 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     (objects / BUCKET).mkdir(parents=True)
     metadata.mkdir()
     port = free_port()
-    command: list[str | Path] = [program, f"127.0.0.1:{port}", objects, metadata]
+    command: list[str | Path] = [program, f"{host}:{port}", objects, metadata]
     credentials = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
     server = Daemon(command, folder / "versitygw.log", credentials)
     server.start()
     try:
-        eventually(lambda: _is_listening(port), message=lambda: server.log.read_text())
-        yield S3Server(f"http://127.0.0.1:{port}", objects / BUCKET)
+        eventually(lambda: _is_listening(host, port), message=lambda: server.log.read_text())
+        yield S3Server(f"http://{host}:{port}", objects / BUCKET)
     finally:
         server.stop()
 
 
-def _is_listening(port: int) -> bool:
+def _is_listening(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((host, port)) == 0
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from tests import oidc_server
+from tests.iceberg_catalog import fetch_catalog_jars
 from tests.jars import JarsUnavailable, fetch_classpath, skip_or_fail_in_ci
 from tests.kube.cluster import Kubernetes, missing_requirement, run_kubernetes
 from tests.kube.control_plane import ControlPlane, control_plane
@@ -57,14 +58,16 @@ def resources(plane: ControlPlane, crds: None) -> NamespaceClient:
 
 @pytest.fixture(scope="package")
 def images(request: pytest.FixtureRequest) -> dict[str, Path]:
-    """Image archives by name. They are built, and the Apache Kafka of some tests is fetched, before
-    a fixture enters the node network, from which nothing can be downloaded.
+    """Image archives by name. They are built, and the jars of some tests are fetched, before a
+    fixture enters the node network, from which nothing can be downloaded.
     """
     if missing := missing_requirement() or build.missing_requirement():
         skip_or_fail_in_ci(missing)
-    with suppress(JarsUnavailable):  # the tests that need it say why
-        fetch_classpath()
     requested = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    with suppress(JarsUnavailable):  # the tests that need them say why
+        fetch_classpath()
+        if "rest_catalog" in requested:
+            fetch_catalog_jars()
     if "oidc" in requested:
         oidc_server.install()
     names = ("broker", "operator", *(["spark"] if "spark_image" in requested else []))

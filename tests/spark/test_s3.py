@@ -50,16 +50,6 @@ def secrets(tmp_path: Path) -> Path:
     return folder
 
 
-def iceberg_client(store: S3Server) -> dict[str, str]:
-    """Properties of PyIceberg's clients."""
-    return {
-        "s3.endpoint": store.endpoint,
-        "s3.access-key-id": ACCESS_KEY,
-        "s3.secret-access-key": SECRET_KEY,
-        "s3.region": "us-east-1",
-    }
-
-
 def read_parquet(store: S3Server, prefix: str, *columns: str) -> Counter[tuple[Any, ...]]:
     table = pyarrow.parquet.read_table(f"{BUCKET}/{prefix}", filesystem=store.file_system(), columns=list(columns))
     return Counter(tuple(row[name] for name in columns) for row in table.to_pylist())
@@ -144,7 +134,8 @@ def test_iceberg_and_delta_tables_are_on_s3(pipeline: Runner, topics: Topics, st
         }
     )
     expected = Counter((row["id"], row["city"]) for row in upserted(range(ROWS)))
-    lake = SqlCatalog("s3lake", uri=f"sqlite:///{database}", warehouse=catalog["warehouse"], **iceberg_client(store))
+    properties = {"warehouse": catalog["warehouse"], **store.iceberg_properties()}
+    lake = SqlCatalog("s3lake", uri=f"sqlite:///{database}", **properties)
     rows = lake.load_table("db.rows").scan().to_arrow().to_pylist()
     assert Counter((row["id"], row["city"]) for row in rows) == expected
     options = {
@@ -188,7 +179,7 @@ def test_iceberg_tables_of_a_rest_catalog_are_on_s3(
     pipeline(spec)
     topics.write("s3-rest-in", {"id": 10, "city": "A"})
     pipeline(spec)
-    lake = RestCatalog("rest", uri=catalog, credential="tester:secret", **iceberg_client(store))
+    lake = RestCatalog("rest", uri=catalog, credential="tester:secret", **store.iceberg_properties())
     rows = lake.load_table("db.rows")
     assert [snapshot.summary["ottla.batch"] for snapshot in rows.snapshots()] == ["0", "1"]
     found = (
