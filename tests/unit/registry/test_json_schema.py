@@ -17,6 +17,8 @@ from tests.unit.registry.random_schemas import JsonSchemas
 
 OBJECT = {"type": "object"}
 CLOSED = {"type": "object", "additionalProperties": False}
+DRAFT_4, DRAFT_6, DRAFT_7 = (f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7))
+DRAFT_2019, DRAFT_2020 = (f"https://json-schema.org/draft/{year}/schema" for year in ("2019-09", "2020-12"))
 TEXT = {"properties": {"a": {"type": "string"}}}
 
 
@@ -38,10 +40,10 @@ def test_an_invalid_schema_is_refused(text: str) -> None:
         print_json_schema(text)
 
 
-@pytest.mark.parametrize("draft", ["draft-04/schema#", "draft-06/schema#", "draft-07/schema#"])
+@pytest.mark.parametrize("draft", [DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, DRAFT_2020])
 def test_references_are_found_by_their_names(draft: str) -> None:
     reference = NamedSchema("user.json", "JSON", '{"definitions":{"name":{"type":"string"}}}')
-    ref = {"$schema": f"http://json-schema.org/{draft}", "properties": {"n": {"$ref": "user.json#/definitions/name"}}}
+    ref = {"$schema": draft, "properties": {"n": {"$ref": "user.json#/definitions/name"}}}
     assert json.loads(print_json_schema(json.dumps(ref), [reference])) == ref
     number = {"type": "object", "properties": {"n": {"type": "integer"}}}
     assert kinds(number, OBJECT | ref, load_references([reference])) == ["TYPE_CHANGED"]
@@ -73,6 +75,46 @@ def test_references_are_found_by_their_names(draft: str) -> None:
 )
 def test_reader_and_writer_have_the_expected_incompatibilities(reader: Any, writer: Any, expected: list[str]) -> None:
     assert kinds(reader, writer) == expected
+
+
+TUPLE = [{"type": "string"}, {"type": "integer"}]
+
+
+@pytest.mark.parametrize(
+    ("draft", "reader", "writer", "expected"),
+    [
+        (DRAFT_4, {"maximum": 5, "exclusiveMaximum": True}, {"maximum": 5}, ["MAXIMUM_DECREASED"]),
+        (DRAFT_6, {"exclusiveMaximum": 5}, {"maximum": 5}, ["MAXIMUM_DECREASED"]),
+        (DRAFT_7, {"items": TUPLE}, {"items": [{"type": "string"}, {"type": "number"}]}, ["TYPE_CHANGED"]),
+        (DRAFT_2019, {"items": TUPLE}, {"items": [{"type": "string"}, {"type": "number"}]}, ["TYPE_CHANGED"]),
+        (
+            DRAFT_2020,
+            {"prefixItems": TUPLE},
+            {"prefixItems": [{"type": "string"}, {"type": "number"}]},
+            ["TYPE_CHANGED"],
+        ),
+        (
+            DRAFT_7,
+            {"$ref": "#/$defs/n", "$defs": {"n": {}}, "type": "string"},
+            {"type": "integer"},
+            [],
+        ),  # beside `$ref`: ignored
+        (
+            DRAFT_2020,
+            {"$ref": "#/$defs/n", "$defs": {"n": {}}, "type": "string"},
+            {"type": "integer"},
+            ["TYPE_CHANGED"],
+        ),
+        (DRAFT_2019, {"dependentRequired": {"a": ["b"]}}, {}, ["DEPENDENTREQUIRED_CHANGED"]),
+        (DRAFT_2020, {"unevaluatedProperties": False}, {}, ["UNEVALUATEDPROPERTIES_CHANGED"]),
+        (DRAFT_2020, {"$ref": "#n", "$defs": {"n": {"$anchor": "n", "type": "string"}}}, {"type": "string"}, []),
+    ],
+)
+def test_keywords_have_the_meaning_of_their_draft(draft: str, reader: Any, writer: Any, expected: list[str]) -> None:
+    schemas = [{"$schema": draft, **it} for it in (reader, writer)]
+    for schema in schemas:
+        assert json.loads(print_json_schema(json.dumps(schema))) == schema
+    assert kinds(*schemas) == expected
 
 
 def test_a_schema_that_refers_to_itself_is_compared() -> None:
