@@ -9,6 +9,7 @@ SCHEMA: Final = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING
 BATCH_ROWS: Final = 100_000
 SHUFFLE_PARTITIONS: Final = "4"
 ROWS_SQL: Final = "SELECT id, upper(item) AS item, price * 2 AS price, at FROM events WHERE price > 1"
+KEYS_SQL: Final = "SELECT CAST(key AS STRING) AS item, count(*) AS events FROM events GROUP BY key"
 COUNTS_SQL: Final = "SELECT item, count(*) AS events, round(sum(price), 2) AS revenue FROM events GROUP BY item"
 
 
@@ -21,6 +22,14 @@ def counts_job(delivery: str = "atLeastOnce") -> dict[str, Any]:
     """Counts and sums by key, written to a topic."""
     sink = {"topic": COUNTS, "key": ["item"], "outputMode": "update", "delivery": delivery}
     return _job(COUNTS_SQL, sink)
+
+
+def keys_job() -> dict[str, Any]:
+    """Counts by the records' key, whose values are not decoded, written to a topic."""
+    sink = {"topic": COUNTS, "key": ["item"], "outputMode": "update", "delivery": "atLeastOnce"}
+    job = _job(KEYS_SQL, sink)
+    job["sources"]["events"] |= {"format": {"type": "raw"}}
+    return job
 
 
 def copies_job(delivery: str, trigger: dict[str, Any]) -> dict[str, Any]:

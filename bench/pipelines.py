@@ -1,10 +1,12 @@
-"""Speed of pipelines: beside the same jobs written by hand in PySpark, and from write to result.
+"""Speed of pipelines: beside the same jobs by hand in PySpark and in Kafka Streams, and from write
+to result.
 
     python -m bench.pipelines throughput --rows 1000000 --runs 3
     python -m bench.pipelines latency --seconds 40
 
 throughput: rows per second of all batches but the first two, in which Spark compiles its code, and
-the processor seconds of the whole run. Runs of the two versions alternate; figures are medians.
+the processor seconds of the whole run. Runs of the versions alternate; figures are medians.
+Kafka Streams has no batches: as many records count as one.
 
 latency: a producer writes 10,000 rows per second, a pipeline copies them to another topic, and a
 consumer (read_committed) reads them there. Prints p50 and p99 of the time from the moment at which
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +32,10 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.pipeline_jobs import COPIES, COUNTS, EVENTS, copies_job, counts_job, rows_job
+from bench.pipeline_jobs import COPIES, COUNTS, EVENTS, copies_job, counts_job, keys_job, rows_job
 from tests.spark.broker import broker
 
+JOBS: Final = ("rows", "counts", "keys")
 PARTITIONS: Final = 2
 WARM_BATCHES: Final = 2
 ROWS_PER_S: Final = 10_000
@@ -58,6 +61,7 @@ def main() -> None:
     throughput = commands.add_parser("throughput")
     throughput.add_argument("--rows", type=int, default=1_000_000)
     throughput.add_argument("--runs", type=int, default=3)
+    throughput.add_argument("--jobs", nargs="*", choices=JOBS, default=JOBS)
     latency = commands.add_parser("latency")
     latency.add_argument("--seconds", type=float, default=40.0)
     options = parser.parse_args()
@@ -67,27 +71,29 @@ def main() -> None:
         for created in admin.create_topics(topics).values():
             created.result()
         if options.command == "throughput":
-            measure_throughput(address, options.rows, options.runs)
+            measure_throughput(address, options.rows, options.runs, options.jobs)
         else:
             measure_latency(address, options.seconds)
 
 
-def measure_throughput(bootstrap: str, rows: int, runs: int) -> None:
+def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]) -> None:
     producer = new_producer(bootstrap)
     for number in range(rows):
         produce(producer, number, 0.0)
     producer.flush()
     sides: dict[str, Callable[[], Run]] = {
         "rows, pipeline": lambda: run_pipeline(bootstrap, rows_job()),
-        "rows, by hand": lambda: run_by_hand(bootstrap, "rows"),
+        "rows, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "rows"),
         "counts, pipeline": lambda: run_pipeline(bootstrap, counts_job()),
-        "counts, by hand": lambda: run_by_hand(bootstrap, "counts"),
+        "counts, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "counts"),
         "counts, pipeline, exactly once": lambda: run_pipeline(bootstrap, counts_job("exactlyOnce")),
+        "keys, pipeline": lambda: run_pipeline(bootstrap, keys_job()),
+        "keys, Kafka Streams": lambda: run_beside("bench.kafka_streams", bootstrap, "--rows", str(rows)),
     }
-    found: dict[str, list[Run]] = {name: [] for name in sides}
+    found: dict[str, list[Run]] = {name: [] for name in sides if name.split(",")[0] in jobs}
     for _ in range(runs):
-        for name, measure in sides.items():
-            found[name].append(measure())
+        for name in found:
+            found[name].append(sides[name]())
             print(name, found[name][-1], flush=True)
     for name, of_side in found.items():
         speed = statistics.median(it.rows_per_s for it in of_side)
@@ -103,9 +109,10 @@ def run_pipeline(bootstrap: str, spec: dict[str, Any]) -> Run:
         return to_run([it for it in map(json.loads, lines) if it.get("rows")], output)
 
 
-def run_by_hand(bootstrap: str, job: str) -> Run:
-    with tempfile.TemporaryDirectory(prefix="bench-by-hand-") as folder:
-        command = [sys.executable, "-m", "bench.spark_by_hand", job, "--bootstrap", bootstrap, "--folder", folder]
+def run_beside(program: str, bootstrap: str, *arguments: str) -> Run:
+    """Runs another program's version of a job, which prints a JSON line for each batch."""
+    with tempfile.TemporaryDirectory(prefix="bench-beside-") as folder:
+        command = [sys.executable, "-m", program, *arguments, "--bootstrap", bootstrap, "--folder", folder]
         output = run_measured(command)
         return to_run([json.loads(line) for line in output if line.startswith("{")], output)
 
@@ -218,7 +225,7 @@ def produce(producer: Producer, number: int, at: float) -> None:
     }
     while True:
         try:
-            producer.produce(EVENTS, json.dumps(value))
+            producer.produce(EVENTS, json.dumps(value), value["item"])
             return
         except BufferError:
             producer.poll(0.1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -199,7 +200,8 @@ def test_process_stops_on_sigterm(
     sink = {"from": "delays", "topic": "stopped-delays", "key": ["hour", "airport", "carrier"], "outputMode": "update"}
     write_pipeline(tmp_path, batch=5_000, sinks=[sink], consumerGroup="stopped")
     topics.make("stopped-delays", partitions=1)
-    process = subprocess.Popen(command)
+    report = tmp_path / "report.html"
+    process = subprocess.Popen([*command, "--report", str(report)])
     try:
         list(lines_until(process, tmp_path / "progress.jsonl", 1))
         os.kill(process.pid, signal.SIGTERM)
@@ -210,6 +212,11 @@ def test_process_stops_on_sigterm(
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
     done = sum(line.get("written", 0) for line in lines)
     assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"
+    plotted = report.read_text()
+    assert (
+        f'<th>Rows written</th><td class="number">{done:,}</td>' in plotted and '<td class="number">stopped' in plotted
+    )
+    assert {"Rows read per second", "Lag in records"} <= set(re.findall("<h2>(.*?)</h2>", plotted))
     ends = json.loads((tmp_path / "checkpoint" / "letters.json").read_text())["flights"]
     assert sum(topics.committed("stopped", "flights", 3).values()) == sum(ends.values())
 

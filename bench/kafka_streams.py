@@ -1,0 +1,100 @@
+"""The job `keys` of `bench.pipelines` in Kafka Streams: counts by key, without a step in Java.
+
+    python -m bench.kafka_streams --bootstrap HOST:PORT --folder FOLDER --rows ROWS
+
+Prints a JSON line for each `BATCH_ROWS` records whose offsets are committed: their number and their
+time in ms. py4j, which PySpark includes, builds the application in a JVM with its own defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, TopicPartition
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from bench.pipeline_jobs import BATCH_ROWS, COUNTS, EVENTS
+from tests.jars import QUIET, STREAMS, java_program, kafka_classpath
+
+TEXT: Final = "org.apache.kafka.common.serialization.Serdes$StringSerde"
+BYTES: Final = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"
+COMMIT_INTERVAL_MS: Final = 200
+POLL_S: Final = 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, required=True)
+    options = parser.parse_args()
+    name = f"bench-{time.time_ns()}"
+    properties = {
+        "application.id": name,
+        "bootstrap.servers": options.bootstrap,
+        "state.dir": str(options.folder),
+        "default.key.serde": TEXT,
+        "default.value.serde": BYTES,
+        "commit.interval.ms": str(COMMIT_INTERVAL_MS),
+        "num.stream.threads": str(os.cpu_count()),
+        "auto.offset.reset": "earliest",
+    }
+    with counting(properties):
+        for rows, seconds in committed_batches(options.bootstrap, name, options.rows):
+            print(json.dumps({"rows": rows, "batchMs": seconds * 1000}), flush=True)
+
+
+@contextmanager
+def counting(properties: Mapping[str, str]) -> Iterator[None]:
+    port, jvm = launch_gateway(
+        classpath=kafka_classpath(coordinates=STREAMS),
+        javaopts=[*QUIET],
+        java_path=java_program(),
+        die_on_exit=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+    streams: Any = gateway.jvm.org.apache.kafka.streams
+    long_serde = gateway.jvm.org.apache.kafka.common.serialization.Serdes.Long()
+    builder = streams.StreamsBuilder()
+    counts = builder.stream(EVENTS).groupByKey().count()
+    counts.toStream().to(COUNTS, streams.kstream.Produced.valueSerde(long_serde))
+    own = gateway.jvm.java.util.Properties()
+    for key, value in properties.items():
+        own.put(key, value)
+    application = streams.KafkaStreams(builder.build(), own)
+    application.start()
+    try:
+        yield
+    finally:
+        application.close()
+        gateway.shutdown()
+        jvm.wait()
+
+
+def committed_batches(bootstrap: str, group: str, rows: int) -> Iterator[tuple[int, float]]:
+    """Numbers of records that the group has committed since the last one, and its seconds, until it
+    has committed `rows`.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    partitions = [TopicPartition(EVENTS, it) for it in consumer.list_topics(EVENTS, 20).topics[EVENTS].partitions]
+    done, began = 0, time.monotonic()
+    while done < rows:
+        time.sleep(POLL_S)
+        committed = sum(max(it.offset, 0) for it in consumer.committed(partitions, 20))
+        if committed - done >= BATCH_ROWS or (committed > done and committed == rows):
+            now = time.monotonic()
+            yield committed - done, now - began
+            done, began = committed, now
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main()
