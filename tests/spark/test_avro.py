@@ -21,6 +21,7 @@ from examples.flights import load
 from ottla_spark.errors import PipelineError
 from ottla_spark.schema_registry import frame
 from tests.spark.conftest import Runner, Topics, events
+from tests.spark.test_iceberg import read
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 
@@ -149,6 +150,28 @@ def test_spark_s_own_from_avro_reads_the_records_of_a_sink(
     common = {"price": Decimal("1.50")}
     assert first == {"id": 1, "city": "A", "lines": [{"n": 1}], "ms": int(AT.timestamp() * 1000), **common}
     assert second == {"id": 2, "city": None, "lines": [{"n": 2}], "ms": None, **common}
+
+
+def test_columns_of_a_new_version_in_the_registry_are_added_to_an_iceberg_table(
+    pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
+) -> None:
+    pipeline.registry = registry
+    topics.make("evolved-in")
+    table = {"table": "lake.db.evolved", "catalog": {"type": "hadoop", "warehouse": "lake"}}
+    spec = {
+        "sources": {"orders": {"topic": "evolved-in", "format": {"type": "avro", "schemaRef": {}}}},
+        "sinks": [{"from": "orders", "iceberg": table}],
+    }
+    city, at = json.loads(OLD)["fields"][1], json.loads(NEW)["fields"][1]
+    write(topics, client, "evolved-in", order(city), {"id": 1, "city": "A"})
+    pipeline(spec)
+    write(topics, client, "evolved-in", order(city, at), {"id": 2, "city": "B", "at": AT})
+    pipeline(spec)
+    rows = read(pipeline.folder, "db", "evolved").scan().to_arrow().to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {"id": 1, "city": "A", "at": None},
+        {"id": 2, "city": "B", "at": AT},
+    ]
 
 
 FLIGHT: dict[str, Any] = {
