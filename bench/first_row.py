@@ -129,7 +129,7 @@ def measure_command(
     began = time.monotonic()
     process = subprocess.Popen(
         command,
-        env={**os.environ, **environment, MARK: mark},
+        env={**with_byte_code(os.environ), **environment, MARK: mark},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -146,6 +146,11 @@ def measure_command(
         process.wait()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the JVM, which may write to the topic of the next run
+
+
+def with_byte_code(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with caching of byte code, which an installed package has."""
+    return {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @contextmanager
