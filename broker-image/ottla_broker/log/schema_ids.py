@@ -14,7 +14,6 @@ from ottla_broker.wire.records import decompress_records, iter_record_spans
 
 MAGIC_BYTE: Final = 0
 FRAME: Final = Struct(">bi")
-SUFFIXES: Final = ("key", "value")
 
 
 class SchemaIds(Protocol):
@@ -34,15 +33,17 @@ def validate_schema_ids(records: Buffer, topic: str, config: LogConfig, ids: Sch
             ErrorCode.invalid_record,
             f"topic {topic} validates schemas, and this broker has no schema.registry.listener",
         )
+    checks_keys, checks_values = config.validates_keys, config.validates_values
+    keys, values = set[bytes](), set[bytes]()
     header = parse_batch_header(records)
-    checks = (config.validates_keys, config.validates_values)
-    checked: set[tuple[int, bytes]] = set()
     spans = iter_record_spans(decompress_records(records, header), header.count)
     for index, (_, _, _, _, key, value, _) in enumerate(spans):
-        for part, (is_checked, data) in enumerate(zip(checks, (key, value), strict=True)):
-            if is_checked and data is not None and (place := (part, data[: FRAME.size])) not in checked:
-                _check(place[1], f"{topic}-{SUFFIXES[part]}", index, ids)
-                checked.add(place)
+        if checks_keys and key is not None and key[: FRAME.size] not in keys:
+            _check(key[: FRAME.size], f"{topic}-key", index, ids)
+            keys.add(key[: FRAME.size])
+        if checks_values and value is not None and value[: FRAME.size] not in values:
+            _check(value[: FRAME.size], f"{topic}-value", index, ids)
+            values.add(value[: FRAME.size])
 
 
 def _check(frame: bytes, subject: str, index: int, ids: SchemaIds) -> None:
