@@ -1,4 +1,4 @@
-"""Test cases of pipelines whose records have schemas, without a registry."""
+"""Test cases of pipelines with records of every format. Only a `schemaRef` needs a registry."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from ottla_operator.resources.common import API_VERSION
 from tests.unit.spark.proto_files import schema_of
@@ -34,6 +36,13 @@ AVRO = json.dumps(
         ],
     }
 )
+JSON = json.dumps(
+    {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "day": {"type": "string", "format": "date"}},
+        "required": ["id"],
+    }
+)
 KEY = json.dumps({"type": "record", "name": "K", "fields": [{"name": "customer", "type": "long"}]})
 
 SPEC: dict[str, Any] = {
@@ -46,15 +55,22 @@ SPEC: dict[str, Any] = {
             "key": "k",
             "keyFormat": {"type": "avro", "schema": KEY},
         },
+        "jsons": {"topic": "j", "format": {"type": "json", "schemaRef": {"subject": "cases-json"}}},
+        "texts": {"topic": "t", "format": {"type": "json", "schema": "id INT NOT NULL, at TIMESTAMP"}, "key": "k"},
+        "raws": {"topic": "r", "format": {"type": "raw"}},
     },
     "transforms": [
         {"name": "of_protos", "sql": "SELECT id, at, get(lines, 0).item AS first, state FROM protos"},
         {"name": "of_avros", "sql": "SELECT id, at, price, state, k.customer AS customer FROM avros"},
+        {"name": "of_jsons", "sql": "SELECT id, day FROM jsons"},
+        {"name": "of_texts", "sql": "SELECT k, id, at FROM texts"},
+        {"name": "of_raws", "sql": "SELECT CAST(key AS STRING) AS k, CAST(value AS STRING) AS v FROM raws"},
     ],
     "sinks": [
         {"from": "of_protos", "topic": "out", "format": {"type": "protobuf"}},
         {"from": "of_avros", "topic": "out2", "format": {"type": "avro"}, "key": ["id"], "keyFormat": {"type": "avro"}},
         {"from": "of_protos", "name": "as_json", "topic": "out3", "format": {"type": "json", "register": True}},
+        *({"from": it, "topic": it} for it in ("of_jsons", "of_texts", "of_raws")),
     ],
     "deadLetter": {"topic": "dead"},
 }
@@ -68,6 +84,9 @@ GIVEN: dict[str, list[Any]] = {
         {"key": {"customer": 9}, "value": {"id": 1, "at": "2013-07-01T09:30:00Z", "price": 1.25}},
         {"id": 2, "price": 3, "state": "PAID"},
     ],
+    "jsons": [{"id": 1, "day": "2013-07-01"}, {"day": "2013-07-02"}],
+    "texts": [{"key": "a", "value": {"id": 1, "at": "2013-07-01T09:30:00Z"}}, {"at": "2013-07-01T09:30:00Z"}],
+    "raws": [{"key": "a", "value": "no JSON"}],
 }
 PROTO_ROWS = [
     {"id": 1, "at": "2013-07-01T09:30:00.000Z", "first": "x", "state": "PAID"},
@@ -80,7 +99,10 @@ EXPECTED: dict[str, list[Any]] = {
         {"id": 1, "at": "2013-07-01T09:30:00.000Z", "price": 1.25, "state": "OPEN", "customer": 9},
         {"id": 2, "at": None, "price": 3.0, "state": "PAID", "customer": None},
     ],
-    "dead-letters": [{"topic": "p", "offset": 2, "reason": "the value does not begin with the id of a schema"}],
+    "of_jsons": [{"id": 1, "day": "2013-07-01"}],
+    "of_texts": [{"k": "a", "id": 1, "at": "2013-07-01T09:30:00.000Z"}],
+    "of_raws": [{"k": "a", "v": "no JSON"}],
+    "dead-letters": [{"topic": "p", "offset": 2}, {"topic": "j", "offset": 1}, {"topic": "t", "offset": 1}],
 }
 
 
@@ -89,7 +111,8 @@ def write_lines(file: Path, lines: Sequence[Any]) -> None:
     file.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
 
 
-def test_given_json_is_encoded_and_decoded_by_the_schemas(tmp_path: Path) -> None:
+def test_given_json_is_encoded_and_decoded_by_the_schemas(tmp_path: Path, registry: str) -> None:
+    SchemaRegistryClient({"url": registry}).register_schema("cases-json", Schema(JSON, "JSON"))
     document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": SPEC}
     file = tmp_path / "pipeline.yaml"
     file.write_text(json.dumps(document))
@@ -101,7 +124,7 @@ def test_given_json_is_encoded_and_decoded_by_the_schemas(tmp_path: Path) -> Non
     # other tests need it.
     for command, sentence in (("validate", "pipeline p: valid"), ("test", "all: passed")):
         done = subprocess.run(
-            [sys.executable, "-m", "ottla_spark", command, "--pipeline", str(file)],
+            [sys.executable, "-m", "ottla_spark", command, "--pipeline", str(file), "--registry", registry],
             capture_output=True,
             text=True,
             timeout=240,
