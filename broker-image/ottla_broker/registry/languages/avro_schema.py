@@ -156,7 +156,8 @@ def resolve_avro(text: str, references: Sequence[NamedSchema] = ()) -> str:
         one = load_json(reference.text)
         if isinstance(one, dict) and "name" in one:
             types[full_name(one["name"], namespace_of(one, ""))] = one
-    return json.dumps(_write_out(raw, "", types, set()), separators=(",", ":"), ensure_ascii=False)
+    printed = _Printer(normalize=False).schema(_write_out(raw, "", types, set()), "")
+    return json.dumps(printed, separators=(",", ":"), ensure_ascii=False)
 
 
 def _write_out(raw: Any, namespace: str, types: dict[str, Any], written: set[str]) -> Any:
