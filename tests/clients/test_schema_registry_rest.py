@@ -23,7 +23,7 @@ LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSIT
 class Registry:
     url: str
 
-    def call(self, method: str, path: str, body: object = None, status: int = 200, **options: Any) -> Any:
+    def call(self, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
         """The body of the response, which has this status."""
         response = requests.request(method, self.url + path, json=body, timeout=30, **options)
         assert response.status_code == status, response.text

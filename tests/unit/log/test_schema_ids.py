@@ -26,7 +26,7 @@ class Registry:
 def validate(*records: tuple[bytes | None, bytes | None], keys: bool = True, values: bool = True) -> Registry:
     """Validates a batch of records (key, value); `keys`, `values`: what the topic validates."""
     config = LogConfig(confluent_key_schema_validation=keys, redpanda_value_schema_id_validation=values)
-    batch = [Record(timestamp_ms=0, key=key, value=value, headers=[], offset=0) for key, value in records]
+    batch = [Record(timestamp_ms=0, key=key, value=value, offset=0) for key, value in records]
     registry = Registry()
     validate_schema_ids(encode_batch(batch, compression=Compression.lz4), "t", config, registry)
     return registry
