@@ -57,7 +57,8 @@ def test_views_of_the_first_day_are_drawn_behind_those_of_the_page() -> None:
 
 
 def test_the_images_of_the_documentation_are_bar_charts() -> None:
-    for name, least in {"activity": 50, "flights": 50, "cdc": 15, "messaging": 6, "two-sites": 50}.items():
+    least_bars = {"activity": 50, "flights": 50, "cdc": 15, "messaging": 6, "monitoring": 16, "two-sites": 50}
+    for name, least in least_bars.items():
         assert len(bars((IMAGES / f"{name}.svg").read_text())) >= least
 
 
