@@ -76,6 +76,7 @@ def counting(properties: Mapping[str, str]) -> Iterator[None]:
     finally:
         application.close()
         gateway.shutdown()
+        jvm.terminate()  # other threads of it go on
         jvm.wait()
 
 
