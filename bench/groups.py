@@ -18,8 +18,8 @@ from bench.runner import Benchmark, Session, run_benchmark
 from bench.share_acknowledgements import measure_acknowledgements
 from tests.brokers import run_apache_kafka, run_ottla_broker
 from tests.clients import librdkafka as rd
+from tests.jars import KAFKA_4_2
 
-KAFKA = "4.2.0"  # the first with share groups for production
 NO_INTERVAL = {"group_consumer_assignment_interval_ms": 0, "group_share_assignment_interval_ms": 0}
 """Assignments wait for nothing, as in this version of Apache Kafka, which ignores the settings."""
 PROTOCOLS = ("classic", "consumer")
@@ -95,7 +95,7 @@ def measure_share_groups(run_broker: RunBroker, wanted: Sequence[str], load_size
 GROUPS = Benchmark(
     name="bench.groups",
     lines=LINES,
-    sides={"ottla": run_ottla_broker, "kafka": partial(run_apache_kafka, version=KAFKA)},
+    sides={"ottla": run_ottla_broker, "kafka": partial(run_apache_kafka, version=KAFKA_4_2)},
     sessions=(
         *(
             Session((f"{protocol}-{size}-",), 3, partial(measure_groups, protocol, size))
@@ -106,7 +106,7 @@ GROUPS = Benchmark(
     ),
     load_size=LoadSize(),
     quick=LoadSize(repeats=3, batched=50_000, single=4_000),
-    about={"Apache Kafka": f"{KAFKA}, default settings, KRaft combined mode, heap 1 GiB"},
+    about={"Apache Kafka": f"{KAFKA_4_2}, default settings, KRaft combined mode, heap 1 GiB"},
 )
 
 if __name__ == "__main__":

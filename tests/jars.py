@@ -22,6 +22,7 @@ import pytest
 from tests.locks import file_lock
 
 KAFKA = "4.1.1"
+KAFKA_4_2 = "4.2.0"  # the first with share groups and streams groups for production
 KAFKA_4_3 = "4.3.1"  # for share groups and streams groups
 # slf4j-simple is configured by system properties alone and needs no configuration file.
 COORDINATES = (

@@ -20,13 +20,14 @@ from tests.e2e.mirroring import (
     read_records,
     read_watermarks,
 )
+from tests.jars import KAFKA_4_2
 from tests.waiting import eventually
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 # The oldest version that users are likely to migrate from, and the newest.
-KAFKAS = {f"kafka-{version}": partial(run_apache_kafka, version=version) for version in ("3.6.2", "4.2.0")}
+KAFKAS = {f"kafka-{version}": partial(run_apache_kafka, version=version) for version in ("3.6.2", KAFKA_4_2)}
 SOURCES: dict[str, Callable[..., AbstractContextManager[BrokerProcess]]] = {**KAFKAS, "ottla": run_ottla_broker}
 
 
