@@ -1,15 +1,16 @@
-"""aiokafka: the asyncio client."""
+"""aiokafka: the asyncio client, also with transactions. It knows version 0 of their requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError, ProducerFenced
 
 from tests.brokers import BrokerProcess
 from tests.clients.sample_messages import COMPRESSIONS, START_MS, Message, messages
@@ -46,8 +47,11 @@ async def produce(broker: BrokerProcess, topic: str, records: list[Message], **s
         return [(await future).offset for future in waiting]
 
 
-async def consume(broker: BrokerProcess, topic: str, count: int, offset: int = 0, **settings: object) -> list[Message]:
-    partition = TopicPartition(topic, 0)
+async def consume(
+    broker: BrokerProcess, topic: str, count: int, offset: int = 0, number: int = 0, **settings: object
+) -> list[Message]:
+    """`number`: of the partition."""
+    partition = TopicPartition(topic, number)
     async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, **settings) as reader:
         reader.assign([partition])
         reader.seek(partition, offset)
@@ -151,3 +155,139 @@ def test_admin_client_changes_and_deletes_a_topic(broker: BrokerProcess, name: s
             await eventually_async(lambda: is_deleted(admin, name))
 
     run(administer())
+
+
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+
+
+async def values_of(broker: BrokerProcess, topic: str, count: int, isolation: str, number: int = 0) -> list[str]:
+    read = await consume(broker, topic, count, number=number, isolation_level=isolation)
+    return [(message.value or b"").decode() for message in read]
+
+
+def transactional_producer(broker: BrokerProcess, name: str) -> AIOKafkaProducer:
+    return AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=name)
+
+
+async def send(producer: AIOKafkaProducer, topic: str, *values: str, number: int = 0) -> None:
+    for value in values:
+        await producer.send_and_wait(topic, value.encode(), partition=number)
+
+
+def test_only_committed_transactions_are_read(broker: BrokerProcess, name: str) -> None:
+    async def test() -> None:
+        await create(broker, name, 2)
+        async with transactional_producer(broker, name) as producer:
+            for outcome in ("aborted", "committed", "aborted", "committed"):
+                await producer.begin_transaction()
+                for number in range(2):
+                    await send(producer, name, f"{outcome} 1", f"{outcome} 2", number=number)
+                await (producer.commit_transaction() if outcome == "committed" else producer.abort_transaction())
+        for number in range(2):
+            committed = ["committed 1", "committed 2"]
+            assert await values_of(broker, name, 4, COMMITTED, number) == committed * 2
+            everything = await values_of(broker, name, 8, UNCOMMITTED, number)
+            assert everything == ["aborted 1", "aborted 2", *committed] * 2
+
+    run(test())
+
+
+def test_an_exception_in_a_transaction_aborts_it(broker: BrokerProcess, name: str) -> None:
+    async def test() -> None:
+        await create(broker, name)
+        async with transactional_producer(broker, name) as producer:
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction():
+                    await send(producer, name, "aborted")
+                    raise ZeroDivisionError
+            async with producer.transaction():
+                await send(producer, name, "committed")
+        assert await values_of(broker, name, 1, COMMITTED) == ["committed"]
+        assert await values_of(broker, name, 2, UNCOMMITTED) == ["aborted", "committed"]
+
+    run(test())
+
+
+def test_an_open_transaction_holds_back_what_follows_it(broker: BrokerProcess, name: str) -> None:
+    async def test() -> None:
+        await create(broker, name)
+        partition = TopicPartition(name, 0)
+        async with (
+            transactional_producer(broker, name) as producer,
+            AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, isolation_level=COMMITTED) as reader,
+        ):
+            await producer.begin_transaction()
+            await send(producer, name, "of the transaction")
+            await produce(broker, name, [Message(None, b"behind it", START_MS)])
+            assert await values_of(broker, name, 2, UNCOMMITTED) == ["of the transaction", "behind it"]
+            reader.assign([partition])
+            reader.seek(partition, 0)
+
+            async def is_at_the_end() -> bool:
+                assert await reader.getmany(timeout_ms=100) == {}
+                return (reader.highwater(partition), reader.last_stable_offset(partition)) == (2, 0)
+
+            await eventually_async(is_at_the_end)
+            await producer.commit_transaction()
+            assert [(await reader.getone()).value for _ in range(2)] == [b"of the transaction", b"behind it"]
+
+    run(test())
+
+
+def test_a_new_producer_fences_the_one_with_the_same_transactional_id(broker: BrokerProcess, name: str) -> None:
+    async def test() -> None:
+        await create(broker, name)
+        async with transactional_producer(broker, name) as former:
+            await former.begin_transaction()
+            await send(former, name, "of the former one")
+            async with transactional_producer(broker, name) as current:
+                with pytest.raises(ProducerFenced):
+                    await former.commit_transaction()
+                async with current.transaction():
+                    await send(current, name, "of the current one")
+        assert await values_of(broker, name, 1, COMMITTED) == ["of the current one"]
+
+    run(test())
+
+
+def test_offsets_are_committed_with_the_records_of_a_transaction(broker: BrokerProcess, name: str) -> None:
+    target, source = f"{name}-target", TopicPartition(name, 0)
+    settings = {
+        "bootstrap_servers": broker.bootstrap,
+        "group_id": name,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "isolation_level": COMMITTED,
+    }
+
+    async def copy_five(producer: AIOKafkaProducer) -> None:
+        """Copies five records to the target, and commits the offset behind them."""
+        async with AIOKafkaConsumer(name, **settings) as reader:
+            records = [await reader.getone() for _ in range(5)]
+            await send(producer, target, *((one.value or b"").decode() for one in records))
+            await producer.send_offsets_to_transaction({source: records[-1].offset + 1}, name)
+
+    async def has_committed(offset: int | None) -> bool:
+        async with AIOKafkaConsumer(**settings) as reader:
+            return bool(await reader.committed(source) == offset)
+
+    async def test() -> None:
+        await create(broker, name)
+        await create(broker, target)
+        values = [str(number) for number in range(10)]
+        async with transactional_producer(broker, f"{name}-input") as producer, producer.transaction():
+            await send(producer, name, *values)
+        async with transactional_producer(broker, name) as producer:
+            await producer.begin_transaction()
+            await copy_five(producer)
+            await producer.abort_transaction()
+            assert await has_committed(None)
+            for offset in (5, 10):
+                async with producer.transaction():
+                    await copy_five(producer)
+                # The end of a transaction is answered before its markers are written.
+                await eventually_async(partial(has_committed, offset))
+        assert await values_of(broker, target, 10, COMMITTED) == values
+        assert await values_of(broker, target, 15, UNCOMMITTED) == [*values[:5], *values]
+
+    run(test())
