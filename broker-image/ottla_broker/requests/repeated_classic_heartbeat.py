@@ -22,15 +22,14 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.request_header import RequestHeader
 
 KEY: Final = int(ApiKey.HEARTBEAT)
-VERSION: Final = 4
-"""Clients send the last version. Others are always parsed."""
+VERSIONS: Final = (3, 4)
+"""Java's clients and franz-go send the last version, librdkafka the one before. Others are always
+parsed."""
+FLEXIBLE_SINCE: Final = 4
 STRINGS_BEFORE_GENERATION: Final = 1  # the group id
-RESPONSE: Final = bytes(
-    write_response(
-        ApiKey.HEARTBEAT, VERSION, 0, HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
-    )
-)
-ERROR_CODE: Final = slice(-3, -1)  # tagged fields follow
+_SUCCESS: Final = HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none)
+RESPONSES: Final = {version: bytes(write_response(ApiKey.HEARTBEAT, version, 0, _SUCCESS)) for version in VERSIONS}
+ERROR_CODE: Final = {3: slice(-2, None), 4: slice(-3, -1)}  # tagged fields follow in version 4
 
 
 class RepeatableClassicHeartbeat:
@@ -58,10 +57,10 @@ class RepeatableClassicHeartbeat:
             return None
         generation = self.pattern.epoch_of(frame)
         code = run_heartbeat(self.ctx, self.group_id, self.member_id, self.group_instance_id, generation)
-        response = bytearray(RESPONSE)
+        response = bytearray(RESPONSES[self.ctx.version])
         response[CORRELATION_ID] = frame[CORRELATION_ID]
         if code is not ErrorCode.none:
-            response[ERROR_CODE] = int(code).to_bytes(2, signed=True)
+            response[ERROR_CODE[self.ctx.version]] = int(code).to_bytes(2, signed=True)
         return [response]
 
 
@@ -72,7 +71,7 @@ def repeat_classic_heartbeat(ctx: RequestContext, header: RequestHeader, frame: 
     last = ctx.connection.last_heartbeat
     if last is not None and last.key == KEY and (reply := last.repeat(frame)) is not None:
         return reply
-    ctx.connection.last_heartbeat = UnparsedRequest(frame, header) if header.version == VERSION else None
+    ctx.connection.last_heartbeat = UnparsedRequest(frame, header) if header.version in VERSIONS else None
     return None
 
 
@@ -93,7 +92,7 @@ def remember_classic_heartbeat(ctx: RequestContext, request: HeartbeatRequest) -
     """
     unparsed = ctx.connection.last_heartbeat
     if isinstance(unparsed, UnparsedRequest):
-        pattern = unparsed.pattern(STRINGS_BEFORE_GENERATION)
+        pattern = unparsed.pattern(STRINGS_BEFORE_GENERATION, ctx.version >= FLEXIBLE_SINCE)
         ctx.connection.last_heartbeat = RepeatableClassicHeartbeat(
             ctx, pattern, request.group_id, request.member_id, request.group_instance_id
         )

@@ -36,7 +36,7 @@ class RequestPattern:
 
 
 class UnparsedRequest:
-    """A request of a flexible version that is being parsed."""
+    """A request that is being parsed."""
 
     __slots__ = ("body_offset", "frame", "key")
 
@@ -48,10 +48,11 @@ class UnparsedRequest:
     def repeat(self, frame: bytearray) -> Reply:
         return None
 
-    def pattern(self, strings: int) -> RequestPattern:
-        """`strings`: number of strings in its body before the epoch."""
+    def pattern(self, strings: int, flexible: bool = True) -> RequestPattern:
+        """`strings`: number of strings in its body before the epoch. `flexible`: of its version."""
         cursor = Cursor(self.frame, self.body_offset)
-        skip_tagged_fields(cursor)
+        if flexible:
+            skip_tagged_fields(cursor)
         for _ in range(strings):
-            cursor.read_bytes(cursor.read_varint() - 1)
+            cursor.read_string(flexible)
         return RequestPattern(self.frame, cursor.at)

@@ -97,7 +97,7 @@ def _value_writer(field: FieldSchema, flexible: bool, nullable: bool) -> WriteVa
         case "string":
             return write_compact_string if flexible else write_string
         case "bytes" | "records":
-            return write_compact_bytes if flexible else _write_bytes
+            return write_compact_bytes if flexible else write_bytes
         case "uuid":
             return _write_uuid
         case "timedelta_i32" | "timedelta_i64":
@@ -165,7 +165,8 @@ def write_compact_string(out: bytearray, value: str | None) -> None:
     out += encoded
 
 
-def _write_bytes(out: bytearray, value: bytes | None) -> None:
+def write_bytes(out: bytearray, value: bytes | None) -> None:
+    """Appends nullable bytes as versions that are not flexible have them."""
     if value is None:
         out += b"\xff\xff\xff\xff"
         return

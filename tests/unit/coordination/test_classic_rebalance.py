@@ -31,6 +31,7 @@ from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
+    read_request,
     read_response,
     request_class,
     write_request,
@@ -48,7 +49,8 @@ from tests.unit.wire.messages import instances
 
 PLENTY = 1 << 30
 MINUTE = timedelta(minutes=1)
-CONTEXT = RequestContext(cast(Any, None), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), 9, "me", AllowAll())
+JOIN_GROUP_VERSIONS, SYNC_GROUP_VERSIONS = range(5, 10), range(3, 6)
+LAST_VERSIONS = (9, 5)
 
 texts, optional_texts = st.text(max_size=200), st.none() | st.text(max_size=8)
 metadata = st.builds(GroupMemberMetadata, texts, optional_texts, st.binary(max_size=200))
@@ -80,41 +82,52 @@ SAME_NAME = JoinGroupRequest(
 )
 
 
+@pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
 @given(sent=instances(JoinGroupRequest))
 @example(sent=SAME_NAME)
 @some
-def test_join_group_is_read_as_by_kio(sent: JoinGroupRequest) -> None:
-    frame = bytes(framed(ApiKey.JOIN_GROUP, 9, sent))
-    found = read_join_group(CONTEXT, Cursor(frame, read_request_header(frame).body_offset))
-    assert found == (sent.group_id, build_join_request(CONTEXT, sent))
+def test_join_group_is_read_as_by_kio(version: int, sent: JoinGroupRequest) -> None:
+    frame = bytes(framed(ApiKey.JOIN_GROUP, version, sent))
+    header = read_request_header(frame)
+    read = read_request(frame, header, JoinGroupRequest)
+    context = RequestContext(cast(Any, None), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), version, "me", AllowAll())
+    found = read_join_group(context, Cursor(frame, header.body_offset), version)
+    assert found == (sent.group_id, build_join_request(context, read))
 
 
+@pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
 @given(sent=instances(SyncGroupRequest))
 @some
-def test_sync_group_is_read_as_by_kio(sent: SyncGroupRequest) -> None:
-    frame = bytes(framed(ApiKey.SYNC_GROUP, 5, sent))
-    found = read_sync_group(Cursor(frame, read_request_header(frame).body_offset))
-    assert found == (sent.group_id, build_sync_request(sent))
+def test_sync_group_is_read_as_by_kio(version: int, sent: SyncGroupRequest) -> None:
+    frame = bytes(framed(ApiKey.SYNC_GROUP, version, sent))
+    header = read_request_header(frame)
+    read = read_request(frame, header, SyncGroupRequest)
+    found = read_sync_group(Cursor(frame, header.body_offset), version)
+    assert found == (sent.group_id, build_sync_request(read))
 
 
+@pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
 @given(result=join_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
 @some
-def test_join_group_is_written_as_by_kio(result: JoinResult, correlation_id: int) -> None:
-    expected = write_response(ApiKey.JOIN_GROUP, 9, correlation_id, build_join_response(result))
-    assert write_join_group(correlation_id, result) == expected
+def test_join_group_is_written_as_by_kio(version: int, result: JoinResult, correlation_id: int) -> None:
+    expected = write_response(ApiKey.JOIN_GROUP, version, correlation_id, build_join_response(result))
+    assert write_join_group(version, correlation_id, result) == expected
 
 
+@pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
 @given(result=sync_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
 @some
-def test_sync_group_is_written_as_by_kio(result: SyncResult, correlation_id: int) -> None:
-    expected = write_response(ApiKey.SYNC_GROUP, 5, correlation_id, build_sync_response(result))
-    assert write_sync_group(correlation_id, result) == expected
+def test_sync_group_is_written_as_by_kio(version: int, result: SyncResult, correlation_id: int) -> None:
+    expected = write_response(ApiKey.SYNC_GROUP, version, correlation_id, build_sync_response(result))
+    assert write_sync_group(version, correlation_id, result) == expected
 
 
 class Member:
-    """A member of the group g, and its connection to a broker's dispatcher."""
+    """A member of the group g, and its connection to a broker's dispatcher. `versions`: of its
+    JoinGroup and SyncGroup requests."""
 
-    def __init__(self, broker: SmallCoordinator) -> None:
+    def __init__(self, broker: SmallCoordinator, versions: tuple[int, int] = LAST_VERSIONS) -> None:
+        self.join_version, self.sync_version = versions
         cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
         cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
         self.dispatcher = RequestDispatcher(cast(Broker, broker), broker.authorizer)
@@ -139,15 +152,15 @@ class Member:
             read(reply)
         return response
 
-    def join(self, version: int = 9, **fields: Any) -> "asyncio.Future[Any]":
+    def join(self) -> "asyncio.Future[Any]":
         protocols = ({"name": "range", "metadata": self.id.encode()},)
         timeouts = {"session_timeout": timedelta(seconds=30), "rebalance_timeout": MINUTE}
-        return self.send(ApiKey.JOIN_GROUP, version, protocols=protocols, **timeouts, **fields)
+        return self.send(ApiKey.JOIN_GROUP, self.join_version, protocols=protocols, **timeouts)
 
-    def sync(self, generation: int, assignments: dict[str, bytes], version: int = 5, **fields: Any) -> Any:
+    def sync(self, generation: int, assignments: dict[str, bytes]) -> Any:
         given = tuple({"member_id": id, "assignment": assignment} for id, assignment in assignments.items())
-        names = {"generation_id": generation, "protocol_name": "range", "assignments": given} | fields
-        return self.send(ApiKey.SYNC_GROUP, version, **names)
+        names = {"generation_id": generation, "protocol_name": "range", "assignments": given}
+        return self.send(ApiKey.SYNC_GROUP, self.sync_version, **names)
 
     async def get_id(self) -> None:
         response = await self.join()
@@ -178,9 +191,10 @@ async def rebalance(first: Member, second: Member) -> int:
     return generation
 
 
-def test_members_join_and_sync() -> None:
+@pytest.mark.parametrize("versions", [(5, 3), LAST_VERSIONS])
+def test_members_join_and_sync(versions: tuple[int, int]) -> None:
     async def test(broker: SmallCoordinator) -> None:
-        first, second = Member(broker), Member(broker)
+        first, second = Member(broker, versions), Member(broker, versions)
         await first.get_id()
         generation = int((await first.join()).generation_id)
         await first.sync(generation, {first.id: b"all"})
@@ -205,9 +219,17 @@ SYNC: dict[str, Any] = {
     "protocol_type": "consumer",
     "protocol_name": "range",
 }
+WELL_FORMED: list[tuple[ApiKey, int, dict[str, Any]]] = [
+    *((ApiKey.JOIN_GROUP, version, JOIN) for version in (5, 9)),
+    *((ApiKey.SYNC_GROUP, version, SYNC) for version in (3, 5)),
+]
 FAILING: list[tuple[ApiKey, int, dict[str, Any]]] = [
     (ApiKey.JOIN_GROUP, 9, JOIN),
     (ApiKey.JOIN_GROUP, 8, JOIN),
+    (ApiKey.JOIN_GROUP, 5, JOIN),
+    (ApiKey.JOIN_GROUP, 5, JOIN | {"group_instance_id": "i"}),
+    (ApiKey.JOIN_GROUP, 5, JOIN | {"protocols": ()}),
+    (ApiKey.JOIN_GROUP, 4, JOIN),
     (ApiKey.JOIN_GROUP, 9, JOIN | {"group_id": ""}),
     (ApiKey.JOIN_GROUP, 9, JOIN | {"group_instance_id": "i"}),
     (ApiKey.JOIN_GROUP, 9, JOIN | {"session_timeout": timedelta(hours=9)}),
@@ -215,6 +237,9 @@ FAILING: list[tuple[ApiKey, int, dict[str, Any]]] = [
     (ApiKey.JOIN_GROUP, 9, JOIN | {"protocols": ()}),
     (ApiKey.SYNC_GROUP, 5, SYNC),
     (ApiKey.SYNC_GROUP, 4, SYNC),
+    (ApiKey.SYNC_GROUP, 3, SYNC),
+    (ApiKey.SYNC_GROUP, 3, SYNC | {"group_id": ""}),
+    (ApiKey.SYNC_GROUP, 2, SYNC),
     (ApiKey.SYNC_GROUP, 5, SYNC | {"group_id": ""}),
     (ApiKey.SYNC_GROUP, 5, SYNC | {"protocol_type": None}),
     (ApiKey.SYNC_GROUP, 5, SYNC | {"protocol_name": None}),
@@ -245,7 +270,7 @@ def test_a_client_without_the_right_is_refused() -> None:
     async def test(broker: SmallCoordinator) -> None:
         broker.authorizer = DenyAll()
         member = Member(broker)
-        for key, version, fields in ((ApiKey.JOIN_GROUP, 9, JOIN), (ApiKey.SYNC_GROUP, 5, SYNC)):
+        for key, version, fields in WELL_FORMED:
             response = await member.send(key, version, **fields)
             assert response.error_code is ErrorCode.group_authorization_failed
             assert response == await broker.send(key, version, **fields)
@@ -256,7 +281,7 @@ def test_a_client_without_the_right_is_refused() -> None:
 def test_a_truncated_request_is_malformed() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker)
-        for key, version, fields in ((ApiKey.JOIN_GROUP, 9, JOIN), (ApiKey.SYNC_GROUP, 5, SYNC)):
+        for key, version, fields in WELL_FORMED:
             request = build_message(schema_of(request_class(key, version)), fields)
             frame = write_request(key, version, 7, "me", request)[4:]
             for size in range(read_request_header(frame).body_offset, len(frame)):
