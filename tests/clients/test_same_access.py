@@ -62,9 +62,6 @@ class KnownDifference(NamedTuple):
 
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
-        r"fetch, .*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"
-    ),
-    KnownDifference(
         r"fetch, a replica: clusterclusteraction ", "of a replica that is none: test_same_answers.py has it"
     ),
     KnownDifference("broker_heartbeat, .* Kafka 'the connection is closed'", "Kafka fails with an internal exception"),

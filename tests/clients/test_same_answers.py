@@ -100,9 +100,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference("produce", "recompressed, nonsense inside: ", OPAQUE),
     KnownDifference("fetch", "isolation level 7: ", NO_BUG),
     KnownDifference(
-        "fetch", r".*\.aborted_transactions Kafka \[\], we None", "of a partition with an error; both mean none"
-    ),
-    KnownDifference(
         "fetch", r"6000 bytes: .*\.records", "Kafka truncates the last batch at the limit; Ottla returns complete ones"
     ),
     KnownDifference("fetch", r"a replica that is none: .*\.current_leader", "only clients get the current leader"),
@@ -113,11 +110,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference("share_fetch", "(without a group|an unknown topic is added|and stays in the session): ", NO_BUG),
     KnownDifference("share_fetch", "sized: an unknown acquire mode: ", NO_BUG),
-    KnownDifference(
-        "share_(fetch|acknowledge)",
-        r".*\.current_leader\.leader_(id|epoch) Kafka 0, we -1",
-        "without an error that tells of another leader there is none",
-    ),
     KnownDifference(
         "read_share_group_state_summary",
         r".*\.leader_epoch Kafka 0, we (2|-1)",

@@ -48,15 +48,13 @@ logger = logging.getLogger(__name__)
 
 @API.handler()
 async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    if request.transactional_id == "" or (request.producer_id == NO_PRODUCER_ID) != (
-        request.producer_epoch == NO_PRODUCER_ID
-    ):
-        return build_response(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         return await init_transactional_producer(ctx, request, request.transactional_id)
     # Who may write to any topic may do so idempotently (KIP-679).
     if not (ctx.may_any(Operation.write, ResourceType.topic) or ctx.is_authorized(Operation.idempotent_write, CLUSTER)):
         return build_response(ErrorCode.cluster_authorization_failed)
+    if is_malformed(request):
+        return build_response(ErrorCode.invalid_request)
     try:
         return build_response(ErrorCode.none, await ctx.broker.producer_ids.generate_id())
     except KafkaError as reason:
@@ -75,8 +73,10 @@ async def init_transactional_producer(
         ctx.check_authorized(Operation.write, resource)
         if request.enable2_pc:
             ctx.check_authorized(Operation.two_phase_commit, resource)
-            if not coordinator.config.two_phase_commit_enable:
-                raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+        if is_malformed(request):
+            raise KafkaError(ErrorCode.invalid_request)
+        if request.enable2_pc and not coordinator.config.two_phase_commit_enable:
+            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
         if request.keep_prepared_txn:
             raise KafkaError(ErrorCode.unsupported_version)
         producer = await coordinator.init_producer_id(
@@ -91,6 +91,11 @@ async def init_transactional_producer(
             code = ErrorCode.invalid_producer_epoch
         return build_response(code)
     return build_response(ErrorCode.none, producer.producer_id, producer.epoch)
+
+
+def is_malformed(request: InitProducerIdRequest) -> bool:
+    has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_ID
+    return request.transactional_id == "" or has_id != has_epoch
 
 
 def build_response(code: ErrorCode, producer_id: int = -1, epoch: int = 0) -> InitProducerIdResponse:

@@ -49,7 +49,7 @@ API = Api(
     rights=(Right(Operation.read, ResourceType.group), Right(Operation.read, ResourceType.topic)),
 )
 
-NO_LEADER = LeaderIdAndEpoch(leader_id=i32(-1), leader_epoch=i32(-1))
+NO_LEADER = LeaderIdAndEpoch(leader_id=i32(0), leader_epoch=i32(0))  # without an error; clients ignore it
 
 
 @API.handler()
@@ -89,8 +89,9 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
 
 def build_partition(ctx: RequestContext, at: TopicIdPartition, error: KafkaError) -> PartitionData:
     leader = NO_LEADER
-    if error.code in WRONG_BROKER_ERRORS and (found := current_leader(ctx, *at)) is not None:
-        leader = LeaderIdAndEpoch(leader_id=cast(i32, found[0]), leader_epoch=cast(i32, found[1]))
+    if error.code in WRONG_BROKER_ERRORS:
+        broker, epoch = current_leader(ctx, *at) or (-1, -1)
+        leader = LeaderIdAndEpoch(leader_id=cast(i32, broker), leader_epoch=cast(i32, epoch))
     return PartitionData(
         partition_index=cast(i32, at[1]), error_code=error.code, error_message=error.message, current_leader=leader
     )

@@ -65,7 +65,7 @@ API = Api(
 
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 NO_RECORDS = Records(b"")
-NO_LEADER = LeaderIdAndEpoch(leader_id=i32(-1), leader_epoch=i32(-1))
+NO_LEADER = LeaderIdAndEpoch(leader_id=i32(0), leader_epoch=i32(0))  # without an error; clients ignore it
 Errors = dict[TopicIdPartition, KafkaError]
 
 
@@ -175,8 +175,9 @@ def build_partition(
 ) -> PartitionData:
     error = fetched if isinstance(fetched, KafkaError) else NO_ERROR
     leader = NO_LEADER
-    if {error.code, acknowledged.code} & WRONG_BROKER_ERRORS and (found := current_leader(ctx, *at)) is not None:
-        leader = LeaderIdAndEpoch(leader_id=cast(i32, found[0]), leader_epoch=cast(i32, found[1]))
+    if {error.code, acknowledged.code} & WRONG_BROKER_ERRORS:
+        broker, epoch = current_leader(ctx, *at) or (-1, -1)
+        leader = LeaderIdAndEpoch(leader_id=cast(i32, broker), leader_epoch=cast(i32, epoch))
     delivered = fetched if isinstance(fetched, DeliveredRecords) else None
     return PartitionData(
         partition_index=cast(i32, at[1]),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla_broker.replication.fetch_reading import Reader
 from ottla_broker.replication.fetch_response_cache import FetchResponseCache, ResponseKey, with_correlation_id
@@ -15,6 +16,12 @@ from ottla_broker.requests.reply import Buffers, DelayedFetchResponse
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import FetchRequest
 from ottla_broker.wire.fetch_response import FetchResponsePartition, write_fetch_response
+
+UNREAD_ERRORS: Final = frozenset(
+    {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id, ErrorCode.topic_authorization_failed}
+)
+"""Errors of partitions that Kafka does not try to read. Their aborted transactions are an empty
+list and not null."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +71,8 @@ class Fetch:
                 data = reader.read(cached, limit - size, first=size == 0)
             except KafkaError as reason:
                 data = FetchResponsePartition(cached.request.topic, cached.request.partition, reason.code)
+                if reason.code in UNREAD_ERRORS:
+                    data.aborted = ()
                 cached.has_more = False
                 if isinstance(reason, NotYet):
                     self._not_yet.append(data)
