@@ -33,6 +33,7 @@ from tests.clients.share_group_cases import SHARE_GROUP_CASES
 from tests.clients.share_record_cases import SHARE_RECORD_CASES
 from tests.clients.share_state_cases import SHARE_STATE_CASES
 from tests.clients.streams_group_cases import STREAMS_GROUP_CASES
+from tests.clients.telemetry_cases import TELEMETRY_CASES, add_telemetry_plugin
 from tests.clients.topic_cases import TOPIC_CASES
 from tests.clients.transaction_cases import TRANSACTION_CASES, init_producer_id_in_two_phases
 from tests.jars import KAFKA_4_3
@@ -47,11 +48,16 @@ ALL_CASES = (
     *OFFSET_CASES,
     *QUOTA_CASES,
     *TRANSACTION_CASES,
+    *TELEMETRY_CASES,
 )
 NEWER_CASES = (*STREAMS_GROUP_CASES, *SHARE_GROUP_CASES, *SHARE_RECORD_CASES, *SHARE_STATE_CASES)
 TWO_PHASES, NO_TWO_PHASES = "init_producer_id with two phases", "init_producer_id without two phases"
 TWO_PHASE_CASES = dict.fromkeys((TWO_PHASES, NO_TWO_PHASES), init_producer_id_in_two_phases)
-BROKERS = {TWO_PHASES: "two_phase_broker", NO_TWO_PHASES: "unstable_broker"}
+BROKERS = {
+    TWO_PHASES: "two_phase_broker",
+    NO_TWO_PHASES: "unstable_broker",
+    **{each.__name__: "telemetry_broker" for each in TELEMETRY_CASES},
+}
 CASES = {each.__name__: each for each in (*ALL_CASES, *NEWER_CASES)} | TWO_PHASE_CASES
 OF_4_3 = {*(each.__name__ for each in NEWER_CASES), *TWO_PHASE_CASES}
 SETTINGS = {"num_partitions": 1, "group_initial_rebalance_delay_ms": 0}
@@ -179,6 +185,15 @@ def unstable_broker(new_broker: NewBroker, unstable_settings: dict[str, object])
 @pytest.fixture(scope="module")
 def two_phase_broker(new_broker: NewBroker, unstable_settings: dict[str, object]) -> Iterator[BrokerProcess]:
     with new_broker(**SETTINGS, **unstable_settings, transaction_two_phase_commit_enable=True) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def telemetry_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProcess]:
+    with new_broker(**SETTINGS, start=False) as broker:
+        if broker_kind == "kafka":
+            add_telemetry_plugin(broker)
+        broker.start()
         yield broker
 
 
