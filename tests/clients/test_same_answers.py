@@ -96,7 +96,10 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         "Kafka has no default; Ottla's is 1, so that one broker needs no settings",
     ),
     KnownDifference(
-        "describe_configs", r"a group: .*configs\[.*\] Kafka 'nothing'", "settings that groups have since Kafka 4.2"
+        "describe_configs",
+        r"a group: .*\.configs\[((consumer|share|streams)\.assignment\.interval\.ms|errors\.deadletterqueue\..*"
+        r"|share\.(delivery|partition|renew)\..*|streams\.initial\..*)\] Kafka 'nothing'",
+        "settings that groups have since Kafka 4.2",
     ),
     KnownDifference("incremental_alter_configs", "unknown operation: ", NO_BUG),
     KnownDifference("produce", "bytes behind: ", "Kafka drops them silently"),

@@ -140,9 +140,10 @@ def heartbeat_together(
             change.undo()
             admitted.append(error)
         changes.append(change)
-    assignment = ConsumerChange(group)
-    update_target_assignment(assignment, metadata, config, now)
-    changes.append(assignment)
+    if any(isinstance(one, AdmittedMember) for one in admitted):
+        assignment = ConsumerChange(group)
+        update_target_assignment(assignment, metadata, config, now)
+        changes.append(assignment)
     advances = ConsumerChange(group)
     changes.append(advances)
     results: dict[int, HeartbeatResult | KafkaError] = {}

@@ -38,8 +38,9 @@ class SubscriptionCounts:
         return {expression for _, expression in self.by_subscription if expression}
 
     def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members ask for; `default` if none asks for any."""
-        return max(self.by_assignor, key=lambda name: self.by_assignor[name], default=default)
+        """The assignor that most members ask for; `default` if none asks for any. As many for each:
+        uniform, as in Kafka, whichever was asked for first."""
+        return max(self.by_assignor, key=lambda name: (self.by_assignor[name], name), default=default)
 
     def __iter__(self) -> Iterator[TopicSubscription]:
         return iter(self.by_subscription)

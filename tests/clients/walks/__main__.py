@@ -5,12 +5,16 @@ import asyncio
 import sys
 import time
 from collections import Counter
+from typing import Final
 
 from tests.clients.secured_pair import SecuredBroker
 from tests.clients.walks.broker_pair import run_both_brokers
-from tests.clients.walks.themes import ON_REQUEST, SHARES, STREAMS, THEMES
+from tests.clients.walks.themes import CONSUMERS, ON_REQUEST, SHARES, STREAMS, THEMES
 from tests.clients.walks.walk_runner import Verdict, create_runner
-from tests.jars import KAFKA, KAFKA_4_3
+from tests.jars import KAFKA, KAFKA_4_2, KAFKA_4_3
+
+VERSIONS: Final = {CONSUMERS: KAFKA_4_2, STREAMS: KAFKA_4_3, SHARES: KAFKA_4_3}
+"""Versions of Apache Kafka for themes that others do not serve, or serve otherwise."""
 
 
 def main() -> int:
@@ -21,7 +25,7 @@ def main() -> int:
     parser.add_argument("--theme", choices=[*THEMES, *ON_REQUEST], help="default: chosen by the seed")
     parser.add_argument("--max-differences", type=int, default=5, help="stop after this many distinct differences")
     chosen = parser.parse_args()
-    with run_both_brokers(KAFKA_4_3 if chosen.theme in (STREAMS, SHARES) else KAFKA) as (kafka, ottla):
+    with run_both_brokers(VERSIONS.get(chosen.theme, KAFKA)) as (kafka, ottla):
         return asyncio.run(run_walks(chosen, kafka, ottla))
 
 

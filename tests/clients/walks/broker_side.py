@@ -18,6 +18,13 @@ SETTLES_WITHIN_S: Final = 10.0
 ASSIGNED_WITHIN_S: Final = 3.0
 DECIDED: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 ANY_RULE: Final = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+DESCRIBING: Final = (
+    "describe_groups",
+    "list_groups",
+    "consumer_group_describe",
+    "streams_group_describe",
+    "share_group_describe",
+)
 CLOSED: Final = "the connection is closed"
 
 
@@ -38,7 +45,7 @@ class BrokerSide:
 
     async def send_step(self, step: Step, sent: dict[str, Any]) -> Any:
         """The response, or CLOSED. A request that may wait for others has its own connection."""
-        if step.api in ("describe_groups", "list_groups", "streams_group_describe", "share_group_describe"):
+        if step.api in DESCRIBING:
             await self._commit()
         channel = await (self._spare_channel(step.user) if step.may_wait else self._channel(step.user))
         if step.may_wait:

@@ -23,8 +23,7 @@ from tests.clients.api_session import (
 )
 
 LISTED = frozenset({"topics", "groups", "results", "transaction_states"})  # may contain entries of other walks
-# Which of several equal tasks or partitions a member of a streams or share group gets is the
-# broker's choice.
+# Which of several equal tasks or partitions a member of a group gets is the broker's choice.
 TASK_FIELDS = frozenset(
     {"active_tasks", "standby_tasks", "warmup_tasks", "active_partitions", "standby_partitions", "topic_partitions"}
 )

@@ -21,8 +21,8 @@ ReferenceKind = Literal[
     "sequence",  # (topic, partition, producer): the next one
     "producer id",  # (transactional id,)
     "producer epoch",  # (transactional id,)
-    "member epoch",  # (group, slot): of a member of a streams or share group; 0 before it has joined
-    "tasks",  # (group, slot, kind): the member's tasks of this kind
+    "member epoch",  # (group, slot): of a member of a consumer, streams or share group; 0 before it joins
+    "tasks",  # (group, slot, kind): the member's tasks of this kind; partitions of a consumer: kind "owned"
     "share session epoch",  # (group, slot): the next one
     "acquired",  # (group, slot, topic, partition, types, count): acknowledgements of its first offsets
     "end",  # (topic, partition): the end according to produce responses

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tests.clients.walks import access_steps as access
+from tests.clients.walks import consumer_steps as consumers
 from tests.clients.walks import group_steps as groups
 from tests.clients.walks import limit_steps as limits
 from tests.clients.walks import record_steps as records
@@ -83,6 +84,10 @@ ACCESS_KINDS: Final = mix(
 # Of transactional producers.
 TRANSACTIONS: Final = "transactions"
 
+# Of groups of the consumer protocol. Apache Kafka 4.1 fences members that join again, and the first
+# epoch of 4.3 is 2.
+CONSUMERS: Final = "consumers"
+
 # Of Kafka Streams applications. They need Apache Kafka 4.2 or newer.
 STREAMS: Final = "streams"
 
@@ -93,12 +98,17 @@ ON_REQUEST: Final = {
     EXPIRY: EXPIRING,
     ACCESS: ACCESS_KINDS,
     TRANSACTIONS: transactions.KINDS,
+    CONSUMERS: consumers.KINDS,
     STREAMS: streams.KINDS,
     SHARES: shares.KINDS,
 }
 
 
-CREATE_INPUTS: Final = {STREAMS: streams.create_inputs, SHARES: shares.create_inputs}
+CREATE_INPUTS: Final = {
+    CONSUMERS: consumers.create_inputs,
+    STREAMS: streams.create_inputs,
+    SHARES: shares.create_inputs,
+}
 
 
 def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:

@@ -102,6 +102,8 @@ class WalkState:
         match step.api:
             case "join_group":
                 self._update_member(step, answer)
+            case "consumer_group_heartbeat" if answer.error_code is ErrorCode.none:
+                self._update_consumer(step, answer)
             case "streams_group_heartbeat":
                 self._update_streams_member(step, sent, answer)
             case "share_group_heartbeat" if answer.error_code is ErrorCode.none:
@@ -139,6 +141,14 @@ class WalkState:
             ids.append(answer.member_id)
         if answer.error_code is ErrorCode.none:
             self._numbers["generation", *step.source] = answer.generation_id
+
+    def _update_consumer(self, step: Step, answer: Any) -> None:
+        self._numbers["member epoch", *step.source] = max(answer.member_epoch, 0)
+        if answer.assignment is not None or answer.member_epoch <= 0:
+            self._tasks[*step.source, "owned"] = [
+                {"topic_id": one.topic_id, "partitions": one.partitions}
+                for one in (answer.assignment.topic_partitions if answer.assignment is not None else ())
+            ]
 
     def _update_streams_member(self, step: Step, sent: dict[str, Any], answer: Any) -> None:
         if answer.error_code is not ErrorCode.none:

@@ -14,6 +14,7 @@ from ottla_broker.coordination.assignors import (
     assign_uniformly,
     partitions_of,
 )
+from ottla_broker.coordination.subscription_counts import SubscriptionCounts
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
 counts = st.fixed_dictionaries({topic: st.integers(0, 7) for topic in TOPICS})
@@ -26,6 +27,16 @@ def members_of(topics: list[frozenset[UUID]], targets: dict[str, Assignment]) ->
 
 def sizes(assignments: dict[str, Assignment]) -> dict[str, int]:
     return {member: len(partitions_of(assignment)) for member, assignment in assignments.items()}
+
+
+@pytest.mark.parametrize("wanted", [("range", "uniform"), ("uniform", "range")])
+def test_which_of_two_assignors_is_used_does_not_depend_on_who_joined_first(wanted: tuple[str, str]) -> None:
+    asked = SubscriptionCounts()
+    for name in wanted:
+        asked.add((("t",), ""), name)
+    assert asked.preferred_assignor("range") == "uniform"
+    asked.add((("t",), ""), "range")
+    assert asked.preferred_assignor("uniform") == "range"
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)

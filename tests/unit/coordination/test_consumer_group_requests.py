@@ -161,6 +161,19 @@ def test_an_error_of_one_heartbeat_is_not_that_of_others_in_its_turn() -> None:
     run_with_broker(test)
 
 
+def test_a_heartbeat_that_fails_computes_no_assignment() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 2)
+        await beat(broker, "a", 0)
+        await beat(broker, "a", -1)  # begins an epoch, in which nothing has to be assigned yet
+        assigned = group_of(broker).assignment_epoch
+        with pytest.raises(KafkaError):
+            await beat(broker, "x", 5)
+        assert group_of(broker).assignment_epoch == assigned < group_of(broker).epoch
+
+    run_with_broker(test, NO_INTERVAL)
+
+
 def test_heartbeats_of_one_turn_are_undone_together() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         add_topic(broker.image, "t", 4)

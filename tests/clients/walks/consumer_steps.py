@@ -1,0 +1,197 @@
+"""Steps of the consumer protocol (KIP-848): members, one of them static, that join, report what
+they own and leave, and the offsets that they commit. The members can share the partitions of a
+topic equally: of others, brokers may choose who has one more.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tests.clients.walks.group_steps import delete_groups
+from tests.clients.walks.step_generator import StepGenerator
+from tests.clients.walks.steps import Reference, Step
+from tests.clients.walks.streams_steps import commit, delete_offsets, fetch_offsets
+
+INPUTS: Final = {"t0": 6, "t1": 6}  # topic → partitions
+GROUPS: Final = ("g0", "g1")
+SLOTS: Final = ("m0", "m1", "m2")
+INSTANCES: Final = {"m2": "s0"}  # of the static member
+ASSIGNORS: Final = {"g0": (None, None, "uniform"), "g1": ("range",)}
+"""A member that changes from one assignor to the other may keep what the first one has chosen."""
+GROUP_RESOURCE: Final = 32
+LONG_MS: Final = 600_000  # no member is removed during a walk
+UNCHANGED: Final[Mapping[str, Any]] = {
+    "rack_id": None,
+    "rebalance_timeout": -1,
+    "subscribed_topic_names": None,
+    "subscribed_topic_regex": None,
+    "server_assignor": None,
+    "topic_partitions": None,
+}
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+
+def any_group(generator: StepGenerator) -> str:
+    return generator.random.choices(GROUPS, (5, 1))[0]
+
+
+def member(generator: StepGenerator) -> tuple[str, str]:
+    """(group, slot) of a member that has joined, usually."""
+    group = any_group(generator)
+    if (members := generator.joined.get(group)) and not generator.rarely(0.05):
+        return group, generator.random.choice(members)
+    return group, generator.choose(*SLOTS)
+
+
+def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
+    """In version 0 a member without an id gets one, which no step knows."""
+    named = {
+        "group_id": Reference("name", (group,)),
+        "member_id": slot,
+        "member_epoch": epoch,
+        "instance_id": INSTANCES.get(slot),
+    }
+    low = 1 if "member_id" in fields or "subscribed_topic_regex" in fields else 0
+    return generator.step("consumer_group_heartbeat", low=low, learns=(group, slot), **{**UNCHANGED, **named, **fields})
+
+
+def owned(group: str, slot: str) -> dict[str, Any]:
+    """All partitions that the member has been assigned."""
+    return {"topic_partitions": Reference("tasks", (group, slot, "owned"))}
+
+
+def subscription(generator: StepGenerator) -> dict[str, Any]:
+    topics = generator.random.choices((["t0"], ["t0", "t1"], ["t1"], ["t0", "t3"]), (8, 3, 1, 0.5))[0]
+    return {"subscribed_topic_names": [Reference("name", (name,)) for name in topics]}
+
+
+def odd_fields(generator: StepGenerator) -> Any:
+    """What members seldom change, or what brokers refuse."""
+    return generator.choose(
+        {"rack_id": "r1"},
+        {"rack_id": ""},
+        {"instance_id": "s0"},
+        {"instance_id": "s1"},
+        {"instance_id": ""},
+        {"instance_id": None},
+        {"rebalance_timeout": 5000},
+        {"server_assignor": generator.choose("sticky", "")},
+        {"subscribed_topic_names": []},
+        {"subscribed_topic_regex": "("},
+        {"member_id": ""},
+        {"member_id": "nobody"},
+        {"group_id": ""},
+        {"topic_partitions": [{"topic_id": Reference("id", (generator.choose("t0", "t1"),)), "partitions": [0]}]},
+        {"topic_partitions": [{"topic_id": Reference("id", ("t3",)), "partitions": [0]}]},
+        {"topic_partitions": []},
+    )
+
+
+def join(generator: StepGenerator) -> Step:
+    group, slot = any_group(generator), generator.choose(*SLOTS)
+    if slot not in (members := generator.joined.setdefault(group, [])):
+        members.append(slot)
+    fields: dict[str, Any] = {
+        "rebalance_timeout": LONG_MS,
+        "topic_partitions": [],
+        "server_assignor": generator.choose(*ASSIGNORS[group]),
+        **subscription(generator),
+    }
+    if generator.rarely(0.1):
+        fields |= generator.choose(
+            {"rebalance_timeout": -1}, {"subscribed_topic_names": None}, {"topic_partitions": None}
+        )
+    if generator.rarely(0.1):
+        fields |= odd_fields(generator)
+    return heartbeat_step(generator, group, slot, 0, **fields)
+
+
+def heartbeat(generator: StepGenerator) -> Step:
+    group, slot = member(generator)
+    epoch = Reference("member epoch", (group, slot), generator.random.choices((0, -1, 1), (20, 1, 1))[0])
+    how = generator.random.choices(("nothing", "owned", "all", "subscription"), (5, 8, 2, 1))[0]
+    fields: dict[str, Any] = {}
+    if how in ("owned", "all"):
+        fields |= owned(group, slot)
+    if how in ("subscription", "all"):
+        fields |= {"rebalance_timeout": LONG_MS, **subscription(generator)}
+    if generator.rarely(0.12):
+        fields |= odd_fields(generator)
+    return heartbeat_step(generator, group, slot, epoch, **fields)
+
+
+def reconcile_all(generator: StepGenerator) -> list[Step]:
+    """All members report what they have, several times."""
+    group, _ = member(generator)
+    return [
+        heartbeat_step(generator, group, slot, Reference("member epoch", (group, slot)), **owned(group, slot))
+        for _ in range(3)
+        for slot in generator.joined.get(group, [])
+    ]
+
+
+def leave(generator: StepGenerator) -> Step:
+    group, slot = member(generator)
+    if slot in (members := generator.joined.get(group, [])):
+        members.remove(slot)
+    usual = -2 if slot in INSTANCES and generator.rarely(0.6) else -1
+    epoch = generator.random.choices((usual, -2, -3), (12, 1, 1))[0]
+    return heartbeat_step(generator, group, slot, epoch, **(odd_fields(generator) if generator.rarely(0.1) else {}))
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def describe(generator: StepGenerator) -> Step:
+    groups = [generator.choose(*GROUPS)] if generator.rarely(0.8) else generator.choose([*GROUPS], ["g2"])
+    return generator.step(
+        "consumer_group_describe",
+        group_ids=[Reference("name", (group,)) for group in groups],
+        include_authorized_operations=generator.rarely(0.1),
+    )
+
+
+def list_groups(generator: StepGenerator) -> Step:
+    states = [generator.choose("Stable", "Empty", "Reconciling", "assigning")] if generator.rarely(0.5) else []
+    types = [generator.choose("consumer", "classic")] if generator.rarely(0.4) else []
+    return generator.step("list_groups", states_filter=states, types_filter=types)
+
+
+def set_group_config(generator: StepGenerator) -> Step:
+    name, values = generator.choose(
+        ("consumer.heartbeat.interval.ms", ("6000", "7000", "1")),
+        ("consumer.session.timeout.ms", ("50000", "1")),
+    )
+    config = {"name": name, "config_operation": generator.choose(0, 0, 1), "value": generator.choose(*values)}
+    group = Reference("name", (any_group(generator),))
+    resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": [config]}
+    return generator.step("incremental_alter_configs", low=1, resources=[resource], validate_only=False)
+
+
+def create_inputs(generator: StepGenerator) -> list[Step]:
+    generator.created.update(INPUTS)
+    return [
+        generator.step(
+            "create_topics",
+            topics=[{"name": Reference("name", (name,)), "num_partitions": count, "replication_factor": 1}],
+            timeout=10_000,
+            validate_only=False,
+        )
+        for name, count in INPUTS.items()
+    ]
+
+
+KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+    join: 7,
+    heartbeat: 14,
+    reconcile_all: 2,
+    leave: 3,
+    describe: 5,
+    list_groups: 1,
+    set_group_config: 1,
+    commit: 4,
+    fetch_offsets: 2,
+    delete_offsets: 0.5,
+    delete_groups: 0.3,
+}
