@@ -1,4 +1,6 @@
-"""Share groups (KIP-932): with Kafka's own tools, and with a member that sends its own requests."""
+"""Share groups (KIP-932): with share consumers and tools of Kafka 4.3, and with a member that sends
+its own requests.
+"""
 
 import asyncio
 import json
@@ -23,10 +25,11 @@ from tests.clients.share_member import (
     run_in_session,
     set_offset_reset,
 )
-from tests.jars import java_command, kafka_classpath
+from tests.jars import KAFKA_4_3, java_command, kafka_classpath
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableShareConsumer"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 
 def run_tool(broker: BrokerProcess, main: str, *arguments: str) -> str:
-    command = java_command(kafka_classpath(), main, "--bootstrap-server", broker.bootstrap, *arguments)
+    command = java_command(kafka_classpath(KAFKA_4_3), main, "--bootstrap-server", broker.bootstrap, *arguments)
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -65,12 +68,26 @@ def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, n
     read = run_tool(broker, CONSUMER, "--topic", name, "--group", name, "--max-messages", "20", "--timeout-ms", "20000")
     assert sorted(read.split("\n")) == sorted(["", *(f"value {number}" for number in range(20))])
     offsets = run_tool(broker, GROUP_COMMAND, "--describe", "--group", name)
-    assert parse_columns(offsets) == [[name, name, "0", "10"], [name, name, "1", "10"]]
+    assert parse_columns(offsets) == [[name, name, "0", "10", "0"], [name, name, "1", "10", "0"]]
     assert "Empty" in run_tool(broker, GROUP_COMMAND, "--describe", "--group", name, "--state")
     assert name in run_tool(broker, GROUP_COMMAND, "--list").split()
     run_tool(broker, GROUP_COMMAND, "--delete-offsets", "--group", name, "--topic", name)
     run_tool(broker, GROUP_COMMAND, "--delete", "--group", name)
     assert name not in run_tool(broker, GROUP_COMMAND, "--list").split()
+
+
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProcess, name: str, mode: str) -> None:
+    rd.create_topic(broker.bootstrap, name)
+    rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 50))
+    reset = ("--offset-reset-strategy", "earliest")
+    wanted = ("--topic", name, "--group-id", name, "--max-messages", "50", "--acknowledgement-mode", mode, *reset)
+    events = [json.loads(line) for line in run_tool(broker, VERIFIABLE_CONSUMER, *wanted).splitlines()]
+    for event in ("records_consumed", "offsets_acknowledged"):
+        assert sum(each["count"] for each in events if each["name"] == event) == 50, events
+    assert all(each["success"] for each in events if each["name"] == "offsets_acknowledged")
+    described = run_tool(broker, GROUP_COMMAND, "--describe", "--group", name)
+    assert parse_columns(described) == [[name, name, "0", "50", "0"]]
 
 
 def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
@@ -119,7 +136,7 @@ def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
     """All records of an internal topic of a stopped broker, as Kafka's DumpLogSegments prints
     them."""
     files = ",".join(str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")))
-    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", decoder, "--files", files)
+    command = java_command(kafka_classpath(KAFKA_4_3), "kafka.tools.DumpLogSegments", decoder, "--files", files)
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0 and "Exception" not in ran.stderr, ran.stderr
     return ran.stdout
