@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from tests.brokers import BROKERS, BrokerProcess
 from tests.browser import open_tab, run_chromium
 from tests.clients.console_pages import run_console, url_of
-from tests.jars import kafka_classpath, skip_or_fail_in_ci
+from tests.jars import KAFKA_4_3, kafka_classpath, skip_or_fail_in_ci
 
 NewBroker = Callable[..., AbstractContextManager[BrokerProcess]]
 _numbers = itertools.count(1)
@@ -50,6 +50,12 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def classpath() -> str:
     return kafka_classpath()
+
+
+@pytest.fixture(scope="session")
+def newest_classpath() -> str:
+    """Of the tools and clients of Kafka 4.3."""
+    return kafka_classpath(KAFKA_4_3)
 
 
 @pytest.fixture(scope="session")

@@ -192,21 +192,23 @@ def test_a_group_changes_its_protocol_in_both_directions_while_it_runs(
         assert "CLASSIC" in group_type()
 
 
-def test_kafkas_tools_consume_and_describe_consumer_groups(quick: BrokerProcess, name: str, classpath: str) -> None:
+def test_kafkas_tools_consume_and_describe_consumer_groups(
+    quick: BrokerProcess, name: str, newest_classpath: str
+) -> None:
     rd.create_topic(quick.bootstrap, name, partitions=2)
     rd.produce(quick.bootstrap, name, rd.numbered_messages(0, 3))
     command = java_command(
-        classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", quick.bootstrap
+        newest_classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", quick.bootstrap
     )
     command += ["--topic", name, "--group", name, "--from-beginning", "--max-messages", "3"]
-    command += ["--consumer-property", "group.protocol=consumer", "--timeout-ms", "30000"]
+    command += ["--command-property", "group.protocol=consumer", "--timeout-ms", "30000"]
     completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert completed.stdout.splitlines() == [(it.value or b"").decode() for it in rd.numbered_messages(0, 3)], completed
     member = Member(quick.bootstrap, name, name)
     with members(member):
         poll_until_shares_are([2], member)
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-        command = java_command(classpath, tool, "--bootstrap-server", quick.bootstrap, "--describe")
+        command = java_command(newest_classpath, tool, "--bootstrap-server", quick.bootstrap, "--describe")
         command += ["--group", name, "--state", "--verbose"]
         completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         assert "Stable" in completed.stdout and "uniform" in completed.stdout, completed
@@ -240,7 +242,7 @@ def run_groups(*arguments: str) -> str:
     return done.stdout
 
 
-def test_clients_get_an_error_where_the_protocol_is_disabled(new_broker: NewBroker, classpath: str) -> None:
+def test_clients_get_an_error_where_the_protocol_is_disabled(new_broker: NewBroker, newest_classpath: str) -> None:
     with new_broker(group_coordinator_rebalance_protocols="classic") as broker:
         rd.produce(broker.bootstrap, "topic", rd.numbered_messages(0, 3))
         config = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "group.protocol": "consumer", "log_level": 0}
@@ -254,9 +256,9 @@ def test_clients_get_an_error_where_the_protocol_is_disabled(new_broker: NewBrok
         finally:
             reader.close()
         command = java_command(
-            classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
+            newest_classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap
         )
-        command += ["--topic", "topic", "--consumer-property", "group.protocol=consumer", "--timeout-ms", "20000"]
+        command += ["--topic", "topic", "--command-property", "group.protocol=consumer", "--timeout-ms", "20000"]
         completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert "UnsupportedVersionException" in completed.stdout + completed.stderr, completed
         assert rd.values_of(rd.consume(broker.bootstrap, "topic")) == [it.value for it in rd.numbered_messages(0, 3)]

@@ -62,13 +62,13 @@ def run_tool(telemetry_broker: TelemetryBroker, classpath: str, main: str, *argu
 
 
 def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
-    telemetry_broker: TelemetryBroker, classpath: str, name: str
+    telemetry_broker: TelemetryBroker, newest_classpath: str, name: str
 ) -> None:
     rd.create_topic(telemetry_broker.broker.bootstrap, name, 1)
     subscription = ("--name", name, "--metrics", "org.apache.kafka.", "--interval", str(INTERVAL_MS))
-    run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--alter", *subscription)
-    assert name in run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--list").split()
-    described = run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--describe", "--name", name)
+    run_tool(telemetry_broker, newest_classpath, "ClientMetricsCommand", "--alter", *subscription)
+    assert name in run_tool(telemetry_broker, newest_classpath, "ClientMetricsCommand", "--list").split()
+    described = run_tool(telemetry_broker, newest_classpath, "ClientMetricsCommand", "--describe", "--name", name)
     assert f"interval.ms={INTERVAL_MS}" in described and "metrics=org.apache.kafka." in described
 
     producer = ck.Producer({"bootstrap.servers": telemetry_broker.broker.bootstrap, "client.id": "native"})
@@ -81,7 +81,7 @@ def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
     )
 
     java = tool_command(
-        telemetry_broker, classpath, "ConsoleProducer", "--topic", name, "--producer-property", "client.id=java"
+        telemetry_broker, newest_classpath, "ConsoleProducer", "--topic", name, "--command-property", "client.id=java"
     )
     with subprocess.Popen(java, stdin=subprocess.PIPE) as console:
         assert console.stdin is not None
@@ -94,8 +94,8 @@ def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
         console.stdin.close()
         assert console.wait(timeout=60) == 0
 
-    run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--delete", "--name", name)
-    assert name not in run_tool(telemetry_broker, classpath, "ClientMetricsCommand", "--list").split()
+    run_tool(telemetry_broker, newest_classpath, "ClientMetricsCommand", "--delete", "--name", name)
+    assert name not in run_tool(telemetry_broker, newest_classpath, "ClientMetricsCommand", "--list").split()
     eventually(
         lambda: not telemetry_broker.metrics_of("native"), message=lambda: f"{telemetry_broker.metrics_of('native')}"
     )
