@@ -1,5 +1,6 @@
-"""Kafka Streams: a word count with `at_least_once` and `exactly_once_v2`, a repartition topic and a
-changelog topic, in the classic protocol and in the streams protocol (KIP-1071).
+"""Kafka Streams 4.2: a word count with `at_least_once` and `exactly_once_v2`, a repartition topic
+and a changelog topic, in the classic protocol and in the streams protocol (KIP-1071). Kills of the
+application or of the broker change no count.
 
 The application is built from Python (py4j, which PySpark includes) in its own JVM, so no Java is
 compiled.
@@ -15,14 +16,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka as ck
 import pytest
+from confluent_kafka.admin import OffsetSpec
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import Message
-from tests.jars import QUIET, SHORT_LIVED_JVM, STREAMS, java_command, java_program, kafka_classpath
+from tests.jars import KAFKA_4_2, QUIET, SHORT_LIVED_JVM, STREAMS, java_command, java_program, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -30,6 +33,7 @@ CLASSIC = {
     "session.timeout.ms": "3000",  # Streams does not leave the group when it closes: a restart waits for this
     "heartbeat.interval.ms": "500",
 }
+KILLS = 3
 LINES = ("the hen and the egg", "the egg", "a hen", "and the hen and")
 
 
@@ -65,10 +69,10 @@ class ByWord:
         implements = ("org.apache.kafka.streams.kstream.KeyValueMapper",)
 
 
-@pytest.fixture
-def gateway() -> Iterator[JavaGateway]:
+@contextmanager
+def start_jvm() -> Iterator[tuple[JavaGateway, "subprocess.Popen[bytes]"]]:
     port, jvm = launch_gateway(
-        classpath=kafka_classpath(coordinates=STREAMS),
+        classpath=kafka_classpath(KAFKA_4_2, STREAMS),
         javaopts=[*SHORT_LIVED_JVM, *QUIET],
         java_path=java_program(),
         die_on_exit=True,
@@ -82,21 +86,41 @@ def gateway() -> Iterator[JavaGateway]:
     our_port = opened.get_callback_server().get_listening_port()
     java_side.resetCallbackClient(java_side.getCallbackClient().getAddress(), our_port)
     try:
-        yield opened
+        yield opened, jvm
     finally:
         opened.shutdown()
         jvm.kill()
         jvm.wait()
 
 
+@pytest.fixture
+def gateway() -> Iterator[JavaGateway]:
+    with start_jvm() as (opened, _):
+        yield opened
+
+
 @contextmanager
 def run_word_count(
     gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str = "classic"
 ) -> Iterator[Callable[[], str]]:
-    """Runs the application: from lines in topic `name` to counts in `name`-counts.
+    """Runs the application until it is closed. Yields a function that returns its state."""
+    application = start_word_count(gateway, broker, name, state, guarantee, protocol)
+    try:
+        yield lambda: str(application.state())
+    finally:
+        application.close()
 
-    Yields a function that returns the application's state.
-    """
+
+def start_word_count(
+    gateway: JavaGateway,
+    broker: BrokerProcess,
+    name: str,
+    state: Path,
+    guarantee: str,
+    protocol: str,
+    commit_interval_ms: int = 100,
+) -> Any:
+    """Starts the application: from lines in topic `name` to counts in `name`-counts."""
     streams = gateway.jvm.org.apache.kafka.streams
     serdes = gateway.jvm.org.apache.kafka.common.serialization.Serdes
     builder = streams.StreamsBuilder()
@@ -110,7 +134,7 @@ def run_word_count(
         "state.dir": str(state),
         "default.key.serde": text,
         "default.value.serde": text,
-        "commit.interval.ms": "100",
+        "commit.interval.ms": str(commit_interval_ms),
         "processing.guarantee": guarantee,
         "num.stream.threads": "2",
         "group.protocol": protocol,
@@ -119,10 +143,7 @@ def run_word_count(
         properties.put(key, value)
     application = streams.KafkaStreams(builder.build(), properties)
     application.start()
-    try:
-        yield lambda: str(application.state())
-    finally:
-        application.close()
+    return application
 
 
 def run_tool(classpath: str, broker: BrokerProcess, main: str, *arguments: str) -> str:
@@ -153,22 +174,58 @@ def decode_offsets(classpath: str, broker: BrokerProcess) -> str:
 def counts(broker: BrokerProcess, name: str) -> Counter[str]:
     """The last count of each word."""
     found: Counter[str] = Counter()
-    for partition in range(PARTITIONS):
-        for message in rd.consume(
-            broker.bootstrap, f"{name}-counts", partition=partition, isolation_level="read_committed"
-        ):
-            found[(message.key() or b"").decode()] = int.from_bytes(message.value() or b"")
+    for word, count in read_counts(broker, name, "read_committed"):
+        found[word] = count
     return found
 
 
+def read_counts(broker: BrokerProcess, name: str, isolation: str) -> list[tuple[str, int]]:
+    """All counts up to the end that consumers of this isolation level see."""
+    return [
+        ((message.key() or b"").decode(), int.from_bytes(message.value() or b""))
+        for partition in range(PARTITIONS)
+        for message in rd.consume(broker.bootstrap, f"{name}-counts", partition=partition, isolation_level=isolation)
+    ]
+
+
+def has_open_transaction(broker: BrokerProcess, topic: str) -> bool:
+    """True if a partition's last stable offset is before its end."""
+    partitions = {ck.TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
+    admin = rd.admin_client(broker.bootstrap)
+    stable, ends = (
+        [found.result(20).offset for found in admin.list_offsets(partitions, isolation_level=level).values()]
+        for level in (ck.IsolationLevel.READ_COMMITTED, ck.IsolationLevel.READ_UNCOMMITTED)
+    )
+    return stable != ends
+
+
+def write_lines(broker: BrokerProcess, name: str, partition: int) -> Counter[str]:
+    """Writes lines to topic `name`. Returns how often each word is in them."""
+    lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
+    rd.produce(broker.bootstrap, name, lines, partition=partition)
+    return Counter(" ".join(LINES * 10).split())
+
+
+def wait_for_counts(broker: BrokerProcess, name: str, wanted: Counter[str], state: Callable[[], str]) -> None:
+    eventually(
+        lambda: counts(broker, name) == wanted,
+        within_s=60,
+        message=lambda: f"{wanted}; counted: {counts(broker, name)}; the application is {state()}",
+    )
+
+
 @pytest.fixture
-def streams_broker(new_broker: NewBroker) -> Iterator[BrokerProcess]:
+def streams_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProcess]:
     """A broker with short heartbeats in the streams protocol."""
+    version = {"version": KAFKA_4_2} if broker_kind == "kafka" else {}
     with new_broker(
+        **version,
         num_partitions=1,
         group_streams_min_heartbeat_interval_ms=200,
         group_streams_heartbeat_interval_ms=200,
         group_streams_initial_rebalance_delay_ms=0,
+        group_streams_min_session_timeout_ms=3000,
+        group_streams_session_timeout_ms=3000,
         group_initial_rebalance_delay_ms=0,
     ) as broker:
         yield broker
@@ -187,15 +244,9 @@ def test_words_are_counted_and_counts_restored_from_the_changelog(
     wanted: Counter[str] = Counter()
     for start in ("first", "second"):  # the second one with an empty state folder
         for partition in range(PARTITIONS):
-            lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
-            rd.produce(broker.bootstrap, name, lines, partition=partition)
-            wanted.update(" ".join(LINES * 10).split())
+            wanted += write_lines(broker, name, partition)
         with run_word_count(gateway, broker, name, tmp_path / start, guarantee, protocol) as state:
-            eventually(
-                lambda: counts(broker, name) == wanted,
-                within_s=60,
-                message=lambda: f"{wanted}; counted: {counts(broker, name)}; the application is {state()}",
-            )
+            wait_for_counts(broker, name, wanted, state)
     topics = rd.admin_client(broker.bootstrap).list_topics(timeout=20).topics
     store = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003"
     assert {f"{store}-changelog", f"{store}-repartition"} <= set(topics)
@@ -207,9 +258,9 @@ def shows_members(shown: str, broker: BrokerProcess, name: str) -> bool:
 
 
 def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
-    gateway: JavaGateway, streams_broker: BrokerProcess, classpath: str, name: str, tmp_path: Path
+    gateway: JavaGateway, streams_broker: BrokerProcess, name: str, tmp_path: Path
 ) -> None:
-    broker = streams_broker
+    broker, classpath = streams_broker, kafka_classpath(KAFKA_4_2)
     for topic in (name, f"{name}-counts"):
         rd.create_topic(broker.bootstrap, topic, PARTITIONS)
     rd.produce(broker.bootstrap, name, [Message(None, b"the hen", round(time.time() * 1000))], partition=0)
@@ -222,7 +273,6 @@ def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
         repartition = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"
         assert read == sorted(f"{topic}-{it}" for topic in (name, repartition) for it in range(PARTITIONS))
         members = ("--describe", "--group", name, "--members", "--verbose")
-        # Of several streams groups, the tool of Kafka 4.1 describes the first, whichever is named.
         eventually(lambda: shows_members(run_tool(classpath, broker, group_tool, *members), broker, name), within_s=90)
     assert name in run_tool(classpath, broker, group_tool, "--list").split()
     decoded = decode_offsets(classpath, broker)
@@ -242,22 +292,39 @@ def test_a_streams_group_survives_a_kill_of_its_coordinator(
     broker = streams_broker
     for topic in (name, f"{name}-counts"):
         rd.create_topic(broker.bootstrap, topic, PARTITIONS)
-    wanted: Counter[str] = Counter()
-
-    def write(partition: int) -> None:
-        lines = [Message(None, line.encode(), round(time.time() * 1000)) for line in LINES * 10]
-        rd.produce(broker.bootstrap, name, lines, partition=partition)
-        wanted.update(" ".join(LINES * 10).split())
-
-    with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams"):
-        write(0)
-        eventually(lambda: counts(broker, name) == wanted, within_s=60)
+    with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams") as state:
+        wanted = write_lines(broker, name, 0)
+        wait_for_counts(broker, name, wanted, state)
         broker.kill()
         broker.start()
         for partition in range(PARTITIONS):
-            write(partition)
-        eventually(
-            lambda: counts(broker, name) == wanted,
-            within_s=60,
-            message=lambda: f"{wanted}; counted: {counts(broker, name)}",
-        )
+            wanted += write_lines(broker, name, partition)
+        wait_for_counts(broker, name, wanted, state)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
+def test_counts_are_exact_after_kills_of_the_application(
+    streams_broker: BrokerProcess, name: str, tmp_path: Path, protocol: str
+) -> None:
+    """Each kill finds a transaction open."""
+    broker, guarantee = streams_broker, "exactly_once_v2"
+    for topic in (name, f"{name}-counts"):
+        rd.create_topic(broker.bootstrap, topic, PARTITIONS)
+    wanted: Counter[str] = Counter()
+
+    def finds_open_transaction_of_more_lines() -> bool:
+        """After a pause the application commits at once, and only then at its interval."""
+        for partition in range(PARTITIONS):
+            wanted.update(write_lines(broker, name, partition))
+        return has_open_transaction(broker, f"{name}-counts")
+
+    for _ in range(KILLS):
+        with start_jvm() as (gateway, jvm):
+            application = start_word_count(gateway, broker, name, tmp_path, guarantee, protocol, 2000)
+            wait_for_counts(broker, name, wanted, application.state)
+            eventually(finds_open_transaction_of_more_lines, within_s=60)
+            jvm.kill()
+    with start_jvm() as (gateway, _), run_word_count(gateway, broker, name, tmp_path, guarantee, protocol) as state:
+        wait_for_counts(broker, name, wanted, state)
+    committed = len(read_counts(broker, name, "read_committed"))
+    assert len(read_counts(broker, name, "read_uncommitted")) > committed, "no kill interrupted a transaction"
