@@ -161,12 +161,12 @@ class Runner:
     folder: Path
     registry: str = ""
     secrets: Path | None = None
-    checkpoint: str = ""
-    """By default in the folder."""
+    checkpoint_on_s3: str = ""
     lines: list[Line] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.checkpoint = self.checkpoint or str(self.folder / "checkpoint")
+    @property
+    def checkpoint(self) -> str:
+        return self.checkpoint_on_s3 or str(self.folder / "checkpoint")
 
     def __call__(
         self, spec_: Mapping[str, Any], *, name: str = "p", stop_when: Callable[[list[Line]], bool] | None = None

@@ -68,7 +68,7 @@ def test_parquet_on_s3_has_each_row_once_when_drivers_die(
         names = [Path(it).name for it in store.files("killed/rows")]
         assert all(it == "_SUCCESS" or (it.startswith("part-") and it.endswith(".parquet")) for it in names), names
 
-    pipeline.secrets, pipeline.checkpoint = secrets, f"s3a://{BUCKET}/killed/checkpoint"
+    pipeline.secrets, pipeline.checkpoint_on_s3 = secrets, f"s3a://{BUCKET}/killed/checkpoint"
     sinks = {"rows": {"parquet": {"path": f"s3a://{BUCKET}/killed/rows"}}}
     store_fields = {"s3": {"endpoint": store.endpoint, "secretRef": {"name": SECRET}}}
     run_and_kill(
