@@ -136,7 +136,8 @@ def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
     """All records of an internal topic of a stopped broker, as Kafka's DumpLogSegments prints
     them."""
     files = ",".join(str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")))
-    command = java_command(kafka_classpath(KAFKA_4_3), "kafka.tools.DumpLogSegments", decoder, "--files", files)
+    main = "org.apache.kafka.tools.DumpLogSegments"
+    command = java_command(kafka_classpath(KAFKA_4_3), main, decoder, "--files", files)
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0 and "Exception" not in ran.stderr, ran.stderr
     return ran.stdout

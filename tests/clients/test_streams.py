@@ -137,6 +137,7 @@ def start_word_count(
         "commit.interval.ms": str(commit_interval_ms),
         "processing.guarantee": guarantee,
         "num.stream.threads": "2",
+        "statestore.cache.max.bytes": "0",  # counts are written at once, not before the commit
         "group.protocol": protocol,
         **(CLASSIC if protocol == "classic" else {}),
     }.items():

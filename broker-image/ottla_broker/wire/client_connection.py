@@ -26,7 +26,22 @@ async def open_connection(
     """Returns the connected protocol. `handshake_timeout_s`: None for asyncio's default. Raises
     OSError; ssl.SSLError is a subclass of it.
     """
-    loop, context = asyncio.get_running_loop(), security.ssl_context()
+    context = security.ssl_context()
+    try:
+        return await _connect(make_protocol, host, port, security, context, handshake_timeout_s)
+    except ValueError as reason:  # also UnicodeError, of the encoding of names (IDNA)
+        raise OSError(f"{host!r} is not a host name") from reason
+
+
+async def _connect(
+    make_protocol: Callable[[], P],
+    host: str,
+    port: int,
+    security: ClientSecurity,
+    context: ssl.SSLContext | None,
+    handshake_timeout_s: float | None,
+) -> P:
+    loop = asyncio.get_running_loop()
     if context is not None:
         try:
             _, protocol = await loop.create_connection(

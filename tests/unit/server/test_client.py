@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import uvloop
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
@@ -22,12 +23,13 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire import client as client_module
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import drop_partial_batch, find_last_batch
-from ottla_broker.wire.channel import Channel
+from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client import (
     Client,
     NoBrokersAvailable,
     parse_bootstrap_servers,
 )
+from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.records import iter_records
@@ -35,6 +37,16 @@ from tests.unit.api.brokers import SmallBroker, batch, serve, start_listening
 from tests.unit.server.connections import broker_test
 
 Test = Callable[..., Coroutine[Any, Any, None]]
+
+
+@pytest.mark.parametrize("security", [UNSECURED, ClientSecurity("SSL")], ids=["plain", "tls"])
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "\ud800"])
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_host_that_is_no_name_is_one_that_is_not_found(
+    run: Callable[..., Any], host: str, security: ClientSecurity
+) -> None:
+    with pytest.raises(OSError, match="is not a host name"):
+        run(open_channel(host, 9092, "test", security=security))
 
 
 @broker_test
