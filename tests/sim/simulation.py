@@ -103,7 +103,7 @@ def run_simulation(
     trace.start_capturing_logs(level)
     loop.set_exception_handler(trace.handle_loop_exception)
     gc.disable()  # runs are short, and garbage collection must not depend on earlier runs
-    gc.freeze()  # what is there already is not examined at the end
+    gc.freeze()  # so that the collection at the end of the run visits only objects of the run
     try:
         simulation = create(loop, trace)
         violations = simulation.run()

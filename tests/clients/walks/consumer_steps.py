@@ -6,18 +6,18 @@ topic equally: of others, brokers may choose who has one more.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tests.clients.walks import newer_group_steps as newer_groups
 from tests.clients.walks.group_steps import delete_groups
+from tests.clients.walks.newer_group_steps import any_group
 from tests.clients.walks.step_generator import StepGenerator
 from tests.clients.walks.steps import Reference, Step
 from tests.clients.walks.streams_steps import commit, delete_offsets, fetch_offsets
 
 INPUTS: Final = {"t0": 6, "t1": 6}  # topic → partitions
-GROUPS: Final = ("g0", "g1")
 SLOTS: Final = ("m0", "m1", "m2")
 INSTANCES: Final = {"m2": "s0"}  # of the static member
 ASSIGNORS: Final = {"g0": (None, None, "uniform"), "g1": ("range",)}
 """A member that changes from one assignor to the other may keep what the first one has chosen."""
-GROUP_RESOURCE: Final = 32
 LONG_MS: Final = 600_000  # no member is removed during a walk
 UNCHANGED: Final[Mapping[str, Any]] = {
     "rack_id": None,
@@ -32,16 +32,9 @@ UNCHANGED: Final[Mapping[str, Any]] = {
 # -- members ---------------------------------------------------------------------------------------
 
 
-def any_group(generator: StepGenerator) -> str:
-    return generator.random.choices(GROUPS, (5, 1))[0]
-
-
 def member(generator: StepGenerator) -> tuple[str, str]:
     """(group, slot) of a member that has joined, usually."""
-    group = any_group(generator)
-    if (members := generator.joined.get(group)) and not generator.rarely(0.05):
-        return group, generator.random.choice(members)
-    return group, generator.choose(*SLOTS)
+    return newer_groups.any_member(generator, SLOTS)
 
 
 def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
@@ -133,8 +126,7 @@ def reconcile_all(generator: StepGenerator) -> list[Step]:
 
 def leave(generator: StepGenerator) -> Step:
     group, slot = member(generator)
-    if slot in (members := generator.joined.get(group, [])):
-        members.remove(slot)
+    newer_groups.forget_member(generator, group, slot)
     usual = -2 if slot in INSTANCES and generator.rarely(0.6) else -1
     epoch = generator.random.choices((usual, -2, -3), (12, 1, 1))[0]
     return heartbeat_step(generator, group, slot, epoch, **(odd_fields(generator) if generator.rarely(0.1) else {}))
@@ -144,12 +136,7 @@ def leave(generator: StepGenerator) -> Step:
 
 
 def describe(generator: StepGenerator) -> Step:
-    groups = [generator.choose(*GROUPS)] if generator.rarely(0.8) else generator.choose([*GROUPS], ["g2"])
-    return generator.step(
-        "consumer_group_describe",
-        group_ids=[Reference("name", (group,)) for group in groups],
-        include_authorized_operations=generator.rarely(0.1),
-    )
+    return newer_groups.describe_groups(generator, "consumer_group_describe")
 
 
 def list_groups(generator: StepGenerator) -> Step:
@@ -159,27 +146,16 @@ def list_groups(generator: StepGenerator) -> Step:
 
 
 def set_group_config(generator: StepGenerator) -> Step:
-    name, values = generator.choose(
+    config = newer_groups.change_config(
+        generator,
         ("consumer.heartbeat.interval.ms", ("6000", "7000", "1")),
         ("consumer.session.timeout.ms", ("50000", "1")),
     )
-    config = {"name": name, "config_operation": generator.choose(0, 0, 1), "value": generator.choose(*values)}
-    group = Reference("name", (any_group(generator),))
-    resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": [config]}
-    return generator.step("incremental_alter_configs", low=1, resources=[resource], validate_only=False)
+    return newer_groups.alter_group(generator, any_group(generator), config)
 
 
 def create_inputs(generator: StepGenerator) -> list[Step]:
-    generator.created.update(INPUTS)
-    return [
-        generator.step(
-            "create_topics",
-            topics=[{"name": Reference("name", (name,)), "num_partitions": count, "replication_factor": 1}],
-            timeout=10_000,
-            validate_only=False,
-        )
-        for name, count in INPUTS.items()
-    ]
+    return newer_groups.create_inputs(generator, INPUTS)
 
 
 KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {

@@ -6,14 +6,14 @@ brokers may share the limits of a request between partitions as they choose.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tests.clients.walks import newer_group_steps as newer_groups
+from tests.clients.walks.newer_group_steps import GROUPS, any_group
 from tests.clients.walks.record_steps import delete_records
 from tests.clients.walks.step_generator import START_MS, StepGenerator
 from tests.clients.walks.steps import INITIALIZE_SHARES, BatchSpec, Reference, Step
 
 INPUTS: Final = {"t0": 2, "t1": 2}  # topic → partitions
-GROUPS: Final = ("g0", "g1")
 SLOTS: Final = ("m0", "m1")
-GROUP_RESOURCE: Final = 32
 LOADS_WITHIN_MS: Final = 200  # Kafka loads the state of a share-partition at its first fetch
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 Types = Mapping[tuple[int, ...], int]
@@ -33,16 +33,9 @@ ODD_TYPES: Final = ((RENEW,), (9,), (-1,), ())
 # -- members ---------------------------------------------------------------------------------------
 
 
-def any_group(generator: StepGenerator) -> str:
-    return generator.random.choices(GROUPS, (5, 1))[0]
-
-
 def member(generator: StepGenerator) -> tuple[str, str]:
     """(group, slot) of a member that has joined, usually."""
-    group = any_group(generator)
-    if (members := generator.joined.get(group)) and not generator.rarely(0.05):
-        return group, generator.random.choice(members)
-    return group, generator.choose(*SLOTS)
+    return newer_groups.any_member(generator, SLOTS)
 
 
 def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
@@ -83,8 +76,7 @@ def heartbeat(generator: StepGenerator) -> Step:
 
 def leave(generator: StepGenerator) -> Step:
     group, slot = member(generator)
-    if slot in (members := generator.joined.get(group, [])):
-        members.remove(slot)
+    newer_groups.forget_member(generator, group, slot)
     return heartbeat_step(generator, group, slot, generator.random.choices((-1, -2), (12, 1))[0])
 
 
@@ -177,12 +169,7 @@ def acknowledge(generator: StepGenerator) -> Step:
 
 
 def describe(generator: StepGenerator) -> Step:
-    groups = [generator.choose(*GROUPS)] if generator.rarely(0.8) else generator.choose([*GROUPS], ["g2"])
-    return generator.step(
-        "share_group_describe",
-        group_ids=[Reference("name", (group,)) for group in groups],
-        include_authorized_operations=generator.rarely(0.1),
-    )
+    return newer_groups.describe_groups(generator, "share_group_describe")
 
 
 def describe_offsets(generator: StepGenerator) -> Step:
@@ -237,37 +224,22 @@ def reset_offsets(generator: StepGenerator) -> list[Step]:
 
 
 def set_group_config(generator: StepGenerator) -> Step:
-    name, values = generator.choose(
+    config = newer_groups.change_config(
+        generator,
         ("share.heartbeat.interval.ms", ("6000", "7000", "1")),
         ("share.session.timeout.ms", ("50000", "1")),
         ("share.isolation.level", ("read_committed", "read_uncommitted", "none")),
         ("share.auto.offset.reset", ("earliest", "by_duration:P1D", "first")),
     )
-    config = {"name": name, "config_operation": generator.choose(0, 0, 1), "value": generator.choose(*values)}
-    return alter_group(generator, any_group(generator), config)
-
-
-def alter_group(generator: StepGenerator, group: str, *configs: dict[str, Any]) -> Step:
-    resource = {"resource_type": GROUP_RESOURCE, "resource_name": Reference("name", (group,))}
-    changed = [{**resource, "configs": list(configs)}]
-    return generator.step("incremental_alter_configs", low=1, resources=changed, validate_only=False)
+    return newer_groups.alter_group(generator, any_group(generator), config)
 
 
 def create_inputs(generator: StepGenerator) -> list[Step]:
     """Topics, and groups that begin at their starts."""
-    generator.created.update(INPUTS)
     earliest = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
     return [
-        *(
-            generator.step(
-                "create_topics",
-                topics=[{"name": Reference("name", (name,)), "num_partitions": count, "replication_factor": 1}],
-                timeout=10_000,
-                validate_only=False,
-            )
-            for name, count in INPUTS.items()
-        ),
-        *(alter_group(generator, group, earliest) for group in GROUPS),
+        *newer_groups.create_inputs(generator, INPUTS),
+        *(newer_groups.alter_group(generator, group, earliest) for group in GROUPS),
         *(initialize(group) for group in GROUPS),
     ]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.clients.streams_group_cases import UNCHANGED
+from tests.clients.walks import newer_group_steps as newer_groups
+from tests.clients.walks.newer_group_steps import GROUPS, any_group
 from tests.clients.walks.step_generator import StepGenerator
 from tests.clients.walks.steps import Reference, Step
 
 INPUTS: Final = {"t0": 2, "t1": 4}  # topic → partitions
-GROUPS: Final = ("g0", "g1")
 SLOTS: Final = ("m0", "m1")
-GROUP_RESOURCE: Final = 32
 LONG_MS: Final = 600_000  # no member is removed during a walk
 
 
@@ -157,10 +157,7 @@ def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, 
 
 def member(generator: StepGenerator) -> tuple[str, str]:
     """(group, slot) of a member that has joined, usually."""
-    group = generator.random.choices(GROUPS, (5, 1))[0]
-    if (members := generator.joined.get(group)) and not generator.rarely(0.05):
-        return group, generator.random.choice(members)
-    return group, generator.choose(*SLOTS)
+    return newer_groups.any_member(generator, SLOTS)
 
 
 def owned(group: str, slot: str) -> dict[str, Any]:
@@ -248,8 +245,7 @@ def reconcile_all(generator: StepGenerator) -> list[Step]:
 
 def leave(generator: StepGenerator) -> Step:
     group, slot = member(generator)
-    if slot in (members := generator.joined.get(group, [])):
-        members.remove(slot)
+    newer_groups.forget_member(generator, group, slot)
     epoch = generator.random.choices((-1, -2, -3), (12, 1, 1))[0]
     fields = odd_fields(generator) if generator.rarely(0.1) else {}
     return heartbeat_step(generator, group, slot, epoch, **fields)
@@ -259,26 +255,19 @@ def leave(generator: StepGenerator) -> Step:
 
 
 def describe(generator: StepGenerator) -> Step:
-    groups = [generator.choose(*GROUPS)] if generator.rarely(0.8) else generator.choose([*GROUPS], ["g2"])
-    return generator.step(
-        "streams_group_describe",
-        group_ids=[Reference("name", (group,)) for group in groups],
-        include_authorized_operations=generator.rarely(0.1),
-    )
+    return newer_groups.describe_groups(generator, "streams_group_describe")
 
 
 def set_group_config(generator: StepGenerator) -> Step:
-    name, values = generator.choose(
+    config = newer_groups.change_config(
+        generator,
         ("streams.num.standby.replicas", ("0", "1", "2", "9")),
         ("streams.heartbeat.interval.ms", ("6000", "7000", "1")),
         ("streams.session.timeout.ms", ("50000", "1")),
     )
-    config = {"name": name, "config_operation": generator.choose(0, 0, 1), "value": generator.choose(*values)}
     # Without it Kafka 4.2 gives a group that has configs 3 s instead of the brokers' delay.
     delay = {"name": "streams.initial.rebalance.delay.ms", "config_operation": 0, "value": "0"}
-    group = Reference("name", (generator.random.choices(GROUPS, (5, 1))[0],))
-    resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": [config, delay]}
-    return generator.step("incremental_alter_configs", low=1, resources=[resource], validate_only=False)
+    return newer_groups.alter_group(generator, any_group(generator), config, delay)
 
 
 def commit(generator: StepGenerator) -> Step:
@@ -333,16 +322,7 @@ def delete_offsets(generator: StepGenerator) -> Step:
 
 
 def create_inputs(generator: StepGenerator) -> list[Step]:
-    generator.created.update(INPUTS)
-    return [
-        generator.step(
-            "create_topics",
-            topics=[{"name": Reference("name", (name,)), "num_partitions": count, "replication_factor": 1}],
-            timeout=10_000,
-            validate_only=False,
-        )
-        for name, count in INPUTS.items()
-    ]
+    return newer_groups.create_inputs(generator, INPUTS)
 
 
 KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
