@@ -44,6 +44,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.framing import SMALL_FRAME_BYTES
 from ottla_broker.wire.message_reader import MalformedMessage
+from ottla_broker.wire.produce import expects_no_response
 from ottla_broker.wire.produce_template import ProduceTemplates
 from ottla_broker.wire.request_header import read_request_header
 
@@ -104,6 +105,8 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(close_after_s)
 
     def connection_lost(self, reason: Exception | None) -> None:
+        if self._queue and not self._is_closed:
+            self._serve_unacknowledged()
         self._is_closed = True
         self._login.cancel()
         self._muted.cancel_timers()
@@ -156,6 +159,17 @@ class Connection(asyncio.BufferedProtocol):
                 self._working.force_complete()  # a follower's next fetch ends the wait of its last
         elif not self._is_closed:
             self._serve(frame)
+
+    def _serve_unacknowledged(self) -> None:
+        """Serves the Produce requests with acks=0 that wait for their turn: their producer counts
+        them as sent.
+        """
+        requests, self._queue = self._queue, deque()
+        for frame, received_s in requests:
+            if expects_no_response(frame):
+                self._serve_alone(frame, received_s)
+            else:
+                self._queue.append((frame, received_s))
 
     def _is_blocked(self) -> bool:
         if self._working is not None or self._muted.reasons:

@@ -29,6 +29,8 @@ async def open_connection(
     context = security.ssl_context()
     try:
         return await _connect(make_protocol, host, port, security, context, handshake_timeout_s)
+    except OSError:  # first: a distrusted certificate is a ValueError too
+        raise
     except ValueError as reason:  # also UnicodeError, of the encoding of names (IDNA)
         raise OSError(f"{host!r} is not a host name") from reason
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import (
     MAX_ELEMENTS,
@@ -24,7 +25,7 @@ from ottla_broker.wire.message_reader import (
 )
 from ottla_broker.wire.message_writer import write_varint
 from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
-from ottla_broker.wire.request_header import RequestHeader
+from ottla_broker.wire.request_header import RequestHeader, read_request_header
 
 TRANSACTIONAL_ID_SINCE: Final = 3
 RECORD_ERRORS_SINCE: Final = 8
@@ -80,6 +81,15 @@ def read_produce_request(frame: bytearray, header: RequestHeader) -> ProduceRequ
         return _read(frame, header.body_offset, header.version)
     except (struct.error, IndexError, ValueError) as error:
         raise MalformedMessage(f"a produce request ends early: {error}") from error
+
+
+def expects_no_response(frame: bytearray) -> bool:
+    """True for Produce requests with acks=0. False for all others, and for what cannot be read."""
+    try:
+        header = read_request_header(frame)
+        return header.api_key == ApiKey.PRODUCE and read_produce_request(frame, header).acks == 0
+    except MalformedMessage:
+        return False
 
 
 def _read(frame: bytearray, at: int, version: int) -> ProduceRequest:

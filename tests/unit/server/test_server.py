@@ -105,6 +105,19 @@ async def test_responses_have_the_order_of_requests(broker: SmallBroker) -> None
 
 
 @broker_test
+async def test_records_that_wait_for_no_response_survive_the_end_of_their_connection(broker: SmallBroker) -> None:
+    server = serve(broker)
+    (partition,) = broker.add_topic("a")
+    connection = await RawConnection.open(await start_listening(server))
+    connection.send(ApiKey.FETCH, 12, 0, fetch_request({("a", 0): 0}, wait_ms=20_000, min_bytes=1 << 20))
+    for acks, value in ((0, b"sent"), (1, b"unanswered"), (0, b"sent too")):
+        connection.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(value)}, acks=acks))
+    connection.close()
+    await eventually(lambda: partition.log.end == 2)  # a producer repeats what was not answered
+    await server.close()
+
+
+@broker_test
 async def test_produce_requests_are_processed_while_earlier_responses_wait(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a", replicas=(ME, 2))  # replica 2 fetches nothing
     callbacks: list[CommitCallback] = []
