@@ -24,6 +24,10 @@ UNKNOWN: Final = (
 class Reader(Protocol):
     """The limits of what one kind of fetcher may read."""
 
+    def before_read(self) -> None:
+        """Called before partitions are read, which must change no partition."""
+        ...
+
     def find(self, cached: CachedPartition) -> Partition:
         """Finds the partition. Raises NotYet; KafkaError with the partition's error."""
         ...
@@ -48,6 +52,9 @@ class Reader(Protocol):
 class RefusedReader:
     """A client that fetches as a follower, and may not: every partition has the error, as in
     Kafka."""
+
+    def before_read(self) -> None:
+        pass
 
     def find(self, cached: CachedPartition) -> Partition:
         raise KafkaError(ErrorCode.topic_authorization_failed)
@@ -75,15 +82,20 @@ class ReplicaReader:
     _session: FetchSession
     _throttle: Throttle
 
+    def before_read(self) -> None:
+        """Records all new positions. They may commit records whose producers append more in the
+        same turn of the loop, to a partition that would have been read already.
+        """
+        for cached in tuple(self._session.changed):
+            if cached.position_recorded:
+                continue
+            try:
+                self._record_position(cached, self._current(cached))
+            except KafkaError:  # raised again by `read`
+                continue
+
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
-        request, partition = cached.request, cached.partition
-        if (
-            partition is None
-            or partition.leader_epoch != request.leader_epoch
-            or not partition.is_leader
-            or partition.log.failure is not None
-        ):
-            partition = self.find(cached)
+        request, partition = cached.request, self._current(cached)
         log = partition.log
         diverging = None if cached.position_recorded else self._record_position(cached, partition)
         data = FetchResponsePartition(
@@ -140,6 +152,18 @@ class ReplicaReader:
             if reason.code is ErrorCode.unknown_leader_epoch:
                 raise NotYet(reason.code, reason.message) from None  # the metadata with that epoch are on their way
             raise
+
+    def _current(self, cached: CachedPartition) -> Partition:
+        """As `find`, which is not needed when nothing has changed."""
+        partition = cached.partition
+        if (
+            partition is None
+            or partition.leader_epoch != cached.request.leader_epoch
+            or not partition.is_leader
+            or partition.log.failure is not None
+        ):
+            return self.find(cached)
+        return partition
 
     def _record_position(self, cached: CachedPartition, partition: Partition) -> tuple[int, int] | None:
         """Returns where the logs diverge. If they do not, records the offset as the follower's log

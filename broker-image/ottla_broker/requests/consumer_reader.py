@@ -25,6 +25,9 @@ class ConsumerReader:
     _request: FetchRequest
     _by_rack: bool
 
+    def before_read(self) -> None:
+        pass
+
     def read(self, cached: CachedPartition, max_bytes: int, *, first: bool) -> FetchResponsePartition:
         request = self._request
         partition = self.find(cached)

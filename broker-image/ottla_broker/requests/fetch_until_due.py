@@ -66,8 +66,8 @@ class Fetch:
         size, due, limit, reader = 0, False, self.limit, self._reader
         found = self._found = []
         self._not_yet = []
-        changed = list(self.session.changed)
-        for cached in changed:
+        reader.before_read()
+        for cached in tuple(self.session.changed):
             try:
                 data = reader.read(cached, limit - size, first=size == 0)
             except KafkaError as reason:
@@ -85,9 +85,6 @@ class Fetch:
                 size += len(data.records)
                 due = due or reader.is_due(cached, data)
             found.append((cached, data))
-            # A follower's position may commit records, whose producers append more at once.
-            if len(self.session.changed) > len(changed):
-                changed += tuple(self.session.changed)[len(changed) :]
         self.size = size
         return due or size >= min(self.request.min_bytes, limit) or self._is_full()
 

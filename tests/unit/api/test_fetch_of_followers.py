@@ -21,7 +21,7 @@ from ottla_broker.replication.followers import Followers
 from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.reply import DelayedFetchResponse, Reply
 from ottla_broker.wire.control_records import encode_end_transaction_marker
-from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition, write_fetch_request
 from ottla_broker.wire.fetch_response import FetchResponse, FetchResponsePartition, read_fetch_response
 from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
@@ -126,6 +126,24 @@ async def test_follower_reads_to_the_log_end_and_its_next_offset_acknowledges(br
     partition.append_records(batch(b"2"), acks=1)
     response = only_partition(await decode_delayed(second))
     assert (response.high_watermark, len(response.records) > 0) == (1, True)
+
+
+@async_test
+async def test_records_that_a_producer_appends_when_its_last_are_committed_are_in_the_same_response(
+    broker: SmallBroker,
+) -> None:
+    """Else nothing wakes the followers: the producer sends no more until these are committed."""
+    first, last = add_replicated_topic(broker, 2)
+    handler = fetch_handler_of(broker)
+
+    def produce_more(_: KafkaError | None) -> None:
+        first.append_records(batch(b"2"), acks=-1)
+
+    last.call_when_committed(last.append_records(batch(b"1"), acks=-1), produce_more)
+    decode_immediate(call(handler, broker, fetch_at(first, 0) | fetch_at(last, 0)))
+    response = decode_immediate(call(handler, broker, fetch_at(first, 0) | fetch_at(last, 1, last_epoch=5)))
+    assert last.log.high_watermark == 1
+    assert [len(partition.records) > 0 for partition in response.partitions] == [True, False]
 
 
 @async_test
