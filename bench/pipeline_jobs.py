@@ -8,6 +8,8 @@ EVENTS, COUNTS, COPIES = "bench-events", "bench-counts", "bench-copies"
 SCHEMA: Final = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING"
 BATCH_ROWS: Final = 100_000
 SHUFFLE_PARTITIONS: Final = "4"
+WITHOUT_ARCHIVE: Final = {"spark.driver.extraJavaOptions": "-Xshare:auto"}
+"""A first run writes an archive of Spark's classes beside its batches. With this it does not."""
 ROWS_SQL: Final = "SELECT id, upper(item) AS item, price * 2 AS price, at FROM events WHERE price > 1"
 KEYS_SQL: Final = "SELECT CAST(key AS STRING) AS item, count(*) AS events FROM events GROUP BY key"
 COUNTS_SQL: Final = "SELECT item, count(*) AS events, round(sum(price), 2) AS revenue FROM events GROUP BY item"
@@ -33,10 +35,11 @@ def keys_job() -> dict[str, Any]:
 
 
 def copies_job(delivery: str, trigger: dict[str, Any]) -> dict[str, Any]:
-    """Every row is written to another topic."""
+    """Every row is written to another topic. `trigger`: empty for the default."""
     job = _job("SELECT id, item, note FROM events", {"topic": COPIES, "delivery": delivery})
     job["sources"]["events"] |= {"startingOffsets": "latest"}
-    return {**job, "trigger": trigger}
+    del job["trigger"]
+    return {**job, "trigger": trigger} if trigger else job
 
 
 def _job(sql: str, sink: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.pipeline_jobs import COPIES, COUNTS, EVENTS, copies_job, counts_job, keys_job, rows_job
+from bench.pipeline_jobs import COPIES, COUNTS, EVENTS, WITHOUT_ARCHIVE, copies_job, counts_job, keys_job, rows_job
 from tests.spark.broker import broker
 
 JOBS: Final = ("rows", "counts", "keys")
@@ -83,9 +83,9 @@ def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]
     producer.flush()
     sides: dict[str, Callable[[], Run]] = {
         "rows, pipeline": lambda: run_pipeline(bootstrap, rows_job()),
-        "rows, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "rows"),
+        "rows, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "rows", "--no-archive"),
         "counts, pipeline": lambda: run_pipeline(bootstrap, counts_job()),
-        "counts, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "counts"),
+        "counts, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "counts", "--no-archive"),
         "counts, pipeline, exactly once": lambda: run_pipeline(bootstrap, counts_job("exactlyOnce")),
         "keys, pipeline": lambda: run_pipeline(bootstrap, keys_job()),
         "keys, Kafka Streams": lambda: run_beside("bench.kafka_streams", bootstrap, "--rows", str(rows)),
@@ -104,7 +104,8 @@ def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]
 def run_pipeline(bootstrap: str, spec: dict[str, Any]) -> Run:
     with tempfile.TemporaryDirectory(prefix="bench-pipeline-") as name:
         folder = Path(name)
-        output = run_measured(pipeline_command(bootstrap, spec, folder))
+        spark = {"conf": spec["spark"]["conf"] | WITHOUT_ARCHIVE}
+        output = run_measured(pipeline_command(bootstrap, spec | {"spark": spark}, folder))
         lines = (folder / "progress.jsonl").read_text().splitlines()
         return to_run([it for it in map(json.loads, lines) if it.get("rows")], output)
 

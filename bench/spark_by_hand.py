@@ -1,6 +1,6 @@
 """The jobs of `bench.pipelines`, written by hand in PySpark.
 
-    python -m bench.spark_by_hand JOB --bootstrap HOST:PORT --folder FOLDER [--defaults]
+    python -m bench.spark_by_hand JOB --bootstrap HOST:PORT --folder FOLDER [--defaults | --no-archive]
 
 Spark has the configuration of pipelines, so that only the code differs; with --defaults its own,
 except for the number of shuffle partitions. Prints a JSON line for each
@@ -18,7 +18,16 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bench.pipeline_jobs import BATCH_ROWS, COUNTS, COUNTS_SQL, EVENTS, ROWS_SQL, SCHEMA, SHUFFLE_PARTITIONS
+from bench.pipeline_jobs import (
+    BATCH_ROWS,
+    COUNTS,
+    COUNTS_SQL,
+    EVENTS,
+    ROWS_SQL,
+    SCHEMA,
+    SHUFFLE_PARTITIONS,
+    WITHOUT_ARCHIVE,
+)
 from ottla_spark.class_archive import class_archive
 from ottla_spark.jars import cache_folder, ensure_jars
 from ottla_spark.spark_conf import spark_conf
@@ -31,8 +40,13 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--defaults", action="store_true")
+    parser.add_argument("--no-archive", action="store_true", help="neither use nor list an archive of classes")
     options = parser.parse_args()
-    conf = _default_conf(options.folder) if options.defaults else _pipeline_conf(options.folder)
+    conf = (
+        _default_conf(options.folder)
+        if options.defaults
+        else _pipeline_conf(options.folder, WITHOUT_ARCHIVE if options.no_archive else {})
+    )
     spark = start_session("by hand", conf, options.folder)
     kafka = {"kafka.bootstrap.servers": options.bootstrap}
     stream = spark.readStream.format("kafka").options(**kafka, subscribe=EVENTS, startingOffsets="earliest")
@@ -49,9 +63,13 @@ def main() -> None:
     spark.stop()
 
 
-def _pipeline_conf(folder: Path) -> dict[str, str]:
+def _pipeline_conf(folder: Path, conf: dict[str, str]) -> dict[str, str]:
     jars = ensure_jars()
-    own = {"spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS, "spark.sql.streaming.numRecentProgressUpdates": "1000"}
+    own = {
+        **conf,
+        "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    }
     archive = class_archive(cache_folder(), jars, folder)
     return spark_conf(own, master=None, jars=jars, scratch=folder, log=folder / "spark.log", archive=archive)
 
