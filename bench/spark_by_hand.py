@@ -1,6 +1,6 @@
 """The jobs of `bench.pipelines`, written by hand in PySpark.
 
-    python -m bench.spark_by_hand JOB --bootstrap HOST:PORT --folder FOLDER [--defaults|--no-archive]
+    python -m bench.spark_by_hand JOB --bootstrap ADDRESS --folder FOLDER [--defaults|--no-archive]
 
 Spark has the configuration of pipelines, so that only the code differs; with --defaults its own,
 except for the number of shuffle partitions. Prints a JSON line for each
