@@ -11,7 +11,8 @@ from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import query_runner, transactional_writer
 from ottla_spark.streaming.checkpoint import Checkpoint
 from ottla_spark.streaming.encode import RecordEncoder
-from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter
+from ottla_spark.streaming.partition_writer import TransactionalSink
+from ottla_spark.streaming.transactional_writer import TransactionalWriter
 from tests.spark.conftest import Runner, Topics, events, ids
 from tests.spark.dying_producer import STEPS, opener
 

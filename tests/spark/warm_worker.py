@@ -16,7 +16,7 @@ from ottla_spark.streaming.transactional_writer import start_worker
 
 def has_imported_the_writer(_: None) -> bool:
     """Pickled by value, because it is of the main module: it imports nothing."""
-    return "ottla_spark.streaming.transactional_writer" in sys.modules
+    return "ottla_spark.streaming.partition_writer" in sys.modules
 
 
 def main(folder: Path) -> None:

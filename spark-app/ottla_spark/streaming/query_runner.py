@@ -42,10 +42,11 @@ from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
 from ottla_spark.streaming.encode import record_encoder
 from ottla_spark.streaming.event_listener import EventListener
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.partition_writer import TransactionalSink
 from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.sink_context import SinkContext
 from ottla_spark.streaming.traced_records import observe_traced
-from ottla_spark.streaming.transactional_writer import TransactionalSink, TransactionalWriter, count_writers
+from ottla_spark.streaming.transactional_writer import TransactionalWriter, count_writers
 from ottla_spark.streaming.warm_up import run_beside, warm_up_tasks
 from ottla_spark.tracing import PipelineTracer, open_tracer
 

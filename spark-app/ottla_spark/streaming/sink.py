@@ -32,7 +32,8 @@ from ottla_operator.resources.sinks import Parquet, Sink
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.streaming.encode import RecordEncoder, output_columns
 from ottla_spark.streaming.latest_rows import is_deleted
-from ottla_spark.streaming.traced_records import TRACEPARENT, TRACEPARENT_HEADER, traceparent_columns
+from ottla_spark.streaming.partition_writer import TRACEPARENT_HEADER
+from ottla_spark.streaming.traced_records import TRACEPARENT, traceparent_columns
 
 BatchWriter = Callable[[DataFrame, int], None]
 """Writes the rows of the batch with this number."""

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ottla_spark.progress import TRACED_COUNT, TRACES
+from ottla_spark.streaming.partition_writer import TRACEPARENT_HEADER
 
-TRACEPARENT_HEADER: Final = "traceparent"
 TRACEPARENT: Final = "_traceparent"
 """The column."""
 _VALID: Final = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
