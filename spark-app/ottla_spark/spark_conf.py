@@ -24,8 +24,10 @@ property may hold of a login, and credentials of catalogs and object stores."""
 
 # On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of
 # examples/flights takes half the CPU time, and the whole year two thirds. The pipeline's own
-# options come later and take precedence.
-_C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1"
+# options come later and take precedence. With C1 alone the JVM would keep 48 MB of compiled code in
+# place of 240. Each query adds some. A few with Delta tables fill it: then the JVM discards code
+# that it has to compile again.
+_C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 _LOG4J_PROPERTIES: Final = """\
 status = error
