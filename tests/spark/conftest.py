@@ -29,6 +29,9 @@ SPARK_AVRO = jars.Jar(
     "org.apache.spark", "spark-avro_2.13", "4.0.0", "083fb13d7a1091025b135eff216e2009b42c9724bb8bc597d2f28b1207ef4709"
 )
 
+# G1 would mark the small heap of the tests again and again.
+SMALL_HEAP = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -185,6 +188,7 @@ class Runner:
             log=self.folder / "spark.log",
             master="local[2,2]",
             registry=self.registry,
+            conf=SMALL_HEAP,
             secrets=self.secrets,
         )
         asked, ended = threading.Event(), threading.Event()
