@@ -16,8 +16,7 @@ SEEDS = (60695, 61862, *range(1, 41))
 
 
 def test_fixed_seeds_violate_no_invariant_of_the_quorum() -> None:
-    with pool() as workers:
-        outcomes = list(workers.map(run_metadata_seed, SEEDS))
+    outcomes = list(pool().map(run_metadata_seed, SEEDS))
     violations = {
         f"seed {outcome.seed} (python -m tests.sim --metadata {outcome.seed})": outcome.violations
         for outcome in outcomes

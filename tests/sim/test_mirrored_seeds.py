@@ -21,8 +21,7 @@ MAX_SEED = 2000
 
 
 def test_fixed_seeds_violate_no_invariant_of_mirroring() -> None:
-    with pool() as workers:
-        outcomes = list(workers.map(run_mirror_seed, SEEDS))
+    outcomes = list(pool().map(run_mirror_seed, SEEDS))
     violations = {
         f"seed {outcome.seed} (python -m tests.sim --mirrors {outcome.seed})": outcome.violations
         for outcome in outcomes
@@ -58,8 +57,7 @@ def can_stop(plan: MirrorPlan) -> bool:
 def test_mirror_seed_reproduces_its_run() -> None:
     """The second run is in another process, with other string hashes and object addresses."""
     seed = 4
-    with pool() as workers:
-        elsewhere = workers.submit(run_mirror_seed, seed).result()
+    elsewhere = pool().submit(run_mirror_seed, seed).result()
     here = run_mirror_seed(seed)
     assert here.trace == elsewhere.trace
     assert here.digest == elsewhere.digest

@@ -12,8 +12,7 @@ SEEDS = range(1, 13)
 
 
 def test_fixed_seeds_violate_no_invariant_with_more_brokers_than_voters() -> None:
-    with pool() as workers:
-        outcomes = list(workers.map(run_observer_seed, SEEDS))
+    outcomes = list(pool().map(run_observer_seed, SEEDS))
     violations = {
         f"seed {outcome.seed} (python -m tests.sim --observers {outcome.seed})": outcome.violations
         for outcome in outcomes

@@ -4,6 +4,7 @@ are detected.
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 
 import pytest
@@ -16,13 +17,16 @@ SEEDS = range(1, 51)
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 
 
+@cache
 def pool() -> ProcessPoolExecutor:
+    """Processes for all tests of this one: each imports the broker first, as long as a short run
+    takes.
+    """
     return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"))
 
 
 def test_fixed_seeds_violate_no_invariant() -> None:
-    with pool() as workers:
-        outcomes = list(workers.map(run_seed, SEEDS))
+    outcomes = list(pool().map(run_seed, SEEDS))
     violations = {
         f"seed {outcome.seed} (python -m tests.sim {outcome.seed})": outcome.violations
         for outcome in outcomes
@@ -73,8 +77,7 @@ def test_fixed_seeds_violate_no_invariant() -> None:
 def test_seed_reproduces_its_run() -> None:
     """The second run is in another process, with other string hashes and object addresses."""
     seed = 2
-    with pool() as workers:
-        elsewhere = workers.submit(run_seed, seed, 1).result()
+    elsewhere = pool().submit(run_seed, seed, 1).result()
     here = run_seed(seed, 1)
     assert here.trace == elsewhere.trace
     assert here.digest == elsewhere.digest
@@ -98,7 +101,7 @@ DETECTED_BY = {
     ("isr changes of former leaders accepted", 3): (11, 31, 36, 37, 40, 41),
     ("coordinators serve out of session", 3): (3, 9, 11, 20, 33, 41),
     ("truncation by high watermark", 3): (1, 2, 3, 4),
-    ("followers keep diverged records", 3): (1, 2, 5, 8, 10, 13),
+    ("followers keep diverged records", 3): (462, 1, 10, 707),
     ("leader epoch not increased", 3): (1, 2, 3, 4),
     ("broker epochs not checked", 3): (2, 4, 1, 3, 5, 6, 7, 8),
     ("unclean shutdown ignored", 3): (154, 104, 32, 128),

@@ -14,8 +14,7 @@ SEEDS = (1, 3, 6, 16, 23, 110, 132)
 
 
 def test_records_of_a_share_group_are_finished_once_and_none_is_lost() -> None:
-    with pool() as workers:
-        outcomes = list(workers.map(run_share_seed, SEEDS))
+    outcomes = list(pool().map(run_share_seed, SEEDS))
     violations = {
         f"seed {outcome.seed} (python -m tests.sim --shares {outcome.seed})": outcome.violations
         for outcome in outcomes

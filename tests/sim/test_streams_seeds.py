@@ -14,8 +14,7 @@ SEEDS = range(1, 13)
 
 
 def test_no_task_is_active_twice_or_has_two_copies_in_one_process() -> None:
-    with pool() as workers:
-        outcomes = list(workers.map(run_streams_seed, SEEDS))
+    outcomes = list(pool().map(run_streams_seed, SEEDS))
     violations = {
         f"seed {outcome.seed} (python -m tests.sim --streams {outcome.seed})": outcome.violations
         for outcome in outcomes

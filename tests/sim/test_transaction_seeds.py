@@ -14,8 +14,7 @@ SEEDS = range(1, 9)
 
 
 def test_transactions_are_atomic_and_outputs_are_made_once() -> None:
-    with pool() as workers:
-        outcomes = list(workers.map(run_transaction_seed, SEEDS))
+    outcomes = list(pool().map(run_transaction_seed, SEEDS))
     violations = {
         f"seed {outcome.seed} (python -m tests.sim --transactions {outcome.seed})": outcome.violations
         for outcome in outcomes
