@@ -64,6 +64,8 @@ $(COMPILED)/.built: setup.py pyproject.toml .ci/compile $(shell find broker-imag
 compiled-tests: $(VENV)/.installed-test compiled ## run unit tests and tests of clients on the compiled broker
 	OTTLA_HOT_PATHS=compiled $(BIN)/pytest -o pythonpath='$(COMPILED) operator spark-app .' $(COMPILED_TESTS)
 
+# mypy reads its results for files that have not changed, also those of another checkout.
+check: export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ottla/mypy
 check: $(VENV)/.installed-test ## check style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -74,16 +76,16 @@ docs: $(VENV)/.installed-test ## build the documentation site into build/site; f
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The suites. Each is a pytest marker too (pyproject.toml). `make test` runs two groups in parallel. Tests that wait for processes run in
-# STREAMS parallel streams of whole files. Tests that only compute run at lower priority, in as many streams, and use the processors that the
-# others leave idle.
+# STREAMS parallel streams of whole files: two leave a third of two processors idle. Tests that only compute run at lower priority, in two
+# streams, and use what the others leave.
 COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e
 # Tests that need a kubelet: building their programs and images takes longer than running everything else.
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
-STREAMS ?= 2
+STREAMS ?= 3
 
 test: check docs kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
-	@mkdir -p build; nice -n 10 $(BIN)/pytest --numprocesses $(STREAMS) $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
+	@mkdir -p build; nice -n 10 $(BIN)/pytest --numprocesses 2 $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; exit $$((waited | computed))
 
