@@ -9,7 +9,9 @@ import pytest
 
 LONGEST_FIRST = ("tests/sim/", "tests/spark/", "tests/e2e/")
 SHARED_JVM = "tests/spark/"
-SEPARATE_PROCESSES = ("tests/spark/test_example.py", "tests/spark/test_delegation_tokens.py")
+SEPARATE_PROCESSES = tuple(
+    f"tests/spark/test_{name}.py" for name in ("example", "delegation_tokens", "format_cases", "warm_up")
+)
 
 
 def work_unit(test: str) -> str:
