@@ -1,5 +1,5 @@
-"""`python -m bench.instructions [--record RELEASE]`: how many instructions of the interpreter a small request
-takes, beside those of the last release.
+"""`python -m bench.instructions [--record RELEASE]`: how many instructions of the interpreter a
+small request takes, beside those of the last release.
 
 The count does not depend on the machine or on its load, so that continuous integration prints it.
 It leaves out what C functions do, such as system calls and checksums; `python -m bench.hot_paths`
@@ -105,7 +105,7 @@ async def send_all(clients: list[Client]) -> None:
 
 def compare(found: Mapping[str, int], recorded: Mapping[str, Any]) -> list[str]:
     """Lines of a table. Counts of another version of Python are not comparable."""
-    lines = [f"instructions of Python {PYTHON} for each request; {recorded['release']} with Python {recorded['python']}"]
+    lines = [f"instructions of Python {PYTHON} for a request; {recorded['release']} with Python {recorded['python']}"]
     for name, count in found.items():
         before = recorded["instructions"].get(name)
         ratio = f"{before:6}  {count / before:.2f} ×" if before and recorded["python"] == PYTHON else ""
