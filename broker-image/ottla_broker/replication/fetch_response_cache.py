@@ -29,7 +29,8 @@ class FetchResponseCache:
     """The last response to a fetch of one partition without a session. Many consumers of a busy
     topic wait at its end and get the same response, each with its own correlation id. Twenty
     consumers cost 1.37 s of processor time per GB instead of 1.56 (bench line `fan-out`, medians of
-    four)."""
+    four). A fetch that neither waits nor finds records takes a third less of the interpreter's
+    instructions when it is repeated (`bench.instructions`)."""
 
     __slots__ = ("_last",)
 

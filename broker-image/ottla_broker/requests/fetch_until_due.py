@@ -144,12 +144,20 @@ class Fetch:
             endpoints=leader_endpoints(self.context, leaders) if leaders else (),
             throttle_ms=0 if quota is None else quota.throttle_ms,
         )
-        if self.response_cache is not None and self.size and quota is None:
-            ((cached, _),) = self._found
-            assert cached.partition is not None
-            self.response_cache.put(self._cache_key(cached), cached.partition, self.size, buffers)
+        if self.response_cache is not None and quota is None:
+            ((cached, data),) = self._found
+            if cached.partition is not None and self._is_cacheable(data):
+                self.response_cache.put(self._cache_key(cached), cached.partition, self.size, buffers)
         self._found = []  # a fetch that is kept for its repetition keeps no records
         return buffers
+
+    def _is_cacheable(self, data: FetchResponsePartition) -> bool:
+        """True if the same fetch has the same response until the partition changes. Without records
+        that is one that does not wait.
+        """
+        if self.size:
+            return True
+        return self.request.max_wait_ms <= 0 and data.error is ErrorCode.none and data.diverging is None
 
     def _throttled_response(self) -> Buffers:
         """Empty. A client that has begun a session begins another one, as with Kafka (KIP-219)."""
@@ -168,7 +176,7 @@ class Fetch:
 
     def _cached_response(self, cache: FetchResponseCache) -> Buffers | None:
         (cached,) = self.session.changed
-        known = cache.find(self._cache_key(cached), self.request.min_bytes)
+        known = cache.find(self._cache_key(cached), self.request.min_bytes if self.request.max_wait_ms > 0 else 0)
         if known is None:
             return None
         try:
@@ -176,7 +184,8 @@ class Fetch:
                 return None
         except KafkaError:
             return None
-        self._reader.count_sent(known.partition, known.size)
+        if known.size:
+            self._reader.count_sent(known.partition, known.size)
         return with_correlation_id(known.buffers, self.correlation_id)
 
     def _cache_key(self, cached: CachedPartition) -> ResponseKey:
