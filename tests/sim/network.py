@@ -61,6 +61,7 @@ class SimulatedNetwork:
         self._links: dict[tuple[str, str], Link] = {}
         self._latency_s = latency_s
         self._delay_rules: list[tuple[PacketFilter, float]] = []
+        self._stall_rules: list[tuple[PacketFilter, list[SimulatedTransport]]] = []
         loop.network = self
 
     def host(self, name: str) -> Host:
@@ -142,6 +143,27 @@ class SimulatedNetwork:
         """Delay of a segment's packet by the rules of `packets_delayed`."""
         return max((after_s for which, after_s in self._delay_rules if which(direction, piece)), default=0.0)
 
+    @contextmanager
+    def connections_stalled(self, which: PacketFilter) -> Iterator[list[SimulatedTransport]]:
+        """Stalls a connection with the first selected segment that it sends inside the block: this
+        segment and all later data of the sender arrive after the block, unless the sender's host
+        loses power. Yields the senders' ends, which are added as they are stalled.
+        """
+        stalled: list[SimulatedTransport] = []
+        rule = which, stalled
+        self._stall_rules.append(rule)
+        yield stalled
+        self._stall_rules.remove(rule)
+        for end in stalled:
+            end.end_stall()
+
+    def stall_if_selected(self, end: SimulatedTransport, direction: Direction, piece: bytes) -> None:
+        """Applies the rules of `connections_stalled` to a segment that is about to be sent."""
+        for which, stalled in self._stall_rules:
+            if end.stalled is None and which(direction, piece):
+                end.stalled = []
+                stalled.append(end)
+
     def lose_power(self, name: str) -> None:
         """Discards the host's connections without sending anything."""
         host = self.host(name)
@@ -152,6 +174,8 @@ class SimulatedNetwork:
         for (source, _), link in self._links.items():
             if source == name:
                 link.dropped.clear()  # the sender has no power
+        for end in (end for _, stalled in self._stall_rules for end in stalled if end.address[0] == name):
+            end.stalled = []
 
     def power_on(self, name: str) -> None:
         self.host(name).powered = True

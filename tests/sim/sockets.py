@@ -15,6 +15,9 @@ WINDOW_BYTES = 256 << 10  # sent and not yet read by the peer
 ACK_EVERY_BYTES = 32 << 10
 SPLIT_SEGMENT_ONE_IN = 8  # how often a segment arrives in two pieces
 
+Packet = tuple[int, Callable[["SimulatedTransport"], None]]
+"""A size, and what happens at the peer on arrival."""
+
 
 class Network(Protocol):
     """The part of `SimulatedNetwork` that sockets use."""
@@ -27,6 +30,7 @@ class Network(Protocol):
         self, source: str, target: str, size: int, not_before: float, arrive: Callable[[], None]
     ) -> float: ...
     def extra_delay_s(self, direction: tuple[str, str], piece: bytes) -> float: ...
+    def stall_if_selected(self, end: "SimulatedTransport", direction: tuple[str, str], piece: bytes) -> None: ...
 
 
 @dataclass
@@ -121,6 +125,7 @@ class SimulatedTransport(asyncio.Transport):
         self.peer: SimulatedTransport | None = None
         self.sent_until = 0.0  # when the last packet sent will arrive
         self.is_gone = False  # the operating system has forgotten the connection
+        self.stalled: list[Packet] | None = None  # what waits while the connection is stalled
         self._network = network
         self._host = host
         self._direction = host.name, peer[0]
@@ -189,7 +194,16 @@ class SimulatedTransport(asyncio.Transport):
             if self._protocol is not None:
                 self._network.loop.call_soon(self._protocol.connection_lost, reason, context=self._context)
 
+    def end_stall(self) -> None:
+        """Sends what has waited."""
+        waiting, self.stalled = self.stalled or (), None
+        for size, act in waiting:
+            self._send(size, act)
+
     def _send(self, size: int, act: "Callable[[SimulatedTransport], None]") -> None:
+        if self.stalled is not None:
+            self.stalled.append((size, act))
+            return
         peer = self.peer
         assert peer is not None
         self.sent_until = self._network.send_packet(
@@ -289,6 +303,7 @@ class SimulatedTransport(asyncio.Transport):
             self._in_flight += len(piece)
             if late_s := self._network.extra_delay_s(self._direction, piece):
                 self.sent_until = max(self.sent_until, self._network.loop.time() + late_s)
+            self._network.stall_if_selected(self, self._direction, piece)
             self._send(len(piece), lambda peer, piece=piece: peer.receive(piece))  # type: ignore[misc]
         if not self._unsent:
             if self._eof_wanted and not self._eof_sent:

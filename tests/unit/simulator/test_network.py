@@ -164,3 +164,47 @@ def test_delayed_packet_holds_up_only_its_own_connection() -> None:
         assert await asyncio.wait_for(lost[0].readexactly(4), 1) == b"lost"  # the rule has ended
 
     run_on_network(main)
+
+
+def test_stalled_connection_delivers_in_order_when_the_stall_ends() -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
+        await serve(loop)
+        stalled, other = await connect(), await connect()
+        with network.connections_stalled(lambda _, piece: piece.startswith(b"lost")) as ends:
+            stalled[1].write(b"lost")
+            stalled[1].write(b"behind it")
+            other[1].write(b"past it")
+            assert await asyncio.wait_for(other[0].readexactly(7), 1) == b"past it"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(stalled[0].readexactly(1), 60)
+            assert len(ends) == 1
+        assert await asyncio.wait_for(stalled[0].readexactly(13), 1) == b"lostbehind it"
+
+    run_on_network(main)
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_data_of_a_stalled_connection_arrives_unless_the_sender_loses_power(loses_power: bool) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
+        received: list[bytes] = []
+
+        class Sink(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                received.append(data)
+
+        await loop.create_server(Sink, "server", 1)
+        reader, writer = await connect()
+        with network.connections_stalled(lambda *_: True) as ends:
+            writer.write(b"late")
+            if loses_power:
+                network.lose_power("driver")
+            else:
+                ends[0].receive_reset()
+                with pytest.raises(ConnectionResetError):
+                    await reader.read(1)
+            await asyncio.sleep(10)
+            assert received == []
+        await asyncio.sleep(1)
+        assert b"".join(received) == (b"" if loses_power else b"late")
+
+    run_on_network(main)
