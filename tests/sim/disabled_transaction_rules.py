@@ -22,6 +22,7 @@ from ottla_broker.transactions.marker_sender import MarkerSender
 from ottla_broker.transactions.marker_writer import MarkerWriter
 from ottla_broker.transactions.transaction_marker import TransactionMarker
 from ottla_broker.transactions.transaction_metadata import (
+    MAX_EPOCH,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
@@ -59,11 +60,24 @@ def new_instance_keeps_epoch() -> Iterator[None]:
 
 @contextmanager
 def markers_without_epoch_check() -> Iterator[None]:
-    """A partition writes every marker, whichever epochs it names."""
+    """A partition does not compare the producer epoch of a marker (KAFKA-19999, KIP-1228)."""
+
+    def check(states: ProducerStates, producer_id: int, _: int, coordinator_epoch: int) -> None:
+        original(states, producer_id, MAX_EPOCH, coordinator_epoch)
+
+    original = ProducerStates.check_marker
     with (
-        patch.object(ProducerStates, "check_marker", lambda *_: None),
+        patch.object(ProducerStates, "check_marker", check),
         patch.object(ProducerStates, "is_end_written", lambda *_: False),
     ):
+        yield
+
+
+@contextmanager
+def markers_with_epoch_of_open_transaction_accepted() -> Iterator[None]:
+    """As before KIP-1228, a marker of protocol 2 may have the epoch of the transaction that it
+    ends, as that of the transaction before has."""
+    with patch.object(ProducerStates, "is_end_written", lambda *_: False):
         yield
 
 
@@ -234,6 +248,7 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         zombies_not_fenced_by_coordinator,
         new_instance_keeps_epoch,
         markers_without_epoch_check,
+        markers_with_epoch_of_open_transaction_accepted,
         last_stable_offset_is_high_watermark,
         decision_forgotten_on_takeover,
         answer_before_decision_is_replicated,

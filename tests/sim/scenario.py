@@ -192,7 +192,7 @@ class ClusterSimulation:
         )
         additional: Sequence[Any] = ()
         if plan.is_transactional:
-            additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64))).weighted
+            additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64)), plan).weighted
         nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan, excluded, additional)
         await nemesis.run(self.loop.time() + plan.faults_for_s, self._has_violations)
         self.faults = nemesis.fault_counts

@@ -27,6 +27,7 @@ def test_transactions_are_atomic_and_outputs_are_made_once() -> None:
         "coordinator killed before markers",
         "coordinator killed while deciding",
         "leader killed with a new marker",
+        "late marker",
     }
     counts = [outcome.counts for outcome in outcomes]
     assert sum(count["transaction committed"] for count in counts) > 30 * len(SEEDS)
@@ -37,6 +38,8 @@ def test_transactions_are_atomic_and_outputs_are_made_once() -> None:
 DETECTED_BY = {
     "zombies not fenced by coordinator": (1, 2),
     "new instance keeps epoch": (1, 2),
+    "markers without epoch check": (24, 28, 56, 68),
+    "markers with epoch of open transaction accepted": (24, 28),
     "last stable offset is high watermark": (1, 2),
     "aborted transactions not indexed": (1, 2),
     "markers to some partitions only": (1, 2),

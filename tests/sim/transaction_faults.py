@@ -15,13 +15,16 @@ from ottla_broker.transactions.transaction_shard import TransactionEntry
 from tests.sim import triggers
 from tests.sim.broker_faults import sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
+from tests.sim.late_markers import WRITE_TXN_MARKERS, deliver_marker_late
 from tests.sim.network import Direction, PacketFilter
+from tests.sim.plan import Plan
 from tests.sim.triggered_faults import api_key
 
-PRODUCE, FETCH, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT = 0, 1, 27, 28
+PRODUCE, FETCH, TXN_OFFSET_COMMIT = 0, 1, 28
 LATE_BATCH_S = (0.5, 6.0)
 LATE_MARKER_S = (2.0, 8.0)
 FETCH_DELAY_S = 3.0
+LATE_MARKERS = 4
 TRANSACTIONAL_HOSTS = ("txn-", "worker-")
 
 
@@ -54,9 +57,10 @@ def has_transaction(broker: Broker | None, which: Callable[[TransactionEntry], b
 
 
 class TransactionFaults:
-    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, random: Random, plan: Plan) -> None:
         self._cluster = cluster
         self._random = random
+        self._plan = plan
 
     @property
     def weighted(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
@@ -70,6 +74,8 @@ class TransactionFaults:
                 (12, "coordinator killed while deciding", self.coordinator_killed_while_deciding),
                 (16, "leader killed with a new marker", self.leader_killed_with_new_marker),
             ]
+        if self._plan.has_late_markers:
+            faults.append((40, "late marker", self.marker_late))
         return faults
 
     async def batches_late(self, _: SimulatedBroker) -> None:
@@ -83,6 +89,12 @@ class TransactionFaults:
         self._cluster.trace.add_line(f"delays transactional batches by {late_s:.1f} s")
         with self._cluster.network.packets_delayed(is_transactional, late_s):
             await sleep_random(self._random, 0.2, 2)
+
+    async def marker_late(self, _: SimulatedBroker) -> None:
+        """One marker of a coordinator that is killed, or several of one that goes on."""
+        kills = self._random.randrange(3) == 0
+        for _number in range(1 if kills else LATE_MARKERS):
+            await deliver_marker_late(self._cluster, kills=kills)
 
     async def coordinator_killed_before_markers(self, _: SimulatedBroker) -> None:
         """Kills a coordinator whose markers are on their way. They arrive when its successor has
