@@ -14,7 +14,7 @@ from ottla_broker.coordination import group_coordinator
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey
-from ottla_broker.log.indexes import TransactionIndex
+from ottla_broker.log.indexes import AbortedTransaction, TransactionIndex
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.transactions import transaction_metadata, transaction_shard
@@ -209,6 +209,20 @@ def aborted_transactions_not_indexed() -> Iterator[None]:
 
 
 @contextmanager
+def aborted_transactions_end_at_segment_seam() -> Iterator[None]:
+    """Responses to readers list only aborted transactions whose marker is in the segment that the
+    first record is in."""
+
+    def aborted_transactions(log: PartitionLog, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        segment = next(iter(log.segments.from_offset(from_offset)))
+        return [one for one in original(log, from_offset, to_offset) if one in segment.transactions.entries()]
+
+    original = PartitionLog.aborted_transactions
+    with patch.object(PartitionLog, "aborted_transactions", aborted_transactions):
+        yield
+
+
+@contextmanager
 def markers_acknowledged_before_replication() -> Iterator[None]:
     """A marker counts as written when the leader alone has it."""
 
@@ -259,6 +273,7 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         markers_to_some_partitions_only,
         decided_transactions_aborted_on_takeover,
         aborted_transactions_not_indexed,
+        aborted_transactions_end_at_segment_seam,
         markers_acknowledged_before_replication,
         unreplicated_markers_end_transactions,
         open_transactions_forgotten_on_restart,

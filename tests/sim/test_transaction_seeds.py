@@ -42,6 +42,7 @@ DETECTED_BY = {
     "markers with epoch of open transaction accepted": (24, 28),
     "last stable offset is high watermark": (1, 2),
     "aborted transactions not indexed": (1, 2),
+    "aborted transactions end at segment seam": (2, 7),
     "markers to some partitions only": (1, 2),
     "offsets count before commit": (101, 837, 814),
     "unstable offsets served": (4, 6),
