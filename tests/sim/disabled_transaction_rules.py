@@ -33,6 +33,8 @@ from ottla_broker.transactions.transactions import Transactions
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.disabled_rules import producer_state_lost_on_restart
 
+MAX_COORDINATOR_EPOCH = (1 << 31) - 1
+
 
 @contextmanager
 def zombies_not_fenced_by_coordinator() -> Iterator[None]:
@@ -78,6 +80,18 @@ def markers_with_epoch_of_open_transaction_accepted() -> Iterator[None]:
     """As before KIP-1228, a marker of protocol 2 may have the epoch of the transaction that it
     ends, as that of the transaction before has."""
     with patch.object(ProducerStates, "is_end_written", lambda *_: False):
+        yield
+
+
+@contextmanager
+def markers_of_former_coordinators_accepted() -> Iterator[None]:
+    """A partition does not compare the coordinator epoch of a marker."""
+
+    def check(states: ProducerStates, producer_id: int, epoch: int, _: int) -> None:
+        original(states, producer_id, epoch, MAX_COORDINATOR_EPOCH)
+
+    original = ProducerStates.check_marker
+    with patch.object(ProducerStates, "check_marker", check):
         yield
 
 
@@ -263,6 +277,7 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
         new_instance_keeps_epoch,
         markers_without_epoch_check,
         markers_with_epoch_of_open_transaction_accepted,
+        markers_of_former_coordinators_accepted,
         last_stable_offset_is_high_watermark,
         decision_forgotten_on_takeover,
         answer_before_decision_is_replicated,

@@ -40,6 +40,7 @@ DETECTED_BY = {
     "new instance keeps epoch": (1, 2),
     "markers without epoch check": (24, 28, 56, 68),
     "markers with epoch of open transaction accepted": (24, 28),
+    "markers of former coordinators accepted": (160,),
     "last stable offset is high watermark": (1, 2),
     "aborted transactions not indexed": (1, 2),
     "aborted transactions end at segment seam": (2, 7),
