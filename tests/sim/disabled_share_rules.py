@@ -5,7 +5,7 @@ it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -28,6 +28,7 @@ from ottla_broker.share_groups.share_state_shard import ShareStateShard
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ARCHIVING = int(DeliveryState.archiving)
+NO_LIMIT = 1 << 31
 
 
 @contextmanager
@@ -167,6 +168,19 @@ def records_delivered_without_a_session() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def delivery_limit_ignored() -> Iterator[None]:
+    """A record is available again however often it was delivered."""
+    original = SharePartition._begin_write
+
+    def begin_write(records: SharePartition, changes: Sequence[Any]) -> StateWrite | None:
+        with patch.object(records, "max_deliveries", NO_LIMIT):
+            return original(records, changes)
+
+    with patch.object(SharePartition, "_begin_write", begin_write):
+        yield
+
+
 RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     rule.__name__.replace("_", " "): rule
     for rule in (
@@ -180,5 +194,6 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         records_delivered_without_a_session,
         dead_letters_forgotten_on_takeover,
         records_archived_before_their_dead_letters,
+        delivery_limit_ignored,
     )
 }

@@ -41,6 +41,7 @@ DETECTED_BY = {
     "records delivered without a session": (187, 337),
     "dead letters forgotten on takeover": (6, 8),
     "records archived before their dead letters": (6, 8),
+    "delivery limit ignored": (20,),
 }
 
 
