@@ -78,6 +78,7 @@ def spark_conf(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.pushdown.inFilterThreshold": "100",  # as many as scans of reference tables use
         "spark.redaction.regex": REDACTED.pattern,
     }
     if defaults["spark.master"].startswith("local"):

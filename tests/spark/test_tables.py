@@ -99,18 +99,15 @@ def test_batch_reads_the_changes_of_a_table_alone(
     monkeypatch.setattr(table_version, "_MIN_DELTA_ROWS", 0)
     monkeypatch.setattr(table_version, "_MAX_DELTA_SHARE", 0)
 
-    def fail(*_: object) -> None:
-        raise PipelineError("killed")
-
     topics.write("inc-cities", {"name": "last"}, key="2")
     topics.write("inc-in", *({"id": 300 + number, "city": f"{number}"} for number in (0, 1, 2)))
     with monkeypatch.context() as patch, pytest.raises(PipelineError, match=r"^killed$"):
-        patch.setattr(TableFiles, "write_merged_base", fail)
+        patch.setattr(TableFiles, "merge_parts", fail)
         pipeline(spec_of("inc"))
     assert version(pipeline)["number"] == second["number"]
     pipeline(spec_of("inc"))
     third = version(pipeline)
-    assert (third["base"], third["delta"], third["base_rows"]) == ("2-base", "", 20)
+    assert (third["base"], third["delta"], third["base_rows"]) == (["2-base"], "", 20)
     assert folders(pipeline) == {"2-base"}, "files of versions that nothing reads are deleted"
     found = names(topics, "inc")
     assert {number: found[number] for number in (300, 301, 302)} == {300: "new", 301: None, 302: "last"}
@@ -136,3 +133,43 @@ def test_table_is_complete_after_the_driver_was_killed(pipeline: Runner, topics:
     # The batch that was interrupted runs again with the newer table.
     assert names(topics, "cut") == {0: "old"} | {number: "new" if number % 2 == 0 else None for number in range(1, 11)}
     assert folders(pipeline) == {"0-base", "2-delta"}
+
+
+def test_changes_of_a_large_table_are_merged_part_by_part(
+    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_version, "_ROWS_PER_PART", 10)
+    monkeypatch.setattr(table_version, "_MIN_DELTA_ROWS", 2)
+    monkeypatch.setattr(table_version, "_MAX_DELTA_SHARE", 0)
+    make_topics(topics, "part")
+    expected: dict[int, str | None] = {}
+    for number in range(40):
+        topics.write("part-cities", {"name": "before"}, {"name": f"city {number}"}, key=f"{number}")
+        expected[number] = f"city {number}"
+    pipeline(spec_of("part"))
+    base = version(pipeline)["base"]
+    assert version(pipeline)["base_rows"] == 40
+    assert base == [f"0-fewer/_part={part}" for part in range(4)], "80 records are 40 rows"
+    for round_ in range(1, 7):
+        for number in (round_, round_ + 20):
+            topics.write("part-cities", None if number == 22 else {"name": f"{round_}"}, key=f"{number}")
+            expected[number] = None if number == 22 else f"{round_}"
+        topics.write("part-in", *({"id": 100 * round_ + number, "city": f"{number}"} for number in range(40)))
+        if round_ == 4:
+            with monkeypatch.context() as patch, pytest.raises(PipelineError, match=r"^killed$"):
+                patch.setattr(TableFiles, "write_rest", fail)
+                pipeline(spec_of("part"))
+            assert version(pipeline)["number"] == round_ - 1
+        pipeline(spec_of("part"))
+        found = names(topics, "part")
+        assert {number: found[100 * round_ + number] for number in range(40)} == expected
+    assert version(pipeline)["base_rows"] == pytest.approx(39, abs=10)
+    assert len({name.split("-")[0] for name in version(pipeline)["base"]}) > 1, "batches wrote some of the parts"
+    kept = {f"{it.parent.name}/{it.name}" for it in (pipeline.folder / "checkpoint/tables/cities").glob("*/_part=*")}
+    assert kept == set(version(pipeline)["base"]), "parts that were written anew are deleted"
+    others = {it for it in folders(pipeline) if not it.endswith(("-base", "-fewer"))}
+    assert others == {version(pipeline)["delta"]}
+
+
+def fail(*_: object) -> None:
+    raise PipelineError("killed")

@@ -2,7 +2,8 @@
 
 A batch refreshes the table after its records were chosen: it reads what the topic has since the
 last version. So a record sees the rows that were written before it. All scans of a batch read one
-version. A batch that runs again reads a newer version, which is complete too.
+version. A batch that runs again reads a newer version, which is complete too. Of a large table, a
+batch reads the rows of its keys only where its plan allows that: see `key_lookups`.
 
 The file `table-<source>.json` beside the checkpoint has the current version. The version's files
 are written before it, and deleted when neither it nor a running batch needs them. A process that
@@ -14,9 +15,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,16 +27,19 @@ from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import source
 from ottla_spark.streaming.checkpoint import Checkpoint
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
+from ottla_spark.streaming.key_lookups import looked_up_hashes, plan_of_batch
 from ottla_spark.streaming.table_files import DELETED, KEY, TableFiles, merge_delta
-from ottla_spark.streaming.table_relation import BatchId, read_folder_of_batch
+from ottla_spark.streaming.table_relation import KEY_HASH, BatchId, FolderScan, read_folders_of_batch
 from ottla_spark.streaming.table_version import (
     DEFAULT_DELETE_RETENTION_MS,
     ReadChanges,
     TableVersion,
     TopicOffsets,
     Unchanged,
-    needs_new_base,
+    max_looked_up_rows,
+    parts_to_merge,
     plan_refresh,
+    with_merged_parts,
 )
 
 
@@ -62,21 +67,35 @@ class ReferenceTable:
         self._delete_retention_ms = DEFAULT_DELETE_RETENTION_MS if retention is None else int(retention)
         self._current = self._load()
         self._in_use: dict[str, tuple[BatchId, TableVersion]] = {}
+        self._looked_up: dict[str, tuple[BatchId, Any]] = {}
         self._kept_folders = frozenset[str]() if self._current is None else self._current.folders
         self._files.delete_all_but(self._kept_folders)
 
     def rows(self) -> DataFrame:
         """Rows of the version that each batch reads, with the source's columns."""
-        base = self._read_part("base", lambda version: version.base)
-        delta = self._read_part("delta", lambda version: version.delta)
-        return merge_delta(base, delta).drop(KEY, DELETED)
+        base = self._read("base", lambda version: version.base)
+        delta = self._read("delta", lambda version: [version.delta])
+        return merge_delta(base, delta).drop(KEY, DELETED, KEY_HASH).alias(self._files.alias)
 
-    def _read_part(self, part: str, folder: Callable[[TableVersion], str]) -> DataFrame:
-        def folder_of(batch: BatchId) -> str:
-            return self._files.path(folder(self.version_of(batch)))
+    def _read(self, what: str, folders: Callable[[TableVersion], Iterable[str]]) -> DataFrame:
+        def scan_of(batch: BatchId) -> FolderScan:
+            version = self.version_of(batch)
+            return FolderScan(self._files.paths(folders(version)), self._hashes(batch, version))
 
-        name = f"{part} of {self._files.path('')} {id(self)}"
-        return read_folder_of_batch(self._spark, name, self._files.schema, folder_of)
+        name = f"{what} of {self._files.path('')} {id(self)}"
+        return read_folders_of_batch(self._spark, name, self._files.schema, scan_of)
+
+    def _hashes(self, batch: BatchId, version: TableVersion) -> Any:
+        """Hashes of the keys that a batch needs; None if it reads the whole table."""
+        key, max_rows = self._files.key, max_looked_up_rows(version.base_rows)
+        plan = plan_of_batch(self._spark, batch) if key is not None and max_rows else None
+        if key is None or plan is None:
+            return None
+        known, hashes = self._looked_up.get(batch.query, (None, None))
+        if known != batch:
+            hashes = looked_up_hashes(self._spark, plan, key, max_rows)
+            self._looked_up[batch.query] = (batch, hashes)
+        return hashes
 
     def version_of(self, batch: BatchId) -> TableVersion:
         """The version that a batch reads. The first scan of a batch refreshes the table."""
@@ -120,7 +139,7 @@ class ReferenceTable:
             case _:
                 number = 0 if before is None else before.number + 1
                 base, rows = self._files.write_base(number, topic.starts, topic.ends)
-                version = TableVersion(number, base, "", rows, topic.starts, topic.ends, definition, now_ms)
+                version = TableVersion(number, tuple(base), "", rows, topic.starts, topic.ends, definition, now_ms)
         self._checkpoint.write_text(self._file, json.dumps(asdict(version), indent=2))
         self._current = version
         return version
@@ -131,10 +150,11 @@ class ReferenceTable:
         number = before.number + 1
         delta, rows = self._files.write_delta(number, before, since, topic.ends)
         version = replace(before, number=number, delta=delta if rows else "", ends=topic.ends, refreshed_ms=now_ms)
-        if not needs_new_base(before, topic, rows):
+        if not (parts := parts_to_merge(before, topic, rows)):
             return version
-        base, base_rows = self._files.write_merged_base(number, before, delta, topic.starts)
-        return replace(version, base=base, delta="", base_rows=base_rows, starts=topic.starts)
+        folders, merged_rows = self._files.merge_parts(number, before, (delta, rows), topic.starts, parts)
+        rest = "" if len(parts) == len(before.base) else self._files.write_rest(number, delta, len(before.base), parts)
+        return with_merged_parts(replace(version, delta=rest), parts, folders, merged_rows, topic.starts)
 
     def _topic_offsets(self) -> TopicOffsets:
         name, isolation = [self._source.topic], self._source.isolation

@@ -1,31 +1,41 @@
 """The files of a reference table: rows of its topic, and the base and delta of a version.
 
-    <checkpoint>/tables/<source>/<number>-base/   Parquet files
+    <checkpoint>/tables/<source>/<number>-base/          Parquet files
+    <checkpoint>/tables/<source>/<number>-base/_part=3/  of a base in parts, those that were written
+    <checkpoint>/tables/<source>/<number>-fewer/         the same, if a key has many records
     <checkpoint>/tables/<source>/<number>-delta/
-    <checkpoint>/tables/<source>/empty/           the delta of a version that has none
+    <checkpoint>/tables/<source>/<number>-rest/          delta of which parts were merged
+    <checkpoint>/tables/<source>/empty/                  a part or delta that has no rows
 
 Besides the source's columns and the origin columns, rows have `_key`, the key in bytes, and
-`_deleted`: the latest record of the key has no value, or does not decode.
+`_deleted`: the latest record of the key has no value, or does not decode. `_key_hash` is a hash of
+the key's column. A large base is sorted by it, in pages of few rows, so that a scan can skip the
+rows of other keys: see `key_lookups`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.streaming import decode, source
 from ottla_spark.streaming.checkpoint import Checkpoint
-from ottla_spark.streaming.table_version import TableVersion
+from ottla_spark.streaming.key_lookups import key_hash, table_key
+from ottla_spark.streaming.table_relation import KEY_HASH
+from ottla_spark.streaming.table_version import TableVersion, count_parts
 
 KEY: Final = "_key"
 DELETED: Final = "_deleted"
 _EMPTY: Final = "empty"
+_PART: Final = "_part"
+_PAGES: Final = {"parquet.page.row.count.limit": "1000", f"parquet.enable.dictionary#{KEY_HASH}": "false"}
+"""Of a page in which a hash may be, all rows are read. Hashes do not repeat."""
 
 ReadRange = Callable[[Mapping[int, int], Mapping[int, int]], DataFrame]
 """Raw rows of the topic between offsets of each partition, the end exclusive."""
@@ -44,6 +54,8 @@ class TableFiles:
         self._read = read
         self._folder = f"tables/{name}"
         self.schema: StructType = self._decode(spark.createDataFrame([], source.RAW_SCHEMA)).schema
+        self.alias = f"ottla_table_{name}"
+        self.key = table_key(self.alias, pipeline.spec.sources[name], self.schema)
         checkpoint.make_folder(f"{self._folder}/{_EMPTY}")
 
     @property
@@ -55,43 +67,87 @@ class TableFiles:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def path(self, folder: str) -> str:
-        """Path of a base or delta; an empty name is that of a delta without rows."""
+        """Path of a part or delta; an empty name is that of one without rows."""
         return f"{self._checkpoint.location}/{self._folder}/{folder or _EMPTY}"
 
-    def write_base(self, number: int, starts: Mapping[int, int], ends: Mapping[int, int]) -> tuple[str, int]:
-        """Writes the latest row of each key that is not deleted. Returns, as `write_delta` and
-        `write_merged_base` do, the folder's name and the number of rows.
+    def paths(self, folders: Iterable[str]) -> list[str]:
+        """Each path once, though several parts may have no rows."""
+        return sorted({self.path(it) for it in folders})
+
+    def write_base(self, number: int, starts: Mapping[int, int], ends: Mapping[int, int]) -> tuple[Sequence[str], int]:
+        """Writes the latest row of each key that is not deleted. Returns, as `merge_parts` does,
+        the names of the parts' folders, and the number of rows.
         """
-        return self._write(f"{number}-base", self._latest_rows(starts, ends).where(~F.col(DELETED)))
+        rows = self._latest_rows(starts, ends).where(~F.col(DELETED))
+        records = sum(end - starts.get(partition, 0) for partition, end in ends.items())
+        folders, written = self._write_parts(f"{number}-base", rows, records)
+        if count_parts(written) == len(folders):
+            return folders, written
+        # The topic has many records of each key.
+        return self._write_parts(f"{number}-fewer", self._rows(*folders), written)
 
     def write_delta(
         self, number: int, version: TableVersion, since: Mapping[int, int], ends: Mapping[int, int]
     ) -> tuple[str, int]:
-        """Writes the delta of a version, together with the changes from the offsets `since` on."""
+        """Writes the delta of a version, together with the changes from the offsets `since` on.
+        Returns its name and number of rows.
+        """
         changes = self._latest_rows(since, ends)
         if version.delta:
             both = self._rows(version.delta).unionByName(changes)
             latest = both.groupBy(KEY).agg(F.max_by(F.struct(*both.columns), "_offset").alias("_last"))
             changes = latest.select("_last.*")
-        return self._write(f"{number}-delta", changes.coalesce(1))
+        return (folder := f"{number}-delta"), self._write_sorted(folder, changes)
 
-    def write_merged_base(
-        self, number: int, version: TableVersion, delta: str, starts: Mapping[int, int]
-    ) -> tuple[str, int]:
-        """Writes a new base: the rows of a version's base and of a delta, without those that the
-        topic's retention has deleted.
+    def merge_parts(
+        self, number: int, version: TableVersion, delta: tuple[str, int], starts: Mapping[int, int],
+        parts: Sequence[int],
+    ) -> tuple[Sequence[str], int]:  # fmt: skip
+        """Writes some parts of the base anew: the rows of the base and of a delta, without those
+        that the topic's retention has deleted. delta: its name and number of rows.
         """
-        rows = merge_delta(self._rows(version.base), self._rows(delta))
+        count, base = len(version.base), self._rows(*(version.base[part] for part in parts))
+        rows = merge_delta(base, self._rows(delta[0]).where(_part_of_row(count).isin(*parts)))
         for partition, start in starts.items():
             rows = rows.where((F.col("_partition") != partition) | (F.col("_offset") >= start))
-        return self._write(f"{number}-base", rows)
+        all_rows = version.base_rows + delta[1]
+        some = None if len(parts) == count else (parts, count)
+        return self._write_parts(f"{number}-base", rows, all_rows, some)
+
+    def write_rest(self, number: int, delta: str, count: int, merged: Sequence[int]) -> str:
+        """Writes the rows of a delta that are not in the merged ones of so many parts. Returns the
+        folder's name.
+        """
+        rest = self._rows(delta).where(~_part_of_row(count).isin(*merged))
+        return folder if self._write_sorted(folder := f"{number}-rest", rest) else ""
+
+    def _write_parts(
+        self, folder: str, rows: DataFrame, table_rows: int, some: tuple[Sequence[int], int] | None = None
+    ) -> tuple[Sequence[str], int]:
+        """Writes the rows of all parts, or of some of so many, of a table that has about so many
+        rows. Several parts are sorted, so that a key is in one page.
+        """
+        count = count_parts(table_rows) if some is None else some[1]
+        parts = range(count) if some is None else some[0]
+        if count == 1:
+            return [folder], self._write(folder, rows)
+        rows = rows.withColumn(_PART, _part_of_row(count)).repartition(len(parts), _PART)
+        written = self._write(folder, rows, sort=(_PART, KEY_HASH), partitions=(_PART,))
+        names = self._checkpoint.list_folder(f"{self._folder}/{folder}")
+        return [f"{folder}/{name}" if (name := f"{_PART}={part}") in names else "" for part in parts], written
 
     def delete_all_but(self, folders: frozenset[str]) -> None:
-        for folder in self._checkpoint.list_folder(self._folder) - folders - {_EMPTY}:
-            self._checkpoint.delete_folder(f"{self._folder}/{folder}")
+        for name in self._checkpoint.list_folder(self._folder) - folders - {_EMPTY}:
+            folder = f"{self._folder}/{name}"
+            if not (parts := {it for it in folders if it.startswith(f"{name}/")}):
+                self._checkpoint.delete_folder(folder)
+                continue
+            for part in self._checkpoint.list_folder(folder):
+                if part.startswith(_PART) and f"{name}/{part}" not in parts:
+                    self._checkpoint.delete_folder(f"{folder}/{part}")
 
-    def _rows(self, folder: str) -> DataFrame:
-        return self._spark.read.schema(self.schema).parquet(self.path(folder))
+    def _rows(self, *folders: str) -> DataFrame:
+        return self._spark.read.schema(self.schema).parquet(*self.paths(folders))
 
     def _latest_rows(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> DataFrame:
         return self._decode(source.latest_record_by_key(self._read(starts, ends)))
@@ -104,13 +160,28 @@ class TableFiles:
         if self._pipeline.spec.dead_letter is None:
             rows = rows.where(decode.decoded_or_fail())
         deleted = ~has_value | F.col(decode.DECODE_ERROR).isNotNull()
-        return rows.withColumn(DELETED, deleted).drop("_value", decode.DECODE_ERROR)
+        hash_ = key_hash(self._pipeline.spec.sources[self._name], rows.schema)
+        return rows.withColumns({DELETED: deleted, KEY_HASH: hash_}).drop("_value", decode.DECODE_ERROR)
 
-    def _write(self, folder: str, rows: DataFrame) -> tuple[str, int]:
+    def _write_sorted(self, folder: str, rows: DataFrame) -> int:
+        return self._write(folder, rows.coalesce(1), sort=(KEY_HASH,))
+
+    def _write(self, folder: str, rows: DataFrame, sort: Sequence[str] = (), partitions: Sequence[str] = ()) -> int:
+        """Returns the number of rows. sort: columns by which each file is sorted. partitions:
+        column of the folders in the folder.
+        """
         count = Observation()
-        counted = rows.observe(count, F.count(F.lit(1)).alias("rows"))
-        counted.write.mode("overwrite").parquet(self.path(folder))
-        return folder, int(count.get["rows"])
+        rows = rows.observe(count, F.count(F.lit(1)).alias("rows"))
+        if sort:  # after the observation: of rows that are observed, Spark does not know the order
+            rows = rows.sortWithinPartitions(*sort)
+        writer = rows.write.mode("overwrite").options(**_PAGES)
+        writer.partitionBy(*partitions).parquet(self.path(folder))
+        return int(count.get["rows"])
+
+
+def _part_of_row(count: int) -> Column:
+    """Part of a row if there are so many, by the first bits of the key's hash."""
+    return F.shiftrightunsigned(KEY_HASH, 65 - count.bit_length()) if count > 1 else F.lit(0).cast("bigint")
 
 
 def merge_delta(base: DataFrame, delta: DataFrame) -> DataFrame:

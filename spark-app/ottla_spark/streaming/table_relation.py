@@ -3,12 +3,13 @@
 Spark fixes the plan of a streaming query when it starts, and lists the files of a relation then.
 The table here implements Spark's interface of tables in Python: for each batch, after its records
 were chosen, the optimizer asks the table for a scan, and gets one of the Parquet files of that
-batch.
+batch. If the batch needs a few keys only, the scan skips pages of the files that have none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
@@ -19,6 +20,12 @@ from pyspark.sql.types import StructType
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Properties that Spark sets in the thread of a streaming query."""
+KEY_HASH: Final = "_key_hash"
+"""Column with a hash of the row's key. The files of large tables are sorted by it."""
+VALUES_OF_FILTER: Final = 100
+"""Values of a filter that Spark compares with each page. Of more than
+spark.sql.parquet.pushdown.inFilterThreshold, it compares the smallest and the largest alone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +36,25 @@ class BatchId:
     number: str = ""
 
 
-ListFolder = Callable[[BatchId], str]
-"""Folder of the Parquet files that a batch reads."""
+@dataclass(frozen=True, slots=True)
+class FolderScan:
+    """What a batch reads of folders of Parquet files: all rows, or at least those whose KEY_HASH is
+    one of `hashes`, a sorted `java.util.List<Long>`.
+    """
+
+    folders: Sequence[str]
+    hashes: Any = None
 
 
-def read_folder_of_batch(spark: SparkSession, name: str, schema: StructType, folder_of: ListFolder) -> DataFrame:
-    """Rows of the folder that each batch reads. `name`: unique in the session."""
+ChooseScan = Callable[[BatchId], FolderScan]
+
+
+def read_folders_of_batch(spark: SparkSession, name: str, schema: StructType, scan_of: ChooseScan) -> DataFrame:
+    """Rows of the folders that each batch reads. `name`: unique in the session."""
     jvm: Any = spark._jvm
     ensure_callback_server_started(cast(Any, spark.sparkContext)._gateway)  # type: ignore[no-untyped-call]
     none = getattr(getattr(jvm, "scala.None$"), "MODULE$")
-    table = ParquetTable(spark, name, schema, folder_of)
+    table = ParquetTable(spark, name, schema, scan_of)
     relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(table, none, none)
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
 
@@ -48,17 +64,18 @@ class ParquetTable:
     methods are called by Spark, in the thread of the query.
     """
 
-    def __init__(self, spark: SparkSession, name: str, schema: StructType, folder_of: ListFolder) -> None:
+    def __init__(self, spark: SparkSession, name: str, schema: StructType, scan_of: ChooseScan) -> None:
         self._spark_context: Any = spark.sparkContext
         self._jvm = cast(Any, spark._jvm)
         self._name = name
         self._schema: Any = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-        self._folder_of = folder_of
+        self._scan_of = scan_of
+        self._listed: tuple[Sequence[str], Any] = ([], None)
 
-    def _parquet(self, folder: str | None) -> Any:
+    def _parquet(self, folders: Sequence[str]) -> Any:
         options = self._jvm.java.util.HashMap()
-        if folder is not None:
-            options.put("path", folder)
+        if folders:
+            options.put("paths", json.dumps(folders))
             options.put("__globPaths__", "false")
         source = self._jvm.org.apache.spark.sql.execution.datasources.v2.parquet.ParquetDataSourceV2()
         return source.getTable(self._schema, self.partitioning(), options)
@@ -66,7 +83,14 @@ class ParquetTable:
     def newScanBuilder(self, options: Any) -> Any:
         context = self._spark_context._jsc.sc()
         batch = BatchId(context.getLocalProperty(_QUERY_ID) or "", context.getLocalProperty(_BATCH_ID) or "")
-        return self._parquet(self._folder_of(batch)).newScanBuilder(options)
+        scan = self._scan_of(batch)
+        folders, table = self._listed
+        if folders != scan.folders:  # Spark lists the files of a table once
+            self._listed = scan.folders, (table := self._parquet(scan.folders))
+        builder = table.newScanBuilder(options)
+        if scan.hashes is None:
+            return builder
+        return HashScanBuilder(self._spark_context, builder, self._schema, scan.hashes)
 
     def name(self) -> str:
         return self._name
@@ -78,7 +102,7 @@ class ParquetTable:
         return self._jvm.org.apache.spark.sql.connector.catalog.CatalogV2Util.structTypeToV2Columns(self._schema)
 
     def capabilities(self) -> Any:
-        return self._parquet(None).capabilities()
+        return self._parquet([]).capabilities()
 
     def partitioning(self) -> Any:
         transform = self._jvm.org.apache.spark.sql.connector.expressions.Transform
@@ -105,3 +129,45 @@ class ParquetTable:
             "org.apache.spark.sql.connector.catalog.Table",
             "org.apache.spark.sql.connector.catalog.SupportsRead",
         ]
+
+
+class HashScanBuilder:
+    """`org.apache.spark.sql.connector.read.ScanBuilder` of a scan that skips pages whose smallest
+    and largest KEY_HASH have none of the hashes between them.
+    """
+
+    def __init__(self, spark_context: Any, builder: Any, schema: Any, hashes: Any) -> None:
+        self._sources = spark_context._jvm.org.apache.spark.sql.sources
+        self._gateway = spark_context._gateway
+        self._builder = builder
+        self._hash_field = schema.apply(KEY_HASH)
+        self._hashes = hashes
+
+    def pruneColumns(self, required: Any) -> None:
+        # Parquet takes a column that is not read for one that has no values, and skips all pages.
+        if KEY_HASH not in list(required.fieldNames()):
+            required = required.add(self._hash_field)
+        self._builder.pruneColumns(required)
+
+    def build(self) -> Any:
+        scan = self._builder.build()
+        filters = self._gateway.new_array(self._sources.Filter, 1)
+        filters[0] = self._filter(self._hashes)
+        return scan.copy(
+            scan.sparkSession(), scan.hadoopConf(), scan.fileIndex(), scan.dataSchema(), scan.readDataSchema(),
+            scan.readPartitionSchema(), filters, scan.options(), scan.pushedAggregate(), scan.partitionFilters(),
+            scan.dataFilters(),
+        )  # fmt: skip
+
+    def _filter(self, hashes: Any) -> Any:
+        """A balanced tree: filters are evaluated recursively."""
+        size = hashes.size()
+        if size <= VALUES_OF_FILTER:
+            return self._sources.In(KEY_HASH, hashes.toArray())
+        halves = (hashes.subList(0, size // 2), hashes.subList(size // 2, size))
+        return self._sources.Or(*map(self._filter, halves))
+
+    class Java:
+        """Interfaces that Py4J lets this class implement."""
+
+        implements: ClassVar = ["org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns"]

@@ -2,50 +2,62 @@
 
 A version has the latest row of each key up to an offset of each partition: rows of `base` whose key
 is not in `delta`, and the rows of `delta`. A delta has the latest change of each key since the
-base, which is a row or a deletion. When it has grown, both are merged into a new base.
+base, which is a row or a deletion. The base of a large table is in parts, by the hash of the key.
+When the delta has grown, its changes of some parts are merged into these, so that no batch writes
+the whole table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 DEFAULT_DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """Kafka's default of delete.retention.ms."""
 _MIN_DELTA_ROWS: Final = 10_000
-_MAX_DELTA_SHARE: Final = 0.01
-"""Share of the base's rows. A delta of this size is broadcast for each batch; with 100 changes a
-batch, ten million rows are joined to a new base once in 1,000 batches.
+_MIN_LOOKED_UP_TABLE: Final = 2_000_000
+_MAX_LOOKED_UP_ROWS: Final = 10_000
+_MAX_LOOKED_UP_SHARE: Final = 0.001
+_MAX_DELTA_SHARE: Final = 0.0025
+"""Share of the base's rows. Each batch writes the delta; with 100 changes a batch and ten million
+rows, one part of 32 is written once in 16 batches.
 """
+_ROWS_PER_PART: Final = 500_000
+_MAX_PARTS: Final = 32
+"""Spark lists more folders than that with a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """base, delta: names of their folders; the delta's is empty if it has no rows. starts, ends:
-    offsets by partition; rows before `starts` were deleted from the topic by retention. definition:
-    digest of what the columns depend on. refreshed_ms: when all records before `ends` had been
-    read.
+    """base: names of the folders of its parts. delta: name of its folder. A name is empty if there
+    are no rows. base_rows: about so many. starts, ends: offsets by partition; rows before `starts`
+    were deleted from the topic by retention. definition: digest of what the columns depend on.
+    refreshed_ms: when all records before `ends` had been read. next_part: of the base, that is
+    merged with the delta.
     """
 
     number: int
-    base: str
+    base: tuple[str, ...]
     delta: str
     base_rows: int
     starts: Mapping[int, int]
     ends: Mapping[int, int]
     definition: str
     refreshed_ms: int
+    next_part: int = 0
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> TableVersion:
         """Raises KeyError, TypeError or ValueError."""
         offsets = {name: {int(at): int(offset) for at, offset in stored[name].items()} for name in ("starts", "ends")}
-        return cls(**{**stored, **offsets})
+        base = stored["base"]  # was one name in versions without parts
+        return cls(**{**stored, **offsets, "base": (base,) if isinstance(base, str) else tuple(base)})
 
     @property
     def folders(self) -> frozenset[str]:
-        return frozenset({self.base, self.delta} - {""})
+        return frozenset({*self.base, self.delta} - {""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +106,47 @@ def plan_refresh(
     return ReadChanges(since)
 
 
-def needs_new_base(version: TableVersion, topic: TopicOffsets, delta_rows: int) -> bool:
-    """True if a delta with so many rows is to be merged into a new base. A base may have rows that
-    the topic's retention has deleted; a new one has not.
+def parts_to_merge(version: TableVersion, topic: TopicOffsets, delta_rows: int) -> Sequence[int]:
+    """Parts of the base that are to be merged with a delta of so many rows: none while it is small.
+    All parts, if the base has outgrown their number, or has rows that the topic's retention has
+    deleted.
     """
+    parts = range(len(version.base))
+    if any(start > version.starts.get(at, 0) for at, start in topic.starts.items()):
+        return parts
     limit = max(_MIN_DELTA_ROWS, int(version.base_rows * _MAX_DELTA_SHARE))
-    return delta_rows > limit or any(start > version.starts.get(at, 0) for at, start in topic.starts.items())
+    if delta_rows <= limit:
+        return ()
+    if count_parts(version.base_rows + delta_rows) > 2 * len(parts):
+        return parts
+    merged = math.ceil(len(parts) * (1 - limit / delta_rows))
+    return tuple((version.next_part + at) % len(parts) for at in range(merged))
+
+
+def count_parts(rows: int) -> int:
+    """Number of the parts of a base with so many rows, a power of two."""
+    return min(_MAX_PARTS, 1 << (max(1, math.ceil(rows / _ROWS_PER_PART)) - 1).bit_length())
+
+
+def with_merged_parts(
+    version: TableVersion, merged: Sequence[int], folders: Sequence[str], rows: int, starts: Mapping[int, int]
+) -> TableVersion:
+    """The version with other folders of these parts, which have so many rows. If they are all, the
+    number of parts may be another.
+    """
+    if len(merged) == len(version.base):
+        return replace(version, base=tuple(folders), base_rows=rows, starts=starts, next_part=0)
+    base = list(version.base)
+    for part, folder in zip(merged, folders, strict=True):
+        base[part] = folder
+    others = version.base_rows - round(version.base_rows * len(merged) / len(base))
+    return replace(version, base=tuple(base), base_rows=others + rows, next_part=(merged[-1] + 1) % len(base))
+
+
+def max_looked_up_rows(base_rows: int) -> int:
+    """Rows of a batch up to which the keys of a table with so many rows are looked up one by one. 0
+    for tables that are read faster as a whole. Each key costs a page, and pages have 1,000 rows.
+    """
+    if base_rows < _MIN_LOOKED_UP_TABLE:
+        return 0
+    return min(_MAX_LOOKED_UP_ROWS, int(base_rows * _MAX_LOOKED_UP_SHARE))

@@ -4,7 +4,7 @@ brokers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,8 +66,9 @@ class FakeFiles:
     def __init__(self, *_: object) -> None:
         self.folders: set[str] = {"left-over"}
 
-    def write_base(self, number: int, *_: object) -> tuple[str, int]:
-        return self._write(f"{number}-base", 1_000_000)
+    def write_base(self, number: int, *_: object) -> tuple[Sequence[str], int]:
+        folder, rows = self._write(f"{number}-base", 1_000_000)
+        return [folder], rows
 
     def write_delta(
         self, number: int, version: TableVersion, since: Mapping[int, int], ends: Mapping[int, int]
@@ -75,8 +76,9 @@ class FakeFiles:
         assert since == version.ends
         return self._write(f"{number}-delta", self.rows_of_delta)
 
-    def write_merged_base(self, number: int, *_: object) -> tuple[str, int]:
-        return self._write(f"{number}-base", 1_000_001)
+    def merge_parts(self, number: int, *_: object) -> tuple[Sequence[str], int]:
+        folder, rows = self._write(f"{number}-base", 1_000_001)
+        return [folder], rows
 
     def delete_all_but(self, folders: frozenset[str]) -> None:
         self.folders &= folders
@@ -122,7 +124,7 @@ def test_first_batch_finds_what_was_read_ahead_and_reads_only_changes_since_then
     world.table.read_ahead()
     world.brokers.end = 11
     version = world.table.version_of(BatchId("q", "0"))
-    assert (version.base, version.delta) == ("0-base", "1-delta")
+    assert (version.base, version.delta) == (("0-base",), "1-delta")
 
 
 def test_files_are_kept_while_a_batch_of_any_query_reads_them(world: World) -> None:
@@ -145,7 +147,7 @@ def test_process_resumes_with_the_stored_version(world: World) -> None:
     world.files.folders |= {"0-base", "1-delta"}
     world.brokers.end = 12
     version = world.table.version_of(BatchId("q", "1"))
-    assert (version.number, version.base, version.delta, version.ends) == (2, "0-base", "2-delta", {0: 12})
+    assert (version.number, version.base, version.delta, version.ends) == (2, ("0-base",), "2-delta", {0: 12})
 
 
 def test_scan_outside_of_queries_reads_the_version_of_the_last_refresh(world: World) -> None:

@@ -14,11 +14,14 @@ from ottla_spark.streaming.table_version import (
     TableVersion,
     TopicOffsets,
     Unchanged,
-    needs_new_base,
+    count_parts,
+    max_looked_up_rows,
+    parts_to_merge,
     plan_refresh,
+    with_merged_parts,
 )
 
-VERSION = TableVersion(3, "1-base", "3-delta", 1_000_000, {0: 0, 1: 10}, {0: 100, 1: 50}, "json", 1_000)
+VERSION = TableVersion(3, ("1-base",), "3-delta", 1_000_000, {0: 0, 1: 10}, {0: 100, 1: 50}, "json", 1_000)
 TOPIC = TopicOffsets(VERSION.starts, VERSION.ends)
 RETENTION_MS = 60_000
 
@@ -52,15 +55,44 @@ def test_all_records_are_read_if_compaction_may_have_removed_a_deletion() -> Non
 def test_rows_that_retention_has_deleted_are_removed_with_a_new_base() -> None:
     retained = TopicOffsets({0: 40, 1: 10}, TOPIC.ends)
     assert plan(VERSION, retained) == ReadChanges(VERSION.ends)
-    assert needs_new_base(VERSION, retained, 0)
+    assert list(parts_to_merge(VERSION, retained, 0)) == [0]
+    assert list(parts_to_merge(replace(VERSION, base=("a", "b")), retained, 0)) == [0, 1]
     assert plan(VERSION, TopicOffsets({0: 200, 1: 10}, {0: 200, 1: 50})) == ReadChanges({0: 200, 1: 50})
 
 
-@pytest.mark.parametrize(("base_rows", "limit"), [(0, 10_000), (1_000_000, 10_000), (10_000_000, 100_000)])
-def test_delta_is_joined_with_the_base_when_it_has_grown(base_rows: int, limit: int) -> None:
-    version = replace(VERSION, base_rows=base_rows)
-    assert not needs_new_base(version, TOPIC, limit)
-    assert needs_new_base(version, TOPIC, limit + 1)
+@pytest.mark.parametrize(("base_rows", "limit"), [(0, 10_000), (1_000_000, 10_000), (10_000_000, 25_000)])
+def test_delta_is_merged_when_it_has_grown(base_rows: int, limit: int) -> None:
+    version = replace(VERSION, base_rows=base_rows, base=("",) * count_parts(base_rows))
+    assert not parts_to_merge(version, TOPIC, limit)
+    assert parts_to_merge(version, TOPIC, limit + 1)
+
+
+def test_parts_are_merged_one_after_the_other_and_many_at_once_for_many_changes() -> None:
+    version = replace(VERSION, base=tuple(f"0-base/_part={part}" for part in range(8)), base_rows=4_000_000)
+    merged = []
+    for number in range(1, 10):
+        (part,) = parts_to_merge(version, TOPIC, 10_001)
+        version = with_merged_parts(version, [part], [f"{number}-base/_part={part}"], 500_000 + number, TOPIC.starts)
+        merged.append(part)
+    assert merged == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+    assert version.base == ("9-base/_part=0", *(f"{part + 1}-base/_part={part}" for part in range(1, 8)))
+    assert version.base_rows == pytest.approx(4_000_000, abs=1_000)
+    assert list(parts_to_merge(version, TOPIC, 40_000)) == [1, 2, 3, 4, 5, 6]
+    assert list(parts_to_merge(replace(version, next_part=6), TOPIC, 40_000)) == [6, 7, 0, 1, 2, 3]
+
+
+def test_base_that_has_outgrown_its_parts_is_written_in_more() -> None:
+    assert [count_parts(rows) for rows in (0, 500_000, 500_001, 10_000_000, 10**9)] == [1, 1, 2, 32, 32]
+    version = replace(VERSION, base=("a", "b"), base_rows=1_990_000, next_part=1)
+    assert list(parts_to_merge(version, TOPIC, 10_000)) == []
+    assert list(parts_to_merge(version, TOPIC, 10_001)) == [0, 1]
+    version = with_merged_parts(version, [0, 1], ["c", "d", "e", "f"], 2_000_001, {0: 7})
+    assert (version.base, version.base_rows, version.starts) == (("c", "d", "e", "f"), 2_000_001, {0: 7})
+    assert version.next_part == 0
+
+
+def test_keys_are_looked_up_in_large_tables_by_batches_of_few_rows() -> None:
+    assert [max_looked_up_rows(rows) for rows in (1_999_999, 2_000_000, 10**8)] == [0, 2_000, 10_000]
 
 
 def test_version_is_stored_as_json_with_text_for_partitions() -> None:
@@ -69,7 +101,9 @@ def test_version_is_stored_as_json_with_text_for_partitions() -> None:
         "ends": {"0": 100, "1": 50}, "definition": "json", "refreshed_ms": 1_000,
     }  # fmt: skip
     assert TableVersion.parse(stored) == VERSION
-    assert VERSION.folders == {"1-base", "3-delta"}
+    in_parts = replace(VERSION, base=("1-base/_part=0", ""))
+    assert TableVersion.parse({**stored, "base": ["1-base/_part=0", ""]}) == in_parts
+    assert in_parts.folders == {"1-base/_part=0", "3-delta"}
     assert replace(VERSION, delta="").folders == {"1-base"}
 
 
