@@ -83,21 +83,21 @@ def test_it_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
     eventually(lambda: find_text(f"{url}/restarts", "to serve again"), within_s=60)
     for id_ in (1, 2, 3):
         up.wait_for_line(f"restarting broker {id_} (settings num.partitions")
-    eventually(lambda: (page := try_read(f"{url}/restarts")) and "Rolling restart" not in page, within_s=60)
+    eventually(lambda: (page := try_read(f"{url}/restarts")) is not None and "Rolling restart" not in page, within_s=60)
     assert up.stop() == 0
 
 
-def try_read(url: str) -> str:
-    """The page; empty while its broker does not run."""
+def try_read(url: str) -> str | None:
+    """The page, which may be empty; None while its broker does not run."""
     try:
         return read(url)
     except OSError:
-        return ""
+        return None
 
 
 def find_text(url: str, text: str) -> str:
     """The page if it has the text; empty otherwise."""
-    page = try_read(url)
+    page = try_read(url) or ""
     return page if text in page else ""
 
 
