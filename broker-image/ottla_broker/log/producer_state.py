@@ -305,6 +305,12 @@ class ProducerStates:
                 first: marker for first, marker in self._unreplicated_txns.items() if marker >= high_watermark
             }
 
+    def keep_unreplicated_transactions(self, before: "ProducerStates", end: int) -> None:
+        """Takes over the transactions whose marker is below `end`. Snapshots do not have them."""
+        self._unreplicated_txns |= {
+            first: marker for first, marker in before._unreplicated_txns.items() if marker < end
+        }
+
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Removes producers that have been silent for `expiration_ms`; returns how many."""
         expired = [

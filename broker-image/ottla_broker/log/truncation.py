@@ -29,7 +29,8 @@ def truncate_to(log: LogState, offset: int) -> None:
         # Otherwise a loss of power could restore what was cut off, next to what replaced it.
         active.file.sync()
         log.snapshots.remove_above(log.end)
-        log.producers = rebuild_producer_states(log, log.end)
+        before, log.producers = log.producers, rebuild_producer_states(log, log.end)
+        log.producers.keep_unreplicated_transactions(before, log.end)
         log.producers.remove_replicated_transactions(log.high_watermark)
 
 

@@ -20,12 +20,19 @@ from ottla_broker.wire.fetch_request import FetchRequest, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 
-class SessionCache(FetchSessionCache):
+class SessionCache:
     """A cache with `slots` sessions, and a clock that the test advances."""
 
     def __init__(self, slots: int) -> None:
         self.time = 0.0
-        super().__init__(lambda: slots, lambda: self.time, random.Random(1).randrange)
+        self._cache = FetchSessionCache(lambda: slots, lambda: self.time, random.Random(1).randrange)
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    @property
+    def evicted(self) -> int:
+        return self._cache.evicted
 
     def request(
         self,
@@ -38,7 +45,7 @@ class SessionCache(FetchSessionCache):
         """The session of a request for these partitions of topic `t`; None if it gets none."""
         requested = [FetchRequestPartition("t", index, 0, 100) for index in partitions]
         request = FetchRequest(-1, 0, 1, 100, 0, session_id, epoch, requested, list(forgotten))
-        session, _ = self.session_for(request, by_ids=by_ids)
+        session, _ = self._cache.session_for(request, by_ids=by_ids)
         return session if session.id else None
 
 

@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass, field
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.log.config import LogConfig
@@ -170,7 +170,13 @@ def offsets_read(log: PartitionLog, start: int, random: Random) -> list[int]:
     return [record.offset for record in read_as_consumer(log, start, random)]
 
 
+TRUNCATED_ABOVE_UNREPLICATED_MARKER = [
+    *[Write(0, 1)] * 3, Replicate(), Write(0, 1), End(0, commit=False), Write(0, 1), Truncate(1)
+]  # fmt: skip
+
+
 @settings(max_examples=200, deadline=None)
+@example(TRUNCATED_ABOVE_UNREPLICATED_MARKER, Random(0))
 @given(st.lists(steps, max_size=40), st.randoms(use_true_random=False))
 def test_consumers_of_committed_records_read_what_is_committed(history: list[Step], random: Random) -> None:
     one = ModelledLog()
