@@ -26,6 +26,7 @@ import uvloop
 from bench import plain_requests
 from ottla_broker.connection import Connection
 from ottla_broker.garbage_collection import PauseLimit
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from tests.unit.broker_without_sockets import run_broker
@@ -114,6 +115,15 @@ async def create_topic(server: Server, record: bytes) -> list[bytes]:
     return [plain_requests.produce_request(TOPIC, record, number) for number in range(PARTITIONS)]
 
 
+def small_requests(produce: bytes, log: PartitionLog) -> dict[str, Callable[[], bytes]]:
+    """The kinds of requests that are measured, by name."""
+    return {
+        "produce": lambda: produce,
+        "fetch-empty": lambda: fetch_request(0, log.end),
+        "fetch-record": lambda: fetch_request(0, log.end - 1),
+    }
+
+
 async def run_shard(barrier: threading.Barrier, kind: str, requests: int) -> None:
     """One thread of `measure_threads`, which passes the barrier before and after its requests."""
     record = plain_requests.encode_batch(bytes(100))
@@ -161,14 +171,10 @@ async def measure_all(requests: int) -> dict[str, float]:
             pause_limit.start()  # as a broker process does
             server = Server(broker)
             producers = await create_topic(server, record)
-            kinds: dict[str, Callable[[int], bytes]] = {
-                "produce": lambda number: producers[0],
-                "fetch-empty": lambda number: fetch_request(0, broker.partitions.leader(TOPIC, 0).log.end),
-                "fetch-record": lambda number: fetch_request(0, broker.partitions.leader(TOPIC, 0).log.end - 1),
-            }
+            kinds = small_requests(producers[0], broker.partitions.leader(TOPIC, 0).log)
             for name, request in kinds.items():
                 for connections in (1, 500):
-                    clients = [Client(server, request(number)) for number in range(connections)]
+                    clients = [Client(server, request()) for _ in range(connections)]
                     found[f"{name}-{connections}"] = await measure(clients, requests)
             clients = [Client(server, plain_requests.produce_request(TOPIC, large))]
             found["produce-60k-1"] = await measure(clients, requests // 10)

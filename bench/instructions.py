@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -20,7 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from bench import plain_requests
-from bench.hot_paths import CONNECTIONS, TOPIC, Client, create_topic, fetch_request
+from bench.hot_paths import CONNECTIONS, TOPIC, Client, create_topic, small_requests
 from ottla_broker.hot_paths import hot_paths_build
 from ottla_broker.server import Server
 from tests.unit.broker_without_sockets import run_broker
@@ -31,7 +31,7 @@ PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class InstructionCounter:
-    """Counts the instructions of this thread while it is a context."""
+    """Counts the instructions of this thread while it is a context, and a few of its own end."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -42,24 +42,11 @@ class InstructionCounter:
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
-        self.count -= _LEAVING
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         self.count += event == "opcode"
         return self._trace
-
-
-def _count_nothing() -> int:
-    counter = InstructionCounter()
-    with counter:
-        pass
-    return counter.count
-
-
-_LEAVING = 0
-_LEAVING = _count_nothing()
-"""Instructions of `__exit__` itself."""
 
 
 async def count_all() -> dict[str, int]:
@@ -72,12 +59,7 @@ async def count_all() -> dict[str, int]:
         async with run_broker(Path(folder)) as broker:
             server = Server(broker)
             producer, *_ = await create_topic(server, record)
-            log = broker.partitions.leader(TOPIC, 0).log
-            kinds: dict[str, Callable[[], bytes]] = {
-                "produce": lambda: producer,
-                "fetch-empty": lambda: fetch_request(0, log.end),
-                "fetch-record": lambda: fetch_request(0, log.end - 1),
-            }
+            kinds = small_requests(producer, broker.partitions.leader(TOPIC, 0).log)
             for name, request in kinds.items():
                 for connections in (1, CONNECTIONS):
                     clients = [Client(server, request()) for _ in range(connections)]

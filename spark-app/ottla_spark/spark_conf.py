@@ -22,6 +22,11 @@ REDACTED: Final = re.compile(r"(?i)secret|password|token|access[.-]?key|credenti
 """Names of properties whose values Spark's UI and logs do not show: Spark's default, what a client
 property may hold of a login, and credentials of catalogs and object stores."""
 
+VALUES_OF_FILTER: Final = 100
+"""Values of a filter that Spark compares with each page of a Parquet file. Of more, it compares the
+smallest and the largest alone.
+"""
+
 # On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of
 # examples/flights takes half the CPU time, and the whole year two thirds. The pipeline's own
 # options come later and take precedence. With C1 alone the JVM would keep 48 MB of compiled code in
@@ -78,7 +83,7 @@ def spark_conf(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.parquet.pushdown.inFilterThreshold": "100",  # as many as scans of reference tables use
+        "spark.sql.parquet.pushdown.inFilterThreshold": str(VALUES_OF_FILTER),
         "spark.redaction.regex": REDACTED.pattern,
     }
     if defaults["spark.master"].startswith("local"):

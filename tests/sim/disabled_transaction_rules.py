@@ -68,10 +68,7 @@ def markers_without_epoch_check() -> Iterator[None]:
         original(states, producer_id, MAX_EPOCH, coordinator_epoch)
 
     original = ProducerStates.check_marker
-    with (
-        patch.object(ProducerStates, "check_marker", check),
-        patch.object(ProducerStates, "is_end_written", lambda *_: False),
-    ):
+    with patch.object(ProducerStates, "check_marker", check), markers_with_epoch_of_open_transaction_accepted():
         yield
 
 

@@ -44,6 +44,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.produce import (
     CURRENT_LEADER_SINCE,
     NO_OFFSET,
+    NO_RESPONSE,
     ProduceRequest,
     ProduceResponsePartition,
     Topic,
@@ -64,7 +65,6 @@ API = Api(
 
 OLDEST_SUPPORTED: Final = 3
 ZSTD_SINCE: Final = 7  # KIP-110
-NO_RESPONSE: Final = 0
 VALID_ACKS: Final = frozenset({ALL_REPLICAS, NO_RESPONSE, 1})
 MAGIC_OFFSET: Final = 16  # in a batch
 ATTRIBUTES_OFFSET: Final = 22  # the low byte of the two

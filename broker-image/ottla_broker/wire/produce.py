@@ -33,6 +33,8 @@ FLEXIBLE_SINCE: Final = 9
 CURRENT_LEADER_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 NO_OFFSET: Final = -1
+NO_RESPONSE: Final = 0
+"""acks of a producer that expects no response."""
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
@@ -87,7 +89,7 @@ def expects_no_response(frame: bytearray) -> bool:
     """True for Produce requests with acks=0. False for all others, and for what cannot be read."""
     try:
         header = read_request_header(frame)
-        return header.api_key == ApiKey.PRODUCE and read_produce_request(frame, header).acks == 0
+        return header.api_key == ApiKey.PRODUCE and read_produce_request(frame, header).acks == NO_RESPONSE
     except MalformedMessage:
         return False
 

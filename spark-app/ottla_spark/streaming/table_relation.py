@@ -17,15 +17,13 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from ottla_spark.spark_conf import VALUES_OF_FILTER
+
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Properties that Spark sets in the thread of a streaming query."""
 KEY_HASH: Final = "_key_hash"
 """Column with a hash of the row's key. The files of large tables are sorted by it."""
-VALUES_OF_FILTER: Final = 100
-"""Values of a filter that Spark compares with each page. Of more than
-spark.sql.parquet.pushdown.inFilterThreshold, it compares the smallest and the largest alone.
-"""
 
 
 @dataclass(frozen=True, slots=True)
