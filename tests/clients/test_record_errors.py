@@ -56,6 +56,9 @@ def produce_with_librdkafka(
         assert error is not None and message.value() is not None
         errors[message.value()] = error
 
+    # Records of a topic that the producer does not know yet join its partition one by one when they
+    # are flushed, so that a batch can be sent before the last of them has.
+    producer.list_topics(topic, 30)
     for record in records:
         producer.produce(topic, record.value, record.key, 0, on_delivery=delivered, timestamp=record.timestamp_ms)
     assert producer.flush(30) == 0
