@@ -42,8 +42,7 @@ from ottla_broker.metadata.state_condition import StateCondition
 from ottla_broker.metadata_publisher import MetadataPublisher
 from ottla_broker.metrics import TraceCounts
 from ottla_broker.mirroring.appended_retention import AppendedRetention
-from ottla_broker.mirroring.mirror_manager import MirrorManager
-from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
+from ottla_broker.mirroring.lazy_mirrors import LazyMirrors
 from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.cluster_view import MetadataClusterView
 from ottla_broker.replication.log_manager import LogManager
@@ -61,7 +60,6 @@ from ottla_broker.telemetry.pipeline_reports import PipelineReports
 from ottla_broker.telemetry.roll_reports import RollReports
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
-from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -165,7 +163,7 @@ class Broker:
 
         # Partitions
         self.partitions = partitions = Partitions(image)
-        self.mirrors = MirrorManager(
+        self.mirrors = LazyMirrors(
             node_id,
             image,
             partitions,
@@ -363,8 +361,10 @@ class Broker:
         self._controller_role.apply_changes(delta)
         self.image_condition.notify_all()
 
-    def _make_client(self, client_id: str) -> Client:
-        """A client of this cluster, which connects as brokers do."""
+    def _make_client(self, client_id: str) -> Any:
+        """A Client of this cluster, which connects as brokers do."""
+        from ottla_broker.wire.client import Client  # a broker without mirrors needs none
+
         addresses = self.image.broker_addresses(self.config.inter_broker_listener)
         return Client(addresses, client_id=client_id, security=self.channels.security)
 
@@ -376,8 +376,10 @@ class Broker:
         return self._controller_role.controller
 
     @property
-    def mirror_synchronizer(self) -> MirrorSynchronizer | None:
-        """None when another broker is the active controller."""
+    def mirror_synchronizer(self) -> Any:
+        """The MirrorSynchronizer; None on brokers that are not the active controller, and without
+        mirrors.
+        """
         return self._controller_role.mirror_synchronizer
 
     @property

@@ -4,24 +4,25 @@ leads the metadata log."""
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.failure_detector import FailureDetector
-from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.metadata.quorum import MetadataQuorum
-from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
+from ottla_broker.mirroring.lazy_mirrors import Synchronizer
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.client import Client
 
 
 @dataclass(eq=False, repr=False)
 class ControllerRole:
     """Starts and stops the controller when this broker becomes and ceases to be the active one.
 
-    `controller`, `mirror_synchronizer`: None while this broker is not the active controller.
-    `_make_client`: returns a client of this cluster with the given client id.
+    `controller`: None while this broker is not the active controller. `mirror_synchronizer`: None
+    then, and until the cluster has a mirror, which imports it.
+    `_make_client`: returns a Client of this cluster with the given client id.
     """
 
     _config: Config
@@ -29,9 +30,10 @@ class ControllerRole:
     _runtime: Runtime
     _failure_detector: FailureDetector
     _background_tasks: BackgroundTasks
-    _make_client: Callable[[str], Client]
+    _make_client: Callable[[str], Any]
     controller: Controller | None = None
-    mirror_synchronizer: MirrorSynchronizer | None = None
+    mirror_synchronizer: Synchronizer | None = None
+    _cluster_id: str = ""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self, quorum: MetadataQuorum) -> None:
@@ -39,18 +41,17 @@ class ControllerRole:
         self.controller = controller = Controller(
             self._image, quorum, self._runtime, self._config, self._config.node_id, self._failure_detector
         )
-        self.mirror_synchronizer = synchronizer = MirrorSynchronizer(
-            controller, self._image, self._config, quorum.cluster_id, self._make_client
-        )
-        self._tasks = [
-            self._background_tasks.start(controller.run()),
-            self._background_tasks.start(synchronizer.run()),
-        ]
+        self._cluster_id = quorum.cluster_id
+        self._tasks = [self._background_tasks.start(controller.run())]
+        if any(kind == MIRROR_RESOURCE for kind, _ in self._image.configs):
+            self._start_synchronizer(controller)
 
     def apply_changes(self, delta: MetadataDelta) -> None:
         """Called when the image has changed by `delta`."""
         if self.mirror_synchronizer is not None:
             self.mirror_synchronizer.apply_changes(delta)
+        elif self.controller is not None and any(kind == MIRROR_RESOURCE for kind, _ in delta.changed_configs):
+            self._start_synchronizer(self.controller)
 
     def end(self) -> None:
         """Stops the controller; another broker is elected, or none."""
@@ -58,3 +59,11 @@ class ControllerRole:
         for task in self._tasks:
             task.cancel()
         self._tasks = []
+
+    def _start_synchronizer(self, controller: Controller) -> None:
+        from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
+
+        self.mirror_synchronizer = synchronizer = MirrorSynchronizer(
+            controller, self._image, self._config, self._cluster_id, self._make_client
+        )
+        self._tasks.append(self._background_tasks.start(synchronizer.run()))

@@ -12,7 +12,7 @@ from ottla_broker.coordination.share_group_services import StateTopicLeader
 from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, MetadataDelta, MetadataImage
-from ottla_broker.mirroring.mirror_manager import MirrorManager
+from ottla_broker.mirroring.lazy_mirrors import LazyMirrors
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.security.client_quota_manager import ClientQuotaManager
@@ -35,7 +35,7 @@ class MetadataPublisher:
     _group_coordinator: GroupCoordinator
     _transaction_coordinator: TransactionCoordinator
     _share_coordinator: Callable[[], StateTopicLeader]
-    _mirrors: MirrorManager
+    _mirrors: LazyMirrors
     _tasks: BackgroundTasks
     _acl_authorizer: StandardAuthorizer | None
     _client_quotas: ClientQuotaManager

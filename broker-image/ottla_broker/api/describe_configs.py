@@ -50,7 +50,6 @@ from ottla_broker.requests.config_resources import (
 )
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.mirror_status import describe_mirror_problems, describe_mirrored_topic_status
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.security.scram import ScramMechanism, format_credential
 from ottla_broker.wire.api_keys import ApiKey
@@ -116,9 +115,13 @@ def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]
             check_is_this_broker(ctx, name)
             return describe_loggers()
         case ConfigResource.MIRROR:
+            from ottla_broker.requests.mirror_status import describe_mirror_problems  # imports all of mirroring
+
             settings = current_configs(ctx, kind, name)
             return describe_mirror(settings) + describe_mirror_problems(ctx.broker, name) if settings else []
         case ConfigResource.MIRRORED_TOPIC:
+            from ottla_broker.requests.mirror_status import describe_mirrored_topic_status
+
             return describe_mirrored_topic_status(ctx.broker, name, asyncio.get_running_loop().time())
         case ConfigResource.PIPELINE:
             return describe_pipelines(ctx, name)

@@ -238,7 +238,8 @@ async def _transactions(broker: Broker, slices: TimeSlices) -> AsyncIterator[Fam
 async def _mirrors(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     now_s = asyncio.get_running_loop().time()
     copies: list[tuple[tuple[str, str, str], MirroredPartition]] = []
-    async for some in slices.batches(broker.mirrors.mirrored_partitions()):
+    manager = broker.mirrors.manager
+    async for some in slices.batches(manager.mirrored_partitions() if manager is not None else ()):
         copies += [
             ((mirror.name, copy.partition.topic, str(copy.partition.partition)), copy)
             for mirror, copy in some
@@ -250,7 +251,7 @@ async def _mirrors(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     yield metrics.MIRROR_LAG_BYTES, (Sample(labels, size) for labels, size in lag_bytes if size >= 0)
     yield metrics.MIRROR_SILENCE, (Sample(labels, copy.source_silence_s(now_s)) for labels, copy in copies)
     diverged = 0
-    async for failbacks in slices.batches(broker.mirrors.failback_partitions()):
+    async for failbacks in slices.batches(manager.failback_partitions() if manager is not None else ()):
         diverged += sum(one.needs_operator for one in failbacks)
     yield single_sample(metrics.MIRROR_DIVERGED, diverged)
     image, stopped = broker.image, 0

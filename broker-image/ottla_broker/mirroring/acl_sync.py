@@ -19,7 +19,8 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
 
-from ottla_broker.security.acls import ANY, AccessControlEntry, PatternType, Permission, described_entries, find_problem
+from ottla_broker.security.acl_descriptions import described_entries
+from ottla_broker.security.acls import ANY, AccessControlEntry, PatternType, Permission, find_problem
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError

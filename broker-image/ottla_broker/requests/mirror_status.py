@@ -29,6 +29,7 @@ from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.mirror_plans import mirrored_partition
 from ottla_broker.metadata.records import AppendedSourceRecord, MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_config
+from ottla_broker.mirroring.mirror_manager import MirrorManager
 from ottla_broker.mirroring.mirrored_partition import MirroredPartition
 from ottla_broker.mirroring.source_cluster import (
     ORIGINS,
@@ -39,6 +40,7 @@ from ottla_broker.mirroring.source_cluster import (
 )
 from ottla_broker.mirroring.source_epochs import NO_EPOCH, EpochHistory, mirrored_end_offset
 from ottla_broker.mirroring.source_positions import source_position
+from ottla_broker.mirroring.synchronizer import MirrorSynchronizer
 from ottla_broker.replication.partition import Partition
 
 State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
@@ -71,9 +73,10 @@ class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 def describe_mirror_problems(broker: Broker, mirror: str) -> list[ConfigEntry]:
     """Empty on brokers that are not the controller."""
-    if broker.mirror_synchronizer is None:
+    synchronizer: MirrorSynchronizer | None = broker.mirror_synchronizer
+    if synchronizer is None:
         return []
-    problems = broker.mirror_synchronizer.problems(mirror)
+    problems = synchronizer.problems(mirror)
     rejected = msgspec.json.encode(problems.rejected_topics).decode() if problems.rejected_topics else ""
     values = ((SOURCE_ERROR, problems.source_error), (REJECTED_TOPICS, rejected))
     return [_read_only_entry(name, value) for name, value in values if value]
@@ -135,14 +138,15 @@ def mirrored_partition_status(
         return PartitionStatus("FailedOver", record.end, record.source_end, missing, source_epoch=epoch)
     if record.stopped:
         return PartitionStatus("Stopped", end, source_epoch=epoch, why=record.stopped)
-    if (failback := broker.mirrors.failback_partition(partition)) is not None:
+    mirrors: MirrorManager = broker.mirrors.load()
+    if (failback := mirrors.failback_partition(partition)) is not None:
         state: State = "Diverged" if failback.needs_operator else "Joining"
         return PartitionStatus(state, end, why=failback.reason, diverging=failback.diverging_records)
     config = mirror_config(broker.image, mirrored.mirror)
-    copy = broker.mirrors.mirrored_partition(partition, mirrored.mirror)
+    copy = mirrors.mirrored_partition(partition, mirrored.mirror)
     if config is None or config.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=epoch)
-    return _live_status(copy, end, config, broker.mirrors.source_error(mirrored.mirror), now_s)
+    return _live_status(copy, end, config, mirrors.source_error(mirrored.mirror), now_s)
 
 
 def appended_partition_status(
@@ -152,16 +156,17 @@ def appended_partition_status(
     record = appended_partition(broker.image, topic.id, source.source_id, partition.partition)
     end = source_position(partition.log.producers.get(source.producer_id))
     epoch = record.epochs[-1][0] if record.epochs else NO_EPOCH
+    mirrors: MirrorManager = broker.mirrors.load()
     if source.ended:
-        last_known = broker.mirrors.last_known_lag(partition, source.mirror)
+        last_known = mirrors.last_known_lag(partition, source.mirror)
         return PartitionStatus("FailedOver", end, *last_known, source_epoch=epoch)
     if reason := source.stopped or record.stopped:
         return PartitionStatus("Stopped", end, source_epoch=epoch, why=reason)
     config = mirror_config(broker.image, source.mirror)
-    copy = broker.mirrors.mirrored_partition(partition, source.mirror)
+    copy = mirrors.mirrored_partition(partition, source.mirror)
     if config is None or config.role == PAUSED or copy is None:
         return PartitionStatus("Paused", end, source_epoch=epoch)
-    return _live_status(copy, copy.position, config, broker.mirrors.source_error(source.mirror), now_s)
+    return _live_status(copy, copy.position, config, mirrors.source_error(source.mirror), now_s)
 
 
 def _live_status(

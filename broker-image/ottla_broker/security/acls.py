@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from kio.schema.describe_acls.v3.response import DescribeAclsResponse
-
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.principal import Principal
 
@@ -43,22 +41,6 @@ class AccessControlEntry:
     host: str
     operation: int
     permission: int
-
-
-def described_entries(response: DescribeAclsResponse) -> list[AccessControlEntry]:
-    return [
-        AccessControlEntry(
-            resource.resource_type,
-            resource.resource_name,
-            resource.pattern_type,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for resource in response.resources
-        for acl in resource.acls
-    ]
 
 
 def find_problem(entry: AccessControlEntry) -> str | None:

@@ -11,7 +11,8 @@ from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsReques
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.static.primitive import i8
 
-from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType, described_entries
+from ottla_broker.security.acl_descriptions import described_entries
+from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType
 from ottla_broker.security.restricted_super_users import RestrictedSuperUsers, parse_restricted_super_users
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import KafkaClient, find_error, raise_for_error
