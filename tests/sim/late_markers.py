@@ -8,55 +8,13 @@ partition that accepts the late marker ends a part of the next transaction, perh
 the rest of it will end.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
-
-from ottla_broker.log.producer_state import EPOCH_BUMP_VERSION, NO_OFFSET
-from ottla_broker.transactions.transaction_metadata import TxnPartition
-from ottla_broker.wire.codec import read_request
-from ottla_broker.wire.request_header import read_request_header
+from ottla_broker.log.producer_state import EPOCH_BUMP_VERSION
 from tests.sim import triggers
-from tests.sim.cluster import SimulatedBroker, SimulatedCluster
+from tests.sim.cluster import SimulatedCluster
 from tests.sim.network import Direction
-from tests.sim.triggered_faults import api_key
+from tests.sim.transaction_packets import SentMarker, find_sent_markers, read_markers
 
-WRITE_TXN_MARKERS = 27
-SIZE_BYTES = 4
 NEXT_TRANSACTION_WITHIN_S = 10.0  # a session, a takeover
-
-
-@dataclass(frozen=True, slots=True)
-class LateMarker:
-    """A marker on its way to one partition. `first_offset`: that of the transaction that it ends,
-    `NO_OFFSET` if the leader has no record of it."""
-
-    leader: SimulatedBroker
-    at: TxnPartition
-    producer_id: int
-    first_offset: int
-
-    def has_next_transaction(self) -> bool:
-        """True if the producer's next transaction is open in the partition."""
-        return find_open_transaction(self.leader, self.at, self.producer_id) > self.first_offset
-
-
-def find_open_transaction(leader: SimulatedBroker, at: TxnPartition, producer_id: int) -> int:
-    """First offset of the producer's open transaction in the partition, `NO_OFFSET` if there is
-    none."""
-    partition = None if leader.broker is None else leader.broker.partitions.get(*at)
-    producer = None if partition is None else partition.log.producers.get(producer_id)
-    return NO_OFFSET if producer is None else producer.current_txn_first_offset
-
-
-def read_markers(piece: bytes) -> Sequence[WritableTxnMarker]:
-    """The markers in a segment that is a whole request to write some."""
-    if api_key(piece) != WRITE_TXN_MARKERS or len(piece) != SIZE_BYTES + int.from_bytes(piece[:SIZE_BYTES]):
-        return ()
-    frame = piece[SIZE_BYTES:]
-    request: WriteTxnMarkersRequest = read_request(frame, read_request_header(frame), WriteTxnMarkersRequest)
-    return request.markers
 
 
 async def deliver_marker_late(cluster: SimulatedCluster, *, kills: bool) -> None:
@@ -65,13 +23,13 @@ async def deliver_marker_late(cluster: SimulatedCluster, *, kills: bool) -> None
     transaction, so without `kills` only markers of protocol 2 are late.
     """
     nodes = {node.host: node for node in cluster}
-    late: list[LateMarker] = []
+    late: list[SentMarker] = []
 
     def has_markers(direction: Direction, piece: bytes) -> bool:
         markers = () if late else read_markers(piece)
         if not markers or not (kills or all(one.transaction_version >= EPOCH_BUMP_VERSION for one in markers)):
             return False
-        late.extend(find_late_markers(nodes[direction[1]], markers))
+        late.extend(find_sent_markers(nodes[direction[1]], markers))
         return bool(late)
 
     with cluster.network.connections_stalled(has_markers) as stalled:
@@ -89,11 +47,3 @@ async def deliver_marker_late(cluster: SimulatedCluster, *, kills: bool) -> None
         cluster.trace.add_line(f"delivers them {'in' if is_open else 'without'} a next transaction")
     if kills and not coordinator.is_running:
         coordinator.start()
-
-
-def find_late_markers(leader: SimulatedBroker, markers: Sequence[WritableTxnMarker]) -> Iterator[LateMarker]:
-    for marker in markers:
-        for topic in marker.topics:
-            for partition in topic.partition_indexes:
-                at, producer_id = TxnPartition(topic.name, int(partition)), int(marker.producer_id)
-                yield LateMarker(leader, at, producer_id, find_open_transaction(leader, at, producer_id))

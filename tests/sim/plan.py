@@ -16,7 +16,10 @@ LOCK_S = 2.0  # of a record of the share group
 DEAD_LETTERS_ONE_IN = 2  # seeds with a share group
 TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
 TRANSACTION_FAULTS_FOR_S = (8.0, 18.0)
-LATE_MARKERS_ONE_IN = 4  # seeds with transactions
+LATE_MARKER, LATE_BATCH, NEW_MARKER_LOST = "late marker", "late batch", "leader killed with a new marker"
+# Remainder of a seed with transactions → the fault that happens more often than any other.
+FREQUENT_FAULTS = {0: LATE_MARKER, 4: LATE_MARKER, 3: NEW_MARKER_LOST, 7: LATE_BATCH}
+FREQUENT_FAULTS_PERIOD = 8
 
 
 @dataclass
@@ -27,8 +30,8 @@ class Plan:
     records lost by them are no violation. `only_metadata`: no records are produced, and faults are
     those that matter to the metadata log. `has_observers`: there are more brokers than voters.
     `changes_access`: rules, credentials and quotas change.
-    `is_transactional`: transactional producers and workers run. With `has_late_markers` markers
-    come late more often than any other fault happens. `has_share_group`: members of a share group
+    `is_transactional`: transactional producers and workers run. `frequent_fault`: the fault of
+    transactions that happens more often than any other. `has_share_group`: members of a share group
     run; with `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of
     a Kafka Streams application come and go.
     """
@@ -44,7 +47,7 @@ class Plan:
     has_observers: bool = False
     changes_access: bool = False
     is_transactional: bool = False
-    has_late_markers: bool = False
+    frequent_fault: str = ""
     has_share_group: bool = False
     has_dead_letters: bool = False
     has_streams_group: bool = False
@@ -95,7 +98,7 @@ class Plan:
         random = Random(seed ^ 0x7A05)
         plan = cls.of(seed, random.choice(TRANSACTION_SIZES) if brokers is None else brokers)
         plan.is_transactional = True
-        plan.has_late_markers = plan.brokers > 1 and seed % LATE_MARKERS_ONE_IN == 0
+        plan.frequent_fault = FREQUENT_FAULTS.get(seed % FREQUENT_FAULTS_PERIOD, "") if plan.brokers > 1 else ""
         plan.faults_for_s = random.uniform(*TRANSACTION_FAULTS_FOR_S)
         plan.settings |= {
             "transaction.state.log.num.partitions": str(random.choice((1, 2, 3))),

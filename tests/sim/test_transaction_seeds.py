@@ -28,6 +28,7 @@ def test_transactions_are_atomic_and_outputs_are_made_once() -> None:
         "coordinator killed while deciding",
         "leader killed with a new marker",
         "late marker",
+        "late batch",
     }
     counts = [outcome.counts for outcome in outcomes]
     assert sum(count["transaction committed"] for count in counts) > 30 * len(SEEDS)
@@ -52,6 +53,9 @@ DETECTED_BY = {
     "decision forgotten on takeover": (10, 11),
     "decided transactions aborted on takeover": (10, 5),
     "answer before decision is replicated": (11, 2, 7),
+    "partitions not verified": (7, 55, 119),
+    "markers acknowledged before replication": (3, 43, 115),
+    "unreplicated markers end transactions": (3, 27, 107),
 }
 
 

@@ -15,29 +15,23 @@ from ottla_broker.transactions.transaction_shard import TransactionEntry
 from tests.sim import triggers
 from tests.sim.broker_faults import sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
-from tests.sim.late_markers import WRITE_TXN_MARKERS, deliver_marker_late
+from tests.sim.late_batches import deliver_batch_late
+from tests.sim.late_markers import deliver_marker_late
 from tests.sim.network import Direction, PacketFilter
-from tests.sim.plan import Plan
+from tests.sim.plan import LATE_BATCH, LATE_MARKER, NEW_MARKER_LOST, Plan
+from tests.sim.transaction_packets import PRODUCE, TRANSACTIONAL_HOSTS, WRITE_TXN_MARKERS
 from tests.sim.triggered_faults import api_key
+from tests.sim.unreplicated_markers import kill_leader_with_unreplicated_marker
 
-PRODUCE, FETCH, TXN_OFFSET_COMMIT = 0, 1, 28
+FETCH, TXN_OFFSET_COMMIT = 1, 28
 LATE_BATCH_S = (0.5, 6.0)
 LATE_MARKER_S = (2.0, 8.0)
 FETCH_DELAY_S = 3.0
 LATE_MARKERS = 4
-TRANSACTIONAL_HOSTS = ("txn-", "worker-")
 
 
 def coordinates_transactions(partition: Partition) -> bool:
     return partition.is_leader and partition.topic == TRANSACTION_STATE_TOPIC
-
-
-def has_unreplicated_marker(partition: Partition) -> bool:
-    return partition.is_leader and bool(partition.log.producers._unreplicated_txns)
-
-
-def last_unreplicated_marker(log: PartitionLog) -> int:
-    return max(log.producers._unreplicated_txns.values())
 
 
 def is_decided(entry: TransactionEntry) -> bool:
@@ -72,10 +66,15 @@ class TransactionFaults:
             faults += [
                 (12, "coordinator killed before markers", self.coordinator_killed_before_markers),
                 (12, "coordinator killed while deciding", self.coordinator_killed_while_deciding),
-                (16, "leader killed with a new marker", self.leader_killed_with_new_marker),
+                (16, NEW_MARKER_LOST, self.leader_killed_with_new_marker),
             ]
-        if self._plan.has_late_markers:
-            faults.append((40, "late marker", self.marker_late))
+        frequent = {
+            LATE_MARKER: self.marker_late,
+            LATE_BATCH: self.batch_late,
+            NEW_MARKER_LOST: self.leader_killed_with_new_marker,
+        }
+        if (name := self._plan.frequent_fault) in frequent:
+            faults.append((40, name, frequent[name]))
         return faults
 
     async def batches_late(self, _: SimulatedBroker) -> None:
@@ -118,12 +117,10 @@ class TransactionFaults:
         )
 
     async def leader_killed_with_new_marker(self, _: SimulatedBroker) -> None:
-        """Kills the leader of a partition while the followers lack a marker."""
-        await self._kill_at_moment(
-            self._is_followers_fetch,
-            FETCH_DELAY_S,
-            lambda node: self._has_more_than_followers(node, has_unreplicated_marker, last_unreplicated_marker),
-        )
+        await kill_leader_with_unreplicated_marker(self._cluster)
+
+    async def batch_late(self, _: SimulatedBroker) -> None:
+        await deliver_batch_late(self._cluster)
 
     def _is_followers_fetch(self, direction: Direction, piece: bytes) -> bool:
         return api_key(piece) == FETCH and direction[0] in {node.host for node in self._cluster}
