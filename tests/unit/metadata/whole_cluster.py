@@ -14,7 +14,7 @@ from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.wire.errors import KafkaError
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.processes import SimulatedLoop
-from tests.sim.simulation import close_loop
+from tests.sim.simulation import close_loop, own_garbage
 from tests.sim.trace import Trace
 from tests.unit.topic_creation import ensure_topic
 
@@ -157,12 +157,13 @@ def simulated_cluster(
     trace = Trace(loop.time, None)
     trace.start_capturing_logs(logging.INFO)
     loop.set_exception_handler(trace.handle_loop_exception)
-    try:
-        yield loop, WholeCluster(loop, Random(seed), brokers, {**SETTINGS, **settings}, trace)
-    finally:
-        trace.stop_capturing_logs()
-        loop.set_exception_handler(lambda *_: None)
-        close_loop(loop)
+    with own_garbage():
+        try:
+            yield loop, WholeCluster(loop, Random(seed), brokers, {**SETTINGS, **settings}, trace)
+        finally:
+            trace.stop_capturing_logs()
+            loop.set_exception_handler(lambda *_: None)
+            close_loop(loop)
 
 
 def run_scenario(
