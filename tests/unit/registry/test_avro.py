@@ -126,7 +126,7 @@ def test_an_incompatibility_names_the_field_and_its_path() -> None:
 
 
 @settings(max_examples=2000, deadline=None)
-@given(random=st.randoms(use_true_random=False))
+@given(random=st.randoms(use_true_random=True))
 def test_compatible_schemas_can_be_read_and_avros_own_checker_agrees(random: Random) -> None:
     schemas = AvroSchemas(random)
     writer = schemas.schema()

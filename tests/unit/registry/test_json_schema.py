@@ -126,7 +126,7 @@ def test_a_schema_that_refers_to_itself_is_compared() -> None:
 
 
 @settings(max_examples=2000, deadline=None)
-@given(random=st.randoms(use_true_random=False))
+@given(random=st.randoms(use_true_random=True))
 def test_compatible_schemas_accept_every_value_of_the_writer(random: Random) -> None:
     schemas = JsonSchemas(random)
     writer = schemas.schema()
