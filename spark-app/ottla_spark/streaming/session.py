@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ottla_spark.class_archive import ClassArchive, writing_beside
 from ottla_spark.jvm import Jvm, has_jvm
+from ottla_spark.streaming.java_names import remember_names
 
 
 def start_session(name: str, conf: Mapping[str, str], folder: Path, jvm: Jvm | None = None) -> SparkSession:
@@ -28,6 +29,8 @@ def start_session(name: str, conf: Mapping[str, str], folder: Path, jvm: Jvm | N
         jvm = Jvm(conf, folder)
     if jvm is not None:
         _connect(jvm)
+    SparkContext._ensure_initialized()  # to the JVM that has started this process
+    remember_names(SparkContext)
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
         builder = builder.config(key, value)
