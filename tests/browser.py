@@ -1,4 +1,6 @@
-"""A real Chromium, for tests of web pages. Screenshots are in build/screenshots afterwards."""
+"""A real Chromium, for tests of web pages. `make console-pictures` leaves screenshots in
+build/screenshots.
+"""
 
 import os
 import shutil
@@ -55,6 +57,8 @@ def open_tab(browser: Browser, size: tuple[int, int] = WIDE, *, dark: bool = Fal
 
 
 def take_screenshot(page: Page, name: str) -> None:
+    if not PICTURES_WANTED:  # each takes as long as opening the page
+        return
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
