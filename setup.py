@@ -17,7 +17,8 @@ ERROR_PATHS_ARE_COLD = """
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 void CPy_AddTraceback(const char *, const char *, int, PyObject *) __attribute__((cold));
-void CPy_TypeErrorTraceback(const char *, const char *, int, PyObject *, const char *, PyObject *) __attribute__((cold));
+void CPy_TypeErrorTraceback(const char *, const char *, int, PyObject *, const char *, PyObject *)
+    __attribute__((cold));
 static void CPy_DecRef(PyObject *) __attribute__((cold, unused));
 """
 """Functions that mypyc's code calls where something fails. What only leads to them, a quarter of
