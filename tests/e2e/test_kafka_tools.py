@@ -6,8 +6,6 @@ import json
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster
 from tests.e2e.dump_log_segments import assert_no_faults, dump_log_segments
@@ -23,7 +21,6 @@ RETRIES = (
 TOOLS = "org.apache.kafka.tools"
 
 
-@pytest.mark.timeout(400)
 def test_verifiable_consumer_reads_all_that_was_acknowledged_under_faults(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
@@ -99,7 +96,6 @@ def consumed_offsets(consumer: JavaToolProcess) -> dict[str, tuple[int, int]]:
     return {event["value"]: (event["partition"], event["offset"]) for event in consumer.events_named("record_data")}
 
 
-@pytest.mark.timeout(400)
 def test_tools_reassign_partitions_and_elect_preferred_leaders(cluster: ProcessCluster, tmp_path: Path) -> None:
     topic = "moved"
     create_topic(cluster, topic, {})
@@ -145,7 +141,6 @@ def test_tools_reassign_partitions_and_elect_preferred_leaders(cluster: ProcessC
         eventually(is_elected, message="the preferred leader")
 
 
-@pytest.mark.timeout(400)
 def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
     topic = "compared"
     create_topic(cluster, topic, {})

@@ -15,7 +15,6 @@ from tests.e2e.java_tools import run_java_tool
 from tests.waiting import eventually
 
 TOOLS = "org.apache.kafka.tools"
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,6 @@ def saved_values(cluster: ProcessCluster, partition: int) -> set[bytes]:
     return found
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1])
 def test_failover_and_failback_under_faults(seed: int) -> None:
     random = Random(seed)

@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka import topics
@@ -19,8 +17,6 @@ from ottla_operator.plan.inter_broker_tls import InterBrokerTls, secure_operator
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.config import read_settings
 from tests.e2e.process_kubelet import ProcessKubelet, operator_login
-
-pytestmark = pytest.mark.timeout(300)
 
 SECURED: dict[str, Any] = {
     "listeners": [{"name": "clients", "port": 9094, "authentication": "SCRAM"}],

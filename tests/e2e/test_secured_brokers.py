@@ -45,8 +45,6 @@ from tests.kube.certificates import (
 from tests.ports import free_port
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(300)
-
 WITHIN_S = 30.0
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MAPPING_RULES = "RULE:^CN=(.*)-certificate$/$1/L, DEFAULT"

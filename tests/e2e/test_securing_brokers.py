@@ -17,8 +17,6 @@ from tests.clusters import ProcessCluster, run_cluster
 from tests.kube.certificates import create_certificate_authority
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(300)
-
 WITHIN_S = 60.0
 LOGIN = ClientSecurity("SASL_PLAINTEXT").with_login("SCRAM-SHA-512", "operator", "operator's")
 OPTIONAL_LOGIN = ClientSecurity("SASL_PLAINTEXT", is_login_optional=True).with_login(

@@ -15,8 +15,6 @@ from tests.e2e.up_process import UpProcess, up_process
 from tests.e2e.up_resources import Json, resource
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[UpProcess]:

@@ -13,8 +13,6 @@ from tests.e2e.up_process import UpProcess, up_process
 from tests.e2e.up_resources import Json, resource, shouting_pipeline
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(400)
-
 LOAD = 'print(\'{"topic": "greetings", "value": {"word": "hello"}}\')\n'
 ACL = {"type": "ACL"}
 

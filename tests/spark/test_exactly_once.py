@@ -20,7 +20,6 @@ ATTEMPTS = 2  # of a task, by the tests' master local[2,2]
 ROWS = 40
 
 
-@pytest.mark.timeout(180)
 def test_each_row_is_written_once_whatever_dies_at_whichever_step(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

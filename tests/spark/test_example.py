@@ -114,7 +114,6 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
     )
 
 
-@pytest.mark.timeout(600)
 def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
@@ -193,7 +192,6 @@ def expected_table() -> dict[str | None, dict[str, Any]]:
     }
 
 
-@pytest.mark.timeout(600)
 def test_process_stops_on_sigterm(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:

@@ -35,7 +35,6 @@ def deaths() -> list[list[Step]]:
     return [[*before, (staged, "after")], [*before, (commit, "before")], [*after, (commit, "after")]]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("login")
 def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
     pipeline: Runner, topics: Topics, database: PostgreSQL
