@@ -83,6 +83,9 @@ def spark_conf(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Otherwise each call that makes a column has PySpark note the line that makes it, in six
+        # requests to the JVM. `describe_error` leaves these lines out.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.parquet.pushdown.inFilterThreshold": str(VALUES_OF_FILTER),
         "spark.redaction.regex": REDACTED.pattern,
     }

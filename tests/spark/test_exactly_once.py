@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from ottla_operator.resources.sinks import Sink
 from ottla_spark.errors import PipelineError
@@ -86,9 +87,15 @@ def test_batch_that_can_have_other_rows_when_it_runs_again_has_one_writer(
 
     class RecordingWriter(TransactionalWriter):
         def __init__(
-            self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, checkpoint: Checkpoint, writers: int
+            self,
+            sink: Sink,
+            rows: DataFrame,
+            encode: RecordEncoder,
+            target: TransactionalSink,
+            checkpoint: Checkpoint,
+            writers: int,
         ) -> None:
-            super().__init__(sink, encode, target, checkpoint, writers)
+            super().__init__(sink, rows, encode, target, checkpoint, writers)
             planned[sink.query_name] = writers
 
     monkeypatch.setattr(query_runner, "TransactionalWriter", RecordingWriter)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import duckdb
 import pytest
+from py4j.clientserver import JavaClient
+from pyspark.sql.utils import ForeachBatchFunction
 
 from tests.spark.conftest import Runner, Topics, events
 
@@ -87,6 +90,35 @@ def test_row_that_is_deleted_is_a_record_without_a_value(pipeline: Runner, topic
     pipeline(spec)
     found = {it.key: it.value for it in topics.read(f"gone-out-{delivery}")}
     assert found == {"1": b'{"id":1}', "2": b"", "3": b'{"id":3}'}
+
+
+@pytest.mark.parametrize("delivery", ["atLeastOnce", "exactlyOnce"])
+def test_columns_of_records_are_made_once_for_all_batches(
+    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, delivery: str
+) -> None:
+    topics.make(f"few-in-{delivery}", f"few-out-{delivery}")
+    topics.write(f"few-in-{delivery}", *({"id": number, "city": "A"} for number in range(3)))
+    requests: list[int] = []
+    send, run_batch = JavaClient.send_command, ForeachBatchFunction.call
+    batch_thread = threading.local()
+
+    def count_request(client: Any, *arguments: Any) -> Any:
+        if hasattr(batch_thread, "number"):
+            requests[batch_thread.number] += 1
+        return send(client, *arguments)
+
+    def count_requests(function: Any, rows: Any, number: int) -> None:
+        requests.append(0)
+        batch_thread.number = number
+        run_batch(function, rows, number)
+        del batch_thread.number
+
+    monkeypatch.setattr(JavaClient, "send_command", count_request)
+    monkeypatch.setattr(ForeachBatchFunction, "call", count_requests)
+    sink = {"from": "events", "topic": f"few-out-{delivery}", "key": ["city"], "delivery": delivery}
+    pipeline({"sources": {"events": events(f"few-in-{delivery}", maxOffsetsPerTrigger=1)}, "sinks": [sink]})
+    assert len(requests) == 3
+    assert requests[-1] < 130, "each request takes a fraction of a millisecond, and every batch waits for them"
 
 
 def test_console_sink_prints_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,16 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
             "key.deserializer": _DESERIALIZER,
             "value.deserializer": _DESERIALIZER,
         }
+        # Each part of a class's name is a request to the JVM, so the classes that every batch needs
+        # are looked up once.
+        self._new_partition = self._jvm.org.apache.kafka.common.TopicPartition
+        self._new_offset = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
+        self._partitions: dict[TopicPartition, Any] = {}
+        self._new_map, self._new_list = self._jvm.java.util.HashMap, self._jvm.java.util.ArrayList
+        self._offset_spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        self._new_options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions
+        self._isolation = self._jvm.org.apache.kafka.common.IsolationLevel
+        self._poll_timeout = self._jvm.java.time.Duration.ofMillis(100)
         consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer
         self._consumer = self._call(lambda: consumer(self._properties(kafka, consumer_defaults)))
 
@@ -120,11 +130,10 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         """`which`: earliest, latest, or the first record at or after a time in ms. The offset is −1
         in partitions without such a record.
         """
-        level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation.upper())
-        options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
-        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+        options = self._new_options(getattr(self._isolation, isolation.upper()))
+        spec = self._offset_spec
         position = spec.forTimestamp(which) if isinstance(which, int) else getattr(spec, which)()
-        request = self._jvm.java.util.HashMap()
+        request = self._new_map()
         for partition in partitions:
             request.put(self._partition(*partition), position)
         found = self._call(lambda: self._admin.listOffsets(request, options).all().get())
@@ -132,10 +141,9 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
 
     def commit_offsets(self, group: str, offsets: Offsets) -> None:
         """Commits offsets to a consumer group without members."""
-        request = self._jvm.java.util.HashMap()
-        metadata = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
+        request = self._new_map()
         for (topic, partition), offset in offsets.items():
-            request.put(self._partition(topic, partition), metadata(offset))
+            request.put(self._partition(topic, partition), self._new_offset(offset))
         self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all().get())
 
     def read_timestamps(self, offsets: Offsets, timeout_s: float) -> dict[TopicPartition, int]:
@@ -150,22 +158,24 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         self._consumer.resume(assignment)
         for (topic, partition), offset in offsets.items():
             self._consumer.seek(self._partition(topic, partition), offset)
-        poll_timeout = self._jvm.java.time.Duration.ofMillis(100)
         deadline = time.monotonic() + timeout_s
         while len(found) < len(offsets) and time.monotonic() < deadline:
-            records = self._call(lambda: self._consumer.poll(poll_timeout)).iterator()
+            records = self._call(lambda: self._consumer.poll(self._poll_timeout)).iterator()
             while records.hasNext():
                 record = records.next()
                 at = (record.topic(), record.partition())
                 found.setdefault(at, record.timestamp())
-                self._consumer.pause(self._jvm.java.util.Collections.singletonList(self._partition(*at)))
+                self._consumer.pause(self._list([self._partition(*at)]))
         return found
 
     def _partition(self, topic: str, partition: int) -> Any:
-        return self._jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            found = self._partitions[topic, partition] = self._new_partition(topic, partition)
+        return found
 
     def _list(self, items: Iterable[Any]) -> Any:
-        found = self._jvm.java.util.ArrayList()
+        found = self._new_list()
         for item in items:
             found.add(item)
         return found

@@ -236,13 +236,13 @@ class QueryRunner:
             return batch_writer(target, self._sink_context(target))
         encode = record_encoder(target, rows, self._pipeline.registry)
         if not target.is_transactional:
-            return sink.record_writer(target, kafka, encode)
+            return sink.record_writer(target, rows, kafka, encode)
         topic = target.topic
         # The first record creates a topic that does not exist, and a single partition is sure.
         writers = count_writers(rows, self._admin.count_partitions(topic) or 1)
         group = f"{self._pipeline.resource.transaction_prefix}{target.query_name}"
         destination = TransactionalSink(topic, group, to_librdkafka(kafka))
-        return TransactionalWriter(target, encode, destination, self._checkpoint, writers)
+        return TransactionalWriter(target, rows, encode, destination, self._checkpoint, writers)
 
     def _sink_context(self, target: Sink) -> SinkContext:
         pipeline = self._pipeline

@@ -47,9 +47,23 @@ def file_writer(sink: Sink, folder: Path) -> BatchWriter:
     return lambda rows, batch: _print_rows(sink.query_name, max_rows, rows, batch)
 
 
-def record_writer(sink: Sink, kafka: Mapping[str, str], encode: RecordEncoder) -> BatchWriter:
-    """Writer of a topic without transactions. `kafka`: client properties."""
-    return lambda rows, batch: write_records(to_records(rows, sink, batch, encode), sink.topic or "", kafka)
+def record_writer(sink: Sink, rows: DataFrame, kafka: Mapping[str, str], encode: RecordEncoder) -> BatchWriter:
+    """Writer of a topic without transactions. `rows`: the stream, whose columns each batch has.
+    `kafka`: client properties.
+    """
+    columns = record_columns(rows, sink, encode)
+    has_order, is_traced = "_offset" in rows.columns, bool(traceparent_columns(rows))
+
+    def write(batch_rows: DataFrame, batch: int) -> None:
+        records = batch_rows.select(*columns)
+        if not has_order:
+            # Rows from state have no fixed order. Sorted, each row has the same sequence number if
+            # the batch runs again.
+            records = records.sortWithinPartitions("key", "value")
+        headers = f"{_headers(batch, is_traced=is_traced)} AS headers"
+        write_records(records.selectExpr("key", "value", headers), sink.topic or "", kafka)
+
+    return write
 
 
 def check_columns(sink: Sink, rows: DataFrame) -> None:
@@ -85,36 +99,33 @@ def create_folder(sink: Sink, folder: Path) -> None:
         raise PipelineError(f"sink {sink.query_name}: parquet.path: {path} is not writable: {reason}")
 
 
-def to_records(rows: DataFrame, sink: Sink, batch: int, encode: RecordEncoder) -> DataFrame:
-    """Rows as records: key, value, headers. The header `traceparent` of a source's record is passed
-    on where rows have it.
-    """
-    key, value = record_columns(rows, sink, encode)
-    traceparents = traceparent_columns(rows)
-    records = rows.select(key.alias("key"), value.alias("value"), *traceparents)
-    if "_offset" not in rows.columns:
-        # Rows from state have no fixed order. Sorted, each row has the same sequence number if the
-        # batch runs again.
-        records = records.sortWithinPartitions("key", "value")
-    sequence = F.monotonically_increasing_id().cast("string")
-    headers = (("ottla.batch", F.lit(str(batch))), ("ottla.sequence", sequence))
-    pairs = [F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in headers]
-    if not traceparents:
-        return records.withColumn("headers", F.array(*pairs))
-    traced = F.struct(F.lit(TRACEPARENT_HEADER).alias("key"), F.col(TRACEPARENT).cast("binary").alias("value"))
-    both = F.when(F.col(TRACEPARENT).isNull(), F.array(*pairs)).otherwise(F.array(*pairs, traced))
-    return records.withColumn("headers", both).drop(TRACEPARENT)
+def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> list[Column]:
+    """The columns `key` and `value` of a row's record, as bytes, and `_traceparent` where rows have
+    it. They fit every batch of a stream, so they are made once.
 
-
-def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> tuple[Column, Column]:
-    """Key and value of a row's record, as bytes. Rows that are records already keep their value,
-    unless the sink has a format. A row that satisfies `deleteWhen` has no value.
+    Rows that are records already keep their value, unless the sink has a format. A row that
+    satisfies `deleteWhen` has no value.
     """
     is_record = is_key_value(rows) and sink.format is None
     kept = F.col("key") if is_record else F.lit(None).cast("binary")
     key = kept if encode.key is None else encode.key(rows)
     value = F.col("value") if is_record else encode.value(rows)
-    return key, value if sink.delete_when is None else F.when(~is_deleted(sink.delete_when), value)
+    if sink.delete_when is not None:
+        value = F.when(~is_deleted(sink.delete_when), value)
+    return [key.alias("key"), value.alias("value"), *traceparent_columns(rows)]
+
+
+def _headers(batch: int, *, is_traced: bool) -> str:
+    """SQL of the headers. The header `traceparent` of a source's record is passed on."""
+    values = {"ottla.batch": f"'{batch}'", "ottla.sequence": "CAST(monotonically_increasing_id() AS STRING)"}
+    own = ", ".join(_header(name, value) for name, value in values.items())
+    if not is_traced:
+        return f"array({own})"
+    return f"IF({TRACEPARENT} IS NULL, array({own}), array({own}, {_header(TRACEPARENT_HEADER, TRACEPARENT)}))"
+
+
+def _header(name: str, value: str) -> str:
+    return f"struct('{name}' AS key, CAST({value} AS BINARY) AS value)"
 
 
 def is_key_value(rows: DataFrame) -> bool:

@@ -17,10 +17,11 @@ each row goes to the same writer again: see `count_writers`.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ottla_operator.resources.sinks import Sink
 from ottla_spark.streaming.checkpoint import Checkpoint
@@ -51,15 +52,13 @@ def count_writers(rows: DataFrame, partitions: int) -> int:
     return 1 if reads_tables or is_stateful(rows) or not plan.deterministic() else partitions
 
 
-def divide(rows: DataFrame, key: Column, value: Column, *, by_key: bool, writers: int) -> DataFrame:
-    """Records (key, value, and the header `traceparent` where rows have it) of the rows; partition
-    n of the result has those of writer n.
+def divide(records: DataFrame, origin: Collection[str], *, by_key: bool, writers: int) -> DataFrame:
+    """Partition n of the result has the records of writer n. `origin`: those of the records'
+    columns that say where a row came from.
 
     Rows that have their origin are divided by the source's partition and keep its order. Others are
     divided by their key or, without one, by their value.
     """
-    origin = [name for name in ORIGIN_COLUMNS if name in rows.columns]
-    records = rows.select(key.alias("key"), value.alias("value"), *traceparent_columns(rows), *origin)
     if {*_PARTITION, _OFFSET} <= set(origin):
         return records.repartition(writers, *_PARTITION).sortWithinPartitions(*_PARTITION, _OFFSET)
     return records.repartition(writers, "key" if by_key else "value")
@@ -73,10 +72,20 @@ class TransactionalWriter:
     """
 
     def __init__(
-        self, sink: Sink, encode: RecordEncoder, target: TransactionalSink, checkpoint: Checkpoint, planned: int
+        self,
+        sink: Sink,
+        rows: DataFrame,
+        encode: RecordEncoder,
+        target: TransactionalSink,
+        checkpoint: Checkpoint,
+        planned: int,
     ) -> None:
+        """`rows`: the stream, whose columns each batch has."""
         self._sink = sink
-        self._encode = encode
+        self._columns = record_columns(rows, sink, encode)
+        self._origin = [name for name in ORIGIN_COLUMNS if name in rows.columns]
+        self._written = ["key", "value", *([TRACEPARENT] if traceparent_columns(rows) else [])]
+        self._by_key = bool(sink.key) or is_key_value(rows)
         self._target = target
         self._checkpoint = checkpoint
         self._planned = planned
@@ -84,24 +93,22 @@ class TransactionalWriter:
         text = checkpoint.read_text(self._file)
         self._stored: int | None = None if text is None else json.loads(text)
         self._unfinished = checkpoint.unfinished_batch(sink.query_name)
+        self._query_id: str | None = None
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         if number != self._unfinished or self._stored is None:
             self._store(self._planned)
-        key, value = record_columns(rows, self._sink, self._encode)
-        by_key = bool(self._sink.key) or is_key_value(rows)
-        records = divide(rows, key, value, by_key=by_key, writers=self._stored or self._planned)
-        write = partial(write_partition, self._target, self._batch(number), open_producer)
-        traceparents = [TRACEPARENT] if TRACEPARENT in records.columns else []
-        records.select("key", "value", *traceparents).rdd.mapPartitionsWithIndex(write).count()
+        if self._query_id is None:
+            self._query_id = self._checkpoint.query_id(self._sink.query_name)
+        records = rows.select(*self._columns, *self._origin)
+        records = divide(records, self._origin, by_key=self._by_key, writers=self._stored or self._planned)
+        write = partial(write_partition, self._target, Batch(self._query_id, number), open_producer)
+        records.select(*self._written).rdd.mapPartitionsWithIndex(write).count()
 
     def _store(self, writers: int) -> None:
         if writers != self._stored:
             self._checkpoint.write_text(self._file, json.dumps(writers))
             self._stored = writers
-
-    def _batch(self, number: int) -> Batch:
-        return Batch(self._checkpoint.query_id(self._sink.query_name), number)
 
 
 def start_worker(spark: SparkSession) -> None:
