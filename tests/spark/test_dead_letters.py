@@ -4,9 +4,13 @@ broker.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla_spark.errors import PipelineError
+from ottla_spark.streaming import query_runner
 from tests.spark.conftest import Runner, Topics, events, ids, written
 
 
@@ -72,6 +76,38 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
     pipeline(spec)
     letters = [letter.headers["ottla.offset"] for letter in topics.read("dl-dead")]
     assert letters[7:] == ["9"]
+
+
+@pytest.mark.parametrize("dead_letter", [{}, {"deadLetter": {"topic": "once-dead"}}])
+def test_values_are_parsed_once_with_all_columns_of_the_schema(
+    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, dead_letter: dict[str, Any]
+) -> None:
+    topics.make(source := f"once-in-{len(dead_letter)}", sink := f"once-out-{len(dead_letter)}")
+    plans: list[str] = []
+
+    start_query = query_runner.QueryRunner._start_query
+
+    def run_query(*arguments: Any) -> StreamingQuery:
+        query = start_query(*arguments)
+        query.awaitTermination()
+        plans.append(query._jsq.explainInternal(False))
+        return query
+
+    monkeypatch.setattr(query_runner.QueryRunner, "_start_query", run_query)
+    spec = {
+        "sources": {"events": events(source)},
+        "transforms": [{"name": "found", "sql": "SELECT id FROM events WHERE id > 0"}],
+        "sinks": [{"from": "found", "topic": sink}],
+        **dead_letter,
+    }
+    topics.write(source, {"id": 1}, *([{"id": 2, "at": "no time"}, b" \n\t"] if dead_letter else []))
+    pipeline(spec)
+    assert ids(topics, sink) == [1]
+    assert plans[0].count("from_json(") == 1, plans[0]
+    assert "Generate" not in plans[0], "it is slower"
+    if dead_letter:
+        reasons = [letter.headers["ottla.reason"] for letter in topics.read("once-dead")]
+        assert sorted(map(str, reasons)) == ["the value is empty", "the value is not JSON that matches the schema"]
 
 
 def test_pipeline_fails_above_the_maximum_rate_of_dead_letters(pipeline: Runner, topics: Topics) -> None:

@@ -12,7 +12,7 @@ both its value and its key decode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -30,6 +30,7 @@ from ottla_spark.streaming.source import ORIGIN_COLUMNS
 DECODE_ERROR: Final = "_decode_error"
 """Column with the reason why a row did not decode; null if it did."""
 _KEY_ERROR: Final = "_key_error"
+_PARSED: Final = "_parsed"
 _PARSED_KEY: Final = "_parsed_key"
 _CORRUPT_RECORD: Final = "_corrupt"
 
@@ -60,13 +61,23 @@ def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> D
             columns = decoded_value(F.col("_value"), pipeline.readers[name], pipeline.registry, DECODE_ERROR)
         return raw.select("*", F.inline(F.array(columns)))
     schema = parse_schema(format_, where)
-    # A generator, unlike a column, is evaluated once. The optimizer would evaluate a column again
-    # in the filter on `_decode_error`, and prune the schema to the columns that are used, so that
-    # errors in the others go unnoticed.
-    rows = raw.select("*", F.inline(F.array(_parsed_json("_value", schema))))
+    rows = _parsed_once(raw, _parsed_json("_value", schema), name)
+    parsed = F.col(_PARSED)
     no_value = F.when(F.col("_value").isNull(), "the record has no value")
-    error = _json_error(no_value, "value", schema, lambda column: F.col(f"`{column}`"))
-    return rows.withColumn(DECODE_ERROR, error).drop(_CORRUPT_RECORD)
+    error = _json_error(no_value, "value", schema, parsed)
+    decoded = [parsed[it].alias(it) for it in schema.names]
+    return rows.withColumn(DECODE_ERROR, error).select(*raw.columns, *decoded, DECODE_ERROR)
+
+
+def _parsed_once(raw: DataFrame, parsed: Column, name: str) -> DataFrame:
+    """Adds the column `_parsed`. The optimizer would evaluate it again in the filter on
+    `_decode_error`. It moves no filter into a generator, nor below the observed metrics of a
+    stream, which take less time.
+    """
+    if not raw.isStreaming:
+        return raw.select("*", F.explode(F.array(parsed)).alias(_PARSED))
+    corrupt = F.count(f"{_PARSED}.{_CORRUPT_RECORD}")
+    return raw.withColumn(_PARSED, parsed).observe(f"parsed_{name}", corrupt.alias("corrupt"))
 
 
 def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: PipelineDefinition, name: str) -> DataFrame:
@@ -78,14 +89,13 @@ def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: Pipeli
         # The value may have a column of this name too, which the key replaces.
         return rows.select("*", F.inline(F.array(key))).withColumn(column, F.col(_PARSED_KEY)).drop(_PARSED_KEY)
     schema = parse_schema(format_, where)
-    rows = rows.select("*", F.inline(F.array(F.struct(_parsed_json("_key", schema).alias(_PARSED_KEY)))))
+    rows = rows.select("*", F.explode(F.array(_parsed_json("_key", schema))).alias(_PARSED_KEY))
     parsed = F.col(_PARSED_KEY)
     no_key = F.when(F.col("_key").isNull(), F.lit(None).cast("string"))
-    rows = rows.withColumn(_CORRUPT_RECORD, parsed[_CORRUPT_RECORD])
-    error = _json_error(no_key, "key", schema, lambda name: parsed[name])
+    error = _json_error(no_key, "key", schema, parsed)
     present = F.struct(*[parsed[it].alias(it) for it in schema.names])
     key = F.when(F.col("_key").isNotNull(), present)
-    return rows.withColumns({column: key, _KEY_ERROR: error}).drop(_PARSED_KEY, _CORRUPT_RECORD)
+    return rows.withColumns({column: key, _KEY_ERROR: error}).drop(_PARSED_KEY)
 
 
 def _parsed_json(column: str, schema: StructType) -> Column:
@@ -113,17 +123,17 @@ def parse_schema(format_: Format, where: str) -> StructType:
     return schema
 
 
-def _json_error(missing: Column, part: str, schema: StructType, column_of: Callable[[str], Column]) -> Column:
+def _json_error(missing: Column, part: str, schema: StructType, parsed: Column) -> Column:
     """The reason why JSON did not decode, or null. `missing`: the error of a record that lacks the
-    part, its key or value.
+    part, its key or value. `parsed`: null for nothing but white space.
     """
-    error = missing.when(F.col(_CORRUPT_RECORD).isNotNull(), f"the {part} is not JSON that matches the schema").when(
-        F.length(F.trim(F.col(f"_{part}").cast("string"))) == 0, f"the {part} is empty"
-    )
+    is_corrupt = parsed[_CORRUPT_RECORD].isNotNull()
+    error = missing.when(parsed.isNull(), f"the {part} is empty")
+    error = error.when(is_corrupt, f"the {part} is not JSON that matches the schema")
     prefix = "" if part == "value" else f"{part}'s "
     for field in schema:
         if not field.nullable:
-            error = error.when(column_of(field.name).isNull(), f"the {prefix}column {field.name} is missing or null")
+            error = error.when(parsed[field.name].isNull(), f"the {prefix}column {field.name} is missing or null")
     return error
 
 
