@@ -32,7 +32,6 @@ from ottla_broker.mute_state import (
     UNREAD_RESPONSES,
     MuteState,
 )
-from ottla_broker.receive_buffer import LARGE_REQUEST_BYTES, widen_receive_buffer
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import CloseConnection, ConnectionState
 from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse, Reply
@@ -72,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = services.dispatcher
         self._times = services.dispatcher.request_times
         self._listener = listener
-        self._frames = services.new_frames(self._allocate_request)
+        self._frames = services.new_frames()
         self._queue: deque[tuple[bytearray, float]] = deque()  # requests that wait for their turn, and since when
         self._queued_bytes = 0
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
@@ -80,7 +79,6 @@ class Connection(asyncio.BufferedProtocol):
         self._joined = 0  # requests in the turn that is not completed
         self._muted = MuteState()
         self._is_reading_paused = False
-        self._has_wide_buffer = not services.limits.has_fixed_receive_buffer
         self._login = ConnectionLogin(self._frames, services.limits.request_bytes, self.close)
         self._is_closed = False
         self._poll_credit = PollCredit()
@@ -137,12 +135,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._frames.is_stalled and not self._is_closed:
             services.requests.add_waiter(self._resume_receiving)
             self._pause_or_resume_reading()
-
-    def _allocate_request(self, size: int) -> bool:
-        if size >= LARGE_REQUEST_BYTES and not self._has_wide_buffer:
-            self._has_wide_buffer = True
-            widen_receive_buffer(self._transport)
-        return self._services.requests.try_allocate(size)
 
     def eof_received(self) -> bool:
         return False

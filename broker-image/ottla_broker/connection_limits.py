@@ -7,7 +7,6 @@ from ottla_broker.config import (
     CONNECTION_QUEUED_MAX_BYTES,
     CONNECTIONS_MAX_IDLE_MS,
     QUEUED_MAX_REQUEST_BYTES,
-    SOCKET_RECEIVE_BUFFER_BYTES,
     SOCKET_REQUEST_MAX_BYTES,
     Config,
 )
@@ -23,7 +22,6 @@ class ConnectionLimits:
     all_responses_bytes: int = 128 << 20
     queued_bytes: int = 1 << 20  # connection.queued.max.bytes
     idle_s: float = 600.0  # connections.max.idle.ms; 0: no limit
-    has_fixed_receive_buffer: bool = False  # socket.receive.buffer.bytes is not -1
     slow_reader_timeout_s: float = 10.0  # without progress, while a fetch waits for the memory of unread responses
 
     @classmethod
@@ -35,6 +33,5 @@ class ConnectionLimits:
             all_requests_bytes=half,
             all_responses_bytes=half,
             queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
-            has_fixed_receive_buffer=config(SOCKET_RECEIVE_BUFFER_BYTES) != -1,
             idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
         )

@@ -26,12 +26,12 @@ C = TypeVar("C")
 class ConnectionServices(Generic[C]):
     """Services and memory limits that all connections of a broker share. `requests`: bytes of large
     requests that are received or queued. `responses`: bytes that transports hold because their
-    clients do not read. `new_frames`: creates the reader of a new connection, from what allocates
-    memory for its large requests. `sasl_sessions`: creates the session of a new connection, by the
-    names of the listeners with SASL. `principal_mappers`: by the names of the listeners where
-    certificates of clients are their logins. `sample_trace`: the trace of a request that is chosen
-    to have one; None unless tracing is on. `on_open`: returns None, or refuses the connection,
-    which is then closed after as many seconds.
+    clients do not read. `new_frames`: creates the reader of a new connection. `sasl_sessions`:
+    creates the session of a new connection, by the names of the listeners with SASL.
+    `principal_mappers`: by the names of the listeners where certificates of clients are their
+    logins. `sample_trace`: the trace of a request that is chosen to have one; None unless tracing
+    is on. `on_open`: returns None, or refuses the connection, which is then closed after as many
+    seconds.
     """
 
     dispatcher: RequestDispatcher
@@ -39,7 +39,7 @@ class ConnectionServices(Generic[C]):
     limits: ConnectionLimits
     requests: MemoryPool
     responses: MemoryPool
-    new_frames: Callable[[Callable[[int], bool]], FrameReader]
+    new_frames: Callable[[], FrameReader]
     clock: Callable[[], float]
     sasl_sessions: Mapping[str, Callable[[], SaslSession]]
     principal_mappers: Mapping[str, PrincipalMapper]

@@ -115,7 +115,12 @@ class Server:
             self._limits,
             self.requests,
             self.responses,
-            partial(FrameReader, memoryview(bytearray(SCRATCH_BYTES)), self._limits.request_bytes),
+            partial(
+                FrameReader,
+                memoryview(bytearray(SCRATCH_BYTES)),
+                self._limits.request_bytes,
+                self.requests.try_allocate,
+            ),
             self._loop.time,
             self._logins.sasl_sessions,
             self._logins.principal_mappers,

@@ -102,7 +102,7 @@ SOCKET_SEND_BUFFER_BYTES = _network.row("socket.send.buffer.bytes", integer(at_l
 SOCKET_RECEIVE_BUFFER_BYTES = _network.row("socket.receive.buffer.bytes", integer(at_least=-1), 102400,
     "Size of each socket's receive buffer (SO_RCVBUF) in bytes. -1: the operating system's default. A small one lets "
     "the records that a busy broker has not received yet wait in their producer, which sends them in larger batches. "
-    "Connections with requests of 512 KiB and more get at least 212992. Over long distances a larger one is faster.")
+    "Over long distances a larger one is faster.")
 SOCKET_REQUEST_MAX_BYTES = _network.row("socket.request.max.bytes", integer(at_least=1), 104857600,
     "Maximum size of a request in bytes. The broker closes the connection of a larger one before allocating memory.")
 SOCKET_LISTEN_BACKLOG_SIZE = _network.row("socket.listen.backlog.size", integer(at_least=1), 50,

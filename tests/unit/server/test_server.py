@@ -1,7 +1,6 @@
 """Connections over real sockets: order of responses, limits, and malformed requests."""
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from kio.schema.errors import ErrorCode
 from ottla_broker.api.api_versions import TELEMETRY
 from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.listener_certificates import ListenError
-from ottla_broker.receive_buffer import LARGE_REQUEST_BYTES, WIDE_BUFFER_BYTES
 from ottla_broker.replication.pending_acks import CommitCallback
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.telemetry.otlp import is_installed
@@ -270,30 +268,6 @@ async def test_rule_18_only_large_requests_wait_for_memory(broker: SmallBroker) 
     assert partition.log.end == 2
     await eventually(lambda: server.requests.allocated_bytes == 0)
     await server.close()
-
-
-async def widens_receive_buffer(broker: SmallBroker, request_bytes: int, limits: ConnectionLimits) -> bool:
-    """True if the beginning of a request makes its socket's receive buffer larger."""
-    server = serve(broker, limits)
-    sender = await RawConnection.open(await start_listening(server))
-    await eventually(lambda: bool(server.connections))
-    (accepted,) = server.connections
-    sock = accepted._transport.get_extra_info("socket")
-    before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    sender.writer.write(request_bytes.to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.requests.allocated_bytes == request_bytes)
-    after = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    sender.close()
-    await server.close()
-    return bool(after >= 2 * WIDE_BUFFER_BYTES > before)
-
-
-@broker_test
-async def test_large_requests_widen_a_receive_buffer_of_a_fixed_size(broker: SmallBroker) -> None:
-    fixed, automatic = (ConnectionLimits(has_fixed_receive_buffer=it) for it in (True, False))
-    assert await widens_receive_buffer(broker, LARGE_REQUEST_BYTES, fixed)
-    assert not await widens_receive_buffer(broker, LARGE_REQUEST_BYTES - 1, fixed)
-    assert not await widens_receive_buffer(broker, LARGE_REQUEST_BYTES, automatic)
 
 
 @broker_test
