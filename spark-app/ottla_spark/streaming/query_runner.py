@@ -213,8 +213,8 @@ class QueryRunner:
     def _start_sink(
         self, target: Sink, rows: DataFrame, deferred: transform.DeferredExpectations | None
     ) -> StreamingQuery:
-        write = self._batch_writer(target, rows)
         sink.check_columns(target, rows)
+        write = self._batch_writer(target, rows)
         sink.create_folder(target, self._pipeline.folder)
         if deferred is None:
             counted = observe_counts(rows)
