@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
 from ottla_operator.resources.sinks import Sink
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import query_runner, transactional_writer
-from ottla_spark.streaming.checkpoint import Checkpoint
-from ottla_spark.streaming.encode import RecordEncoder
-from ottla_spark.streaming.partition_writer import TransactionalSink
 from ottla_spark.streaming.transactional_writer import TransactionalWriter
 from tests.spark.conftest import Runner, Topics, events, ids
 from tests.spark.dying_producer import STEPS, opener
@@ -86,17 +82,9 @@ def test_batch_that_can_have_other_rows_when_it_runs_again_has_one_writer(
     planned: dict[str, int] = {}
 
     class RecordingWriter(TransactionalWriter):
-        def __init__(
-            self,
-            sink: Sink,
-            rows: DataFrame,
-            encode: RecordEncoder,
-            target: TransactionalSink,
-            checkpoint: Checkpoint,
-            writers: int,
-        ) -> None:
-            super().__init__(sink, rows, encode, target, checkpoint, writers)
-            planned[sink.query_name] = writers
+        def __init__(self, sink: Sink, *others: Any) -> None:
+            super().__init__(sink, *others)
+            planned[sink.query_name] = self._planned
 
     monkeypatch.setattr(query_runner, "TransactionalWriter", RecordingWriter)
     pipeline(spec)

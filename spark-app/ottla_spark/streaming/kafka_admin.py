@@ -49,15 +49,7 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
             "key.deserializer": _DESERIALIZER,
             "value.deserializer": _DESERIALIZER,
         }
-        # Each part of a class's name is a request to the JVM, so the classes that every batch needs
-        # are looked up once.
-        self._new_partition = self._jvm.org.apache.kafka.common.TopicPartition
-        self._new_offset = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
         self._partitions: dict[TopicPartition, Any] = {}
-        self._new_map, self._new_list = self._jvm.java.util.HashMap, self._jvm.java.util.ArrayList
-        self._offset_spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
-        self._new_options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions
-        self._isolation = self._jvm.org.apache.kafka.common.IsolationLevel
         self._poll_timeout = self._jvm.java.time.Duration.ofMillis(100)
         consumer = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer
         self._consumer = self._call(lambda: consumer(self._properties(kafka, consumer_defaults)))
@@ -130,10 +122,11 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         """`which`: earliest, latest, or the first record at or after a time in ms. The offset is −1
         in partitions without such a record.
         """
-        options = self._new_options(getattr(self._isolation, isolation.upper()))
-        spec = self._offset_spec
+        level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation.upper())
+        options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
+        spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
         position = spec.forTimestamp(which) if isinstance(which, int) else getattr(spec, which)()
-        request = self._new_map()
+        request = self._jvm.java.util.HashMap()
         for partition in partitions:
             request.put(self._partition(*partition), position)
         found = self._call(lambda: self._admin.listOffsets(request, options).all().get())
@@ -141,9 +134,10 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
 
     def commit_offsets(self, group: str, offsets: Offsets) -> None:
         """Commits offsets to a consumer group without members."""
-        request = self._new_map()
+        metadata = self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata
+        request = self._jvm.java.util.HashMap()
         for (topic, partition), offset in offsets.items():
-            request.put(self._partition(topic, partition), self._new_offset(offset))
+            request.put(self._partition(topic, partition), metadata(offset))
         self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all().get())
 
     def read_timestamps(self, offsets: Offsets, timeout_s: float) -> dict[TopicPartition, int]:
@@ -171,11 +165,12 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
     def _partition(self, topic: str, partition: int) -> Any:
         found = self._partitions.get((topic, partition))
         if found is None:
-            found = self._partitions[topic, partition] = self._new_partition(topic, partition)
+            found = self._jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+            self._partitions[topic, partition] = found
         return found
 
     def _list(self, items: Iterable[Any]) -> Any:
-        found = self._new_list()
+        found = self._jvm.java.util.ArrayList()
         for item in items:
             found.add(item)
         return found
