@@ -163,14 +163,7 @@ class Broker:
 
         # Partitions
         self.partitions = partitions = Partitions(image)
-        self.mirrors = LazyMirrors(
-            node_id,
-            image,
-            partitions,
-            channel.send_request,
-            runtime.now_ms,
-            self._make_client,
-        )
+        self.mirrors = LazyMirrors(image, self._build_mirrors)
         self.appended_retention = AppendedRetention(image, partitions, config, runtime.now_ms)
         self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch, channels)
         self.produce_forwarder = ProduceForwarder(image, inter_broker_listener, client_id, channels)
@@ -360,6 +353,14 @@ class Broker:
         self._publisher.publish_delta(delta)
         self._controller_role.apply_changes(delta)
         self.image_condition.notify_all()
+
+    def _build_mirrors(self) -> Any:
+        """The MirrorManager, imported with the first mirrored topic."""
+        from ottla_broker.mirroring.mirror_manager import MirrorManager
+
+        send = self.controller_channel.send_request
+        now_ms = self.runtime.now_ms
+        return MirrorManager(self.node_id, self.image, self.partitions, send, now_ms, self._make_client)
 
     def _make_client(self, client_id: str) -> Any:
         """A Client of this cluster, which connects as brokers do."""

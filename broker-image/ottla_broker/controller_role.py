@@ -4,7 +4,7 @@ leads the metadata log."""
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import Config
@@ -12,8 +12,13 @@ from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataDelta, MetadataImage
 from ottla_broker.metadata.quorum import MetadataQuorum
-from ottla_broker.mirroring.lazy_mirrors import Synchronizer
 from ottla_broker.runtime import Runtime
+
+
+class Synchronizer(Protocol):
+    """The MirrorSynchronizer, which the first mirror imports."""
+
+    def apply_changes(self, changes: MetadataDelta) -> None: ...
 
 
 @dataclass(eq=False, repr=False)
