@@ -232,7 +232,7 @@ class SharePartition:
         because locks were only renewed or the records are below the start offset. Changes nothing
         on an error: raises INVALID_RECORD_STATE for records that the member does not hold, or
         acknowledges twice; INVALID_REQUEST for unknown types, and for offsets that are not
-        ascending or were never delivered."""
+        ascending or above those in flight."""
         spans = [span for one in acknowledgements for span in self._typed_spans(one)]
         if any(later.first < before.last for (_, before), (_, later) in pairwise(spans)):
             raise KafkaError(ErrorCode.invalid_request, "acknowledged offsets must be ascending")
@@ -273,7 +273,11 @@ class SharePartition:
 
     def _check_acquired(self, member_id: str, span: Span) -> None:
         if span.last >= self.next_offset:
-            raise KafkaError(ErrorCode.invalid_request, f"offset {span.last} has not been delivered")
+            # To Kafka the request is wrong only if records below are in flight. Without them the
+            # member may have been delivered it before this leader lost and regained the partition.
+            is_wrong = bool(self._ranges) and self._ranges[0].first <= span.first
+            code = ErrorCode.invalid_request if is_wrong else ErrorCode.invalid_record_state
+            raise KafkaError(code, f"offset {span.last} has not been delivered")
         if not all(one.is_acquired_by(member_id) for one in overlapping_ranges(self._ranges, span.first, span.last)):
             raise KafkaError(
                 ErrorCode.invalid_record_state,

@@ -138,12 +138,7 @@ KNOWN_DIFFERENCES: Final = (
     ),
     KnownWalkDifference(
         "share_(fetch|acknowledge)",
-        r".*error_code Kafka ('invalid_record_state', we 'invalid_request'|121, we 42)",
-        "of offsets that were never delivered; Kafka's error depends on what else is in flight",
-    ),
-    KnownWalkDifference(
-        "share_(fetch|acknowledge)",
-        r".*error_code Kafka ('unknown_topic_or_partition', we 'invalid_request'|3, we 42)",
+        r".*error_code Kafka ('unknown_topic_or_partition', we 'invalid_record_state'|3, we 121)",
         "of a share-partition that nobody has fetched: Kafka does not load it for an acknowledgement",
     ),
     KnownWalkDifference(

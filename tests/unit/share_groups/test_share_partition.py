@@ -126,6 +126,15 @@ def test_impossible_acknowledgements_are_refused(given: Acknowledgement) -> None
     assert error_of(records, given) is ErrorCode.invalid_request
 
 
+def test_offsets_that_a_former_leader_may_have_delivered_are_not_in_the_right_state() -> None:
+    records = new_partition()
+    given = Acknowledgement(0, 4, (ACCEPT,))
+    assert error_of(records, given) is ErrorCode.invalid_record_state
+    acquire(records, 0, 4)
+    records.commit(acknowledge(records, 0, 4, ACCEPT).id)
+    assert error_of(records, Acknowledgement(5, 5, (ACCEPT,))) is ErrorCode.invalid_record_state
+
+
 def test_offsets_in_one_request_must_be_ascending() -> None:
     records = new_partition()
     acquire(records, 0, 4)
