@@ -7,6 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from ottla_broker.share_groups.share_state import SharePartitionKey
 from tests.clients.api_session import ApiSession
 from tests.waiting import eventually_async
 
@@ -37,7 +38,8 @@ async def create_state(session: ApiSession, group: str, topic: str, partition: i
     """Creates the state of a share-partition, with state epoch 1 and start offset 0, once the share
     coordinator serves. Returns the topic's id."""
     topic_id = session.ids[topic]
-    key = f"{group}:{topic_id}:{partition}"
+    assert topic_id is not None
+    key = SharePartitionKey(group, topic_id, partition).coordinator_key
 
     async def is_created() -> bool:
         await session.send("find_coordinator", key_type=SHARE_KEY_TYPE, coordinator_keys=[key])
@@ -116,6 +118,8 @@ async def write_share_group_state(session: ApiSession) -> None:
     await ask("one batch", batch_fields(0, 4, AVAILABLE), leader=100)
     await ask("a part of it", batch_fields(1, 2, ACKNOWLEDGED), leader=100)
     await ask("over several", batch_fields(2, 9, AVAILABLE, 3), leader=100)
+    await ask("an earlier state of one delivery", batch_fields(1, 1, AVAILABLE), leader=100)
+    await ask("an earlier delivery", batch_fields(4, 10, ACKNOWLEDGED, 2), leader=100)
     await ask("a higher start offset", start=3, leader=100)
     await ask("a lower start offset", start=1, leader=100)
     await ask("below the start offset", batch_fields(0, 1, ARCHIVED), start=3, leader=100)

@@ -3,6 +3,7 @@ to the group in memory.
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -38,8 +39,13 @@ def raise_epoch(change: ShareChange, metadata: CoordinatorMetadata) -> None:
     logger.info("share group %s: epoch %d begins", group.id, group.epoch)
 
 
-def write_initialized(change: ShareChange, initialized: dict[UUID, InitializedTopic]) -> None:
-    change.write(StatePartitionsKey(change.group.id), state_partitions_value(initialized))
+def write_initialized(change: ShareChange, initialized: Mapping[UUID, InitializedTopic]) -> None:
+    change.write(StatePartitionsKey(change.group.id), state_partitions_value(initialized, {}))
+
+
+def write_initializing(change: ShareChange, initializing: Mapping[UUID, InitializedTopic]) -> None:
+    """Writes that the share state of these partitions is about to be initialized."""
+    change.write(StatePartitionsKey(change.group.id), state_partitions_value(change.group.initialized, initializing))
 
 
 def remove_member(change: ShareChange, member_id: str) -> None:

@@ -8,7 +8,7 @@ Only partitions whose share state has been initialized are assigned, so that eve
 partition begins at the same offset.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
@@ -177,9 +177,12 @@ class ShareGroup:
         return CopyOfState(self, copy)
 
 
-def state_partitions_value(initialized: Mapping[UUID, InitializedTopic]) -> StatePartitionsValue:
-    found: Iterable[NamedTopicPartitions] = (
-        NamedTopicPartitions(topic_id, topic.name, tuple(sorted(topic.partitions)))
-        for topic_id, topic in sorted(initialized.items())
-    )
-    return StatePartitionsValue((), tuple(found), ())
+def state_partitions_value(
+    initialized: Mapping[UUID, InitializedTopic], initializing: Mapping[UUID, InitializedTopic]
+) -> StatePartitionsValue:
+    return StatePartitionsValue(tuple(_named_partitions(initializing)), tuple(_named_partitions(initialized)), ())
+
+
+def _named_partitions(topics: Mapping[UUID, InitializedTopic]) -> Iterator[NamedTopicPartitions]:
+    for topic_id, topic in sorted(topics.items()):
+        yield NamedTopicPartitions(topic_id, topic.name, tuple(sorted(topic.partitions)))

@@ -141,13 +141,18 @@ class ShareGroupRequests:
 
     async def _initialize_partitions(self, group: ShareGroup) -> bool:
         """Initializes the share state of partitions that have none yet. Returns False if none could
-        be initialized. A later heartbeat tries the failed ones again."""
+        be initialized. A later heartbeat tries the failed ones again. Raises KafkaError if the
+        group's records are not replicated."""
         async with self._lock_of(group.id):
             missing = share_heartbeat.find_uninitialized(group, self._metadata)
-            wanted = [StatePartition(topic, at) for topic, found in missing.items() for at in sorted(found)]
+            wanted = [StatePartition(topic, at) for topic, found in missing.items() for at in sorted(found.partitions)]
             if not wanted or group.is_dead:
                 return True  # another heartbeat has done it
-            epoch = group.epoch
+            # The state epoch must be one that every later coordinator of the group knows: it is
+            # replicated with this record before a share coordinator gets it.
+            change, epoch = ShareChange(group), group.epoch
+            share_change.write_initializing(change, missing)
+            await self._write(change)
             done = await self._try_each(
                 wanted, lambda at: self._states().initialize_state(group.id, at, epoch, NO_START_OFFSET), group.id
             )

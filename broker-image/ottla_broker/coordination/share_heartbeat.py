@@ -156,13 +156,15 @@ def _follow_target(change: ShareChange, member: ShareMember) -> ShareMember:
     return group.members[member.id]
 
 
-def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, frozenset[int]]:
+def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, InitializedTopic]:
     """Partitions of subscribed topics whose share state has not been initialized, by topic."""
     found = {}
-    for topic_id in metadata.topic_ids(group.subscribed_topics()):
+    for name in sorted(group.subscribed_topics()):
+        if (topic_id := metadata.topic_id(name)) is None:
+            continue
         missing = frozenset(range(metadata.partition_count(topic_id))) - group.initialized_partitions(topic_id)
         if missing:
-            found[topic_id] = missing
+            found[topic_id] = InitializedTopic(name, missing)
     return found
 
 

@@ -116,13 +116,21 @@ def check_batches(batches: Iterable[StateBatch]) -> None:
 def combine_batches(
     batches: Iterable[StateBatch], newer: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """The batches after an update: each offset has its newest state, and offsets below
-    `start_offset` are removed.
+    """The batches after an update: of each offset the later delivery, and of one delivery the later
+    state, as Kafka combines them. An update may arrive a second time, after those that followed it,
+    because a leader repeats one whose response it has not got. Offsets below `start_offset` are
+    removed.
     """
     found = list(batches)
     for new in newer:
-        before = [part for old in found for part in _without(old, new)]
-        found = [*before, new]
+        kept, added = [], [new]
+        for one in found:
+            if _progress(one) > _progress(new):
+                kept.append(one)
+                added = [rest for part in added for rest in _without(part, one)]
+            else:
+                kept += _without(one, new)
+        found = kept + added
     found.sort()
     combined: list[StateBatch] = []
     for batch in found:
@@ -135,6 +143,10 @@ def combine_batches(
         else:
             combined.append(batch)
     return tuple(combined)
+
+
+def _progress(one: StateBatch) -> tuple[int, int]:
+    return one.delivery_count, one.delivery_state
 
 
 def _without(old: StateBatch, new: StateBatch) -> list[StateBatch]:

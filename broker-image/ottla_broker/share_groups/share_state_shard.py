@@ -125,11 +125,18 @@ class ShareStateShard:
         return None if entry is None else entry.state
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Creates the share-partition's state, or replaces that of an earlier state epoch. Raises
-        FENCED_STATE_EPOCH when the state is of a later state epoch."""
+        """Creates the share-partition's state, or replaces that of an earlier state epoch, and one
+        of the same if `start_offset` is given. Raises FENCED_STATE_EPOCH when the state is of a
+        later state epoch."""
         known = self.find(key)
         if known is not None and known.state_epoch > state_epoch:
             raise KafkaError(ErrorCode.fenced_state_epoch, f"{key}: state epoch {known.state_epoch} has begun")
+        if known is not None and known.state_epoch == state_epoch and start_offset == NO_START_OFFSET:
+            # A repetition, perhaps late: the group may have begun to read. It is written again so
+            # that the response waits until the state is replicated.
+            again = replace(known, snapshot_epoch=known.snapshot_epoch + 1)
+            await wait_for_write(self._write_snapshots({key: again}))
+            return
         created_ms = self._runtime.now_ms() if known is None else known.created_ms
         snapshot_epoch = 0 if known is None else known.snapshot_epoch + 1
         complete = UNKNOWN_COUNT if start_offset == NO_START_OFFSET else 0

@@ -106,6 +106,22 @@ def test_a_partition_whose_state_cannot_be_initialized_is_assigned_later() -> No
     run(test)
 
 
+def test_a_coordinator_that_cannot_replicate_initializes_no_state() -> None:
+    """Its successor does not know the group epoch that the state would begin with."""
+
+    async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
+        topic = add_topic(broker.image, "t", 1)
+        states.failure = KafkaError(ErrorCode.coordinator_not_available)
+        joined = await beat(broker, "m", 0)
+        states.failure, broker.journal.delay_s = None, 3600
+        assert await error_of(beat(broker, "m", joined.member_epoch)) is ErrorCode.coordinator_not_available
+        assert states.states == {}
+        broker.journal.delay_s = 0
+        assert (await beat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
+
+    run(test)
+
+
 def test_new_partitions_are_assigned_and_members_expire() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
 

@@ -32,7 +32,7 @@ from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 
 KEY = SharePartitionKey("g", UUID(int=7), 3)
-ACKED, AVAILABLE = DeliveryState.acknowledged, DeliveryState.available
+ACKED, ARCHIVED, AVAILABLE = DeliveryState.acknowledged, DeliveryState.archived, DeliveryState.available
 
 
 class PrunableMemoryJournal(MemoryJournal):
@@ -125,6 +125,18 @@ def test_former_leaders_and_former_offsets_are_fenced() -> None:
     run(test)
 
 
+def test_a_state_that_is_initialized_again_keeps_what_was_acknowledged() -> None:
+    async def test(states: States, coordinator: ShareCoordinator) -> None:
+        await coordinator.initialize(KEY, 1, -1)
+        await coordinator.write(KEY, update(5, StateBatch(7, 8, ACKED, 1)))
+        await coordinator.initialize(KEY, 1, -1)
+        for shard in (coordinator, await states.start()):
+            state = await shard.read(KEY, 1)
+            assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
+
+    run(test)
+
+
 def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
     async def test(states: States, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
@@ -180,6 +192,20 @@ def test_newer_states_replace_older_ones_offset_by_offset() -> None:
     after = combine_batches(before, [StateBatch(3, 5, ACKED, 2), StateBatch(6, 6, ACKED, 2)], 1)
     assert after == (StateBatch(1, 2, AVAILABLE, 1), StateBatch(3, 6, ACKED, 2), StateBatch(7, 9, AVAILABLE, 1))
     assert combine_batches(after, [], 20) == ()
+
+
+def test_an_update_that_arrives_again_after_later_ones_changes_nothing() -> None:
+    """As Kafka's coordinator combines batches: by delivery count, then by state."""
+    released = StateBatch(0, 9, AVAILABLE, 1)
+    after = combine_batches([released], [StateBatch(2, 3, ACKED, 2), StateBatch(5, 5, ARCHIVED, 1)], 0)
+    assert combine_batches(after, [released], 0) == after
+    assert combine_batches(after, [StateBatch(0, 4, ACKED, 1)], 0) == (
+        StateBatch(0, 1, ACKED, 1),
+        StateBatch(2, 3, ACKED, 2),
+        StateBatch(4, 4, ACKED, 1),
+        StateBatch(5, 5, ARCHIVED, 1),
+        StateBatch(6, 9, AVAILABLE, 1),
+    )
 
 
 def test_records_have_kafkas_format() -> None:
