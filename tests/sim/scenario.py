@@ -34,6 +34,8 @@ from tests.sim.quorum_faults import missing_voters
 from tests.sim.quorum_monitor import QuorumMonitor
 from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
+from tests.sim.share_faults import ShareFaults
+from tests.sim.share_group_member import ShareGroupMember
 from tests.sim.share_workload import SHARE_STATE_TOPIC, ShareWorkload
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
 from tests.sim.streams_application import create_threads
@@ -193,6 +195,9 @@ class ClusterSimulation:
         additional: Sequence[Any] = ()
         if plan.is_transactional:
             additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64)), plan).weighted
+        if plan.has_share_group:
+            members = [one for one in clients if isinstance(one, ShareGroupMember)]
+            additional = ShareFaults(self.cluster, Random(self.random.getrandbits(64)), members).weighted
         nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan, excluded, additional)
         await nemesis.run(self.loop.time() + plan.faults_for_s, self._has_violations)
         self.faults = nemesis.fault_counts

@@ -9,7 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from kio.schema.share_acknowledge.v2 import request as acknowledge_v2
-from kio.schema.share_fetch.v2.request import AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest
+from kio.schema.share_fetch.v2.request import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    ShareFetchRequest,
+)
 from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i32, i64
@@ -19,7 +25,7 @@ from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import decode_batch
-from tests.sim.client import FAILURES, SimulatedClient, Workload
+from tests.sim.client import FAILURES, Leader, SimulatedClient, Workload
 from tests.sim.history import TopicPartition
 from tests.sim.plan import LOCK_S
 from tests.sim.processes import SimulatedProcess
@@ -41,7 +47,10 @@ Choice = tuple[AcknowledgeType, float]
 
 @dataclass
 class HeldRecord:
+    """`leader`: the one that has delivered it."""
+
     choice: Choice
+    leader: Leader
 
 
 Acknowledgements = dict[TopicPartition, list[tuple[int, AcknowledgeType]]]
@@ -70,24 +79,46 @@ class ShareGroupMember(SimulatedClient):
         self._epoch = JOIN
         self._assigned: list[TopicPartition] = []
         self._session_epochs: dict[int, int] = {}  # by broker, of the next request
+        self._session_partitions: dict[int, list[TopicPartition]] = {}  # by broker
+        self._sends_subscription = True
         self._held: dict[tuple[TopicPartition, int], HeldRecord] = {}
+        self._may_run = asyncio.Event()
+        self._may_run.set()
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._may_run.is_set()
+
+    def pause_requests(self) -> None:
+        """Sends nothing, not even heartbeats, until `resume_requests`, and then fetches first."""
+        self._may_run.clear()
+
+    def resume_requests(self) -> None:
+        self._may_run.set()
+
+    def fetches_from(self, tp: TopicPartition, node: int) -> bool:
+        """True if it takes this broker for the leader of a partition that it is assigned."""
+        known = self._leaders.get(tp)
+        return tp in self._assigned and known is not None and known.broker == node
 
     async def run(self) -> None:
         await self.retry_until_done(f"member of {self._group}", self._membership)
 
     async def _membership(self, client: Client) -> bool:
+        self._sends_subscription = True  # so that the response has the assignment, if one was lost
         self._session_epochs.clear()  # sessions end with their connections, and locks with sessions
         self._held.clear()
         beat_at = 0.0
         try:
             while not self.stopping:
-                if self.loop.time() >= beat_at:
-                    beat_at = self.loop.time() + HEARTBEAT_S
-                    await self._send_heartbeat(client)
+                await self._may_run.wait()
                 nodes = {(await self.leader(client, tp)).broker for tp in self._assigned}
                 for node in sorted(nodes):
                     await self._work_at(client, node)
-                if not nodes:
+                if self.loop.time() >= beat_at:
+                    beat_at = self.loop.time() + HEARTBEAT_S
+                    await self._send_heartbeat(client)
+                elif not nodes:
                     await asyncio.sleep(0.2)
             self._epoch = LEAVE
             await self._send_heartbeat(client)
@@ -103,14 +134,16 @@ class ShareGroupMember(SimulatedClient):
             group_id=GroupId(self._group),
             member_id=self._id,
             member_epoch=i32(self._epoch),
-            subscribed_topic_names=(TopicName(self._topic),) if self._epoch == JOIN else None,
+            subscribed_topic_names=(TopicName(self._topic),)
+            if self._epoch == JOIN or self._sends_subscription
+            else None,
         )
         response = await self.send_to_coordinator(client, self._group, request)
         if response.error_code in MUST_REJOIN:
             self._epoch, self._assigned = JOIN, []
             return
         raise_for_error(response.error_code, "ShareGroupHeartbeat")
-        self._epoch = int(response.member_epoch)
+        self._epoch, self._sends_subscription = int(response.member_epoch), False
         if response.assignment is not None:
             given = response.assignment.topic_partitions
             self._assigned = sorted((self._topic, int(at)) for one in given for at in one.partitions)
@@ -136,8 +169,11 @@ class ShareGroupMember(SimulatedClient):
 
     def _take_due(self, mine: list[TopicPartition]) -> Acknowledgements:
         """Removes and returns the acknowledgements that are due. A renewed record is accepted
-        later."""
+        later. What another leader has delivered is forgotten, as by Kafka's client."""
         due: Acknowledgements = {}
+        for (tp, offset), held in list(self._held.items()):
+            if tp in mine and held.leader != self._leaders.get(tp):
+                del self._held[tp, offset]
         for (tp, offset), held in sorted(self._held.items()):
             kind, at_s = held.choice
             if tp not in mine or (at_s > self.loop.time() and not self._shares.faults_are_over):
@@ -194,11 +230,15 @@ class ShareGroupMember(SimulatedClient):
             )
             for tp in mine
         )
+        epoch = self._session_epochs.get(node, 0)
+        former = self._session_partitions.get(node, []) if epoch else []
+        self._session_partitions[node] = mine
+        forgotten = tuple(i32(tp[1]) for tp in former if tp not in mine)
         max_records = i32(self.random.choice(MAX_RECORDS))
         request = ShareFetchRequest(
             group_id=GroupId(self._group),
             member_id=self._id,
-            share_session_epoch=i32(self._session_epochs.get(node, 0)),
+            share_session_epoch=i32(epoch),
             max_wait=to_timedelta_field(MAX_WAIT_S),
             min_bytes=i32(1),
             max_bytes=i32(16 << 10),
@@ -206,7 +246,7 @@ class ShareGroupMember(SimulatedClient):
             batch_size=max_records,
             share_acquire_mode=i8(RECORD_LIMIT),
             topics=(FetchTopic(topic_id=topic_id, partitions=partitions),),
-            forgotten_topics_data=(),
+            forgotten_topics_data=(ForgottenTopic(topic_id=topic_id, partitions=forgotten),) if forgotten else (),
         )
         asked_s = self.loop.time()
         response = await self._send(client, node, request, due)
@@ -248,7 +288,7 @@ class ShareGroupMember(SimulatedClient):
             for span in found.acquired_records
             for offset in range(span.first_offset, span.last_offset + 1)
         }
-        data = found.records or b""
+        data, leader = found.records or b"", self._leaders[tp]
         for position, header in iter_batches(data):
             for record in decode_batch(data, header, position):
                 if record.offset in counts:
@@ -256,7 +296,7 @@ class ShareGroupMember(SimulatedClient):
                         self.name, asked_s, self.loop.time(), counts[record.offset], record.value or b""
                     )
                     self._shares.record_delivery(tp, record.offset, delivery)
-                    self._held[tp, record.offset] = HeldRecord(self._choose(delivery))
+                    self._held[tp, record.offset] = HeldRecord(self._choose(delivery), leader)
 
     def _choose(self, delivery: Delivery) -> Choice:
         now_s, random = self.loop.time(), self.random

@@ -81,8 +81,10 @@ class ShareHistory:
         """An acknowledgement that was answered without an error."""
         known, what = self.records[tp, offset], f"{member}'s {kind.name} of {tp} offset {offset} succeeded"
         mine = max((one for one in known.deliveries if one.member == member), key=lambda one: one.received_s)
-        # A finished record may lie below the start offset; then nothing is checked, as in Kafka.
-        may_be_finished = known.finished_s is not None or known.uncertain > kind.is_final
+        # A record that is finished or given up may lie below the start offset; then nothing is
+        # checked, as in Kafka.
+        is_given_up = any(one.count >= self.max_deliveries and one is not mine for one in known.deliveries)
+        may_be_finished = known.finished_s is not None or known.uncertain > kind.is_final or is_given_up
         for other in () if may_be_finished else known.deliveries:
             if other.member != member and other.asked_s >= mine.received_s and other.received_s <= asked_s:
                 self.record_violation(f"not acquired: {what} after the record was delivered to {other.member}")
