@@ -134,7 +134,8 @@ class TopicAdmin(SimulatedAdmin):
             code = answer.responses[0].error_code
             if code is not ErrorCode.unknown_topic_or_partition or tries == 1:
                 raise_for_error(code, f"delete {name}: {answer.responses[0].error_message}")
-            topic_state.exists = False
+            if code is ErrorCode.none:  # a former controller that is cut off may not know the topic
+                topic_state.exists = False
             return True
 
         if not await self.retry_until_done(f"delete {name}", attempt):

@@ -179,6 +179,14 @@ class GroupCoordinatorShard:
         """
         return self._writes.append_records(records)
 
+    @property
+    def log_end(self) -> int:
+        return self._journal.end
+
+    def is_replicated(self, end: int) -> bool:
+        """True if all records below this offset are replicated."""
+        return self._journal.high_watermark >= end
+
     def schedule_timer(self, group: Group) -> None:
         if group.next_deadline_ms is None:
             return

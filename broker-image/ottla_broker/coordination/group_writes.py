@@ -37,6 +37,13 @@ class RecordStore(Protocol):
         """
         ...
 
+    @property
+    def log_end(self) -> int: ...
+
+    def is_replicated(self, end: int) -> bool:
+        """True if all records below this offset are replicated."""
+        ...
+
 
 class GroupWrites(Generic[KeyT, ValueT]):
     """Writes of the groups of one protocol."""
@@ -44,7 +51,8 @@ class GroupWrites(Generic[KeyT, ValueT]):
     def __init__(self, store: RecordStore, types: RecordTypes[KeyT, ValueT]) -> None:
         self._store = store
         self._types = types
-        self._in_flight: dict[str, Write] = {}  # group → its last write, until that is replicated
+        # Group → its last write, until that is replicated, and the end of the log after it.
+        self._in_flight: dict[str, tuple[Write, int]] = {}
 
     def append(
         self, change: GroupChange[Any, KeyT, ValueT], first: Sequence[Record] = (), last: Sequence[Record] = ()
@@ -87,9 +95,19 @@ class GroupWrites(Generic[KeyT, ValueT]):
 
     def _append(self, group_id: str, records: Sequence[Record]) -> Write | None:
         if not records:
-            return self._in_flight.get(group_id)
-        write = self._in_flight[group_id] = self._store.append_records(records)
+            return self._last_write(group_id)
+        write = self._store.append_records(records)
+        self._in_flight[group_id] = write, self._store.log_end
         write.add_done_callback(partial(self._on_written, group_id))
+        return write
+
+    def _last_write(self, group_id: str) -> Write | None:
+        """A write that has failed remains the last one until it is replicated after all: the group
+        has changed in memory, and a successor must know of what is answered."""
+        write, end = self._in_flight.get(group_id, (None, 0))
+        if write is not None and write.done() and self._store.is_replicated(end):
+            del self._in_flight[group_id]
+            return None
         return write
 
     def append_or_undo(self, change: GroupChange[Any, KeyT, ValueT]) -> Write | None:
@@ -108,5 +126,5 @@ class GroupWrites(Generic[KeyT, ValueT]):
             )
 
     def _on_written(self, group_id: str, write: Write) -> None:
-        if self._in_flight.get(group_id) is write:
+        if self._in_flight.get(group_id, (None, 0))[0] is write and write.result() is ErrorCode.none:
             del self._in_flight[group_id]

@@ -40,6 +40,14 @@ class Journal(Protocol):
         """
         ...
 
+    @property
+    def end(self) -> int:
+        """The offset that the next record gets."""
+        ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
     def read(self) -> Iterator[Buffer]:
         """All batches from the log's start to its end, in chunks of whole batches."""
         ...
@@ -85,6 +93,10 @@ class PartitionJournal:
     def end(self) -> int:
         """The offset that the next record gets."""
         return self._partition.log.end
+
+    @property
+    def high_watermark(self) -> int:
+        return self._partition.log.high_watermark
 
     def delete_records_before(self, offset: int) -> None:
         """Deletes the records below `offset` that are replicated."""

@@ -47,11 +47,6 @@ logger = logging.getLogger(__name__)
 
 
 class PrunableJournal(Journal, Protocol):
-    """`end`: the offset that the next record gets."""
-
-    @property
-    def end(self) -> int: ...
-
     def delete_records_before(self, offset: int) -> None:
         """Deletes the records below `offset` that are replicated."""
         ...

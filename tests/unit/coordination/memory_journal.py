@@ -18,6 +18,7 @@ class MemoryJournal:
         self.epoch = epoch
         self.log = bytearray()
         self.end = 0
+        self.high_watermark = 0
         self.batches = 0
         self.delay_s = 0.0
         self.failure: KafkaError | None = None
@@ -33,7 +34,11 @@ class MemoryJournal:
         self.log += copy
         self.end += parse_batch_header(copy).count
         self.batches += 1
+        asyncio.get_running_loop().call_later(self.delay_s, self._advance, self.end)
         return asyncio.sleep(self.delay_s, first)
+
+    def _advance(self, end: int) -> None:
+        self.high_watermark = max(self.high_watermark, end)
 
     def read(self) -> Iterator[Buffer]:
         if self.log:

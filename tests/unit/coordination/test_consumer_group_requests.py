@@ -118,6 +118,20 @@ def test_a_repeated_heartbeat_is_answered_when_the_first_one_is_replicated() -> 
     run_with_broker(test)
 
 
+def test_a_change_that_is_not_replicated_in_time_is_not_answered_before_it_is() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        broker.journal.delay_s = 20.0
+        for _ in range(3):
+            assert await error_of(beat(broker, "m", 0)) is ErrorCode.coordinator_not_available
+        await asyncio.sleep(20)
+        batches = broker.journal.batches
+        assert (await beat(broker, "m", 0)).member_epoch == 1
+        assert broker.journal.batches == batches
+
+    run_with_broker(test)
+
+
 def test_heartbeats_of_one_turn_are_one_batch_and_one_assignment() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         topic = add_topic(broker.image, "t", 8)

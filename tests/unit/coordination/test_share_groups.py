@@ -113,10 +113,11 @@ def test_a_coordinator_that_cannot_replicate_initializes_no_state() -> None:
         topic = add_topic(broker.image, "t", 1)
         states.failure = KafkaError(ErrorCode.coordinator_not_available)
         joined = await beat(broker, "m", 0)
-        states.failure, broker.journal.delay_s = None, 3600
+        states.failure, broker.journal.delay_s = None, 20
         assert await error_of(beat(broker, "m", joined.member_epoch)) is ErrorCode.coordinator_not_available
         assert states.states == {}
         broker.journal.delay_s = 0
+        await asyncio.sleep(20)
         assert (await beat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
 
     run(test)
