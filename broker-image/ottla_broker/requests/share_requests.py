@@ -12,7 +12,7 @@ from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.share_groups.share_groups import ShareGroups
-from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType
+from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType, check_acknowledgement
 from ottla_broker.share_groups.share_sessions import ShareSession
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 
@@ -83,6 +83,18 @@ def read_acknowledgements(topics: Iterable[Any]) -> Acknowledgements:
     }
 
 
+def find_invalid(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, KafkaError]:
+    """The partitions whose acknowledgements are invalid, whether or not their records are known."""
+    invalid = {}
+    for at, given in acknowledgements.items():
+        try:
+            for one in given:
+                check_acknowledgement(one)
+        except KafkaError as reason:
+            invalid[at] = reason
+    return invalid
+
+
 def find_unannounced_renewals(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, KafkaError]:
     """The partitions with locks that a request renews, if it does not announce that."""
     error = KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
@@ -115,7 +127,9 @@ async def acknowledge_all(
 ) -> dict[TopicIdPartition, KafkaError]:
     """The result for each partition, once it is stored. `may_renew`: the request announces that it
     renews locks."""
-    forbidden = {} if may_renew else find_unannounced_renewals(acknowledgements)
+    forbidden = find_invalid(acknowledgements)
+    if not may_renew:
+        forbidden |= find_unannounced_renewals(acknowledgements)
     forbidden |= find_forbidden(ctx, acknowledgements)
     partitions = share_groups_of(ctx).partitions
     allowed = [at for at in acknowledgements if at not in forbidden]

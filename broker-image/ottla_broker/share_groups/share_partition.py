@@ -73,6 +73,17 @@ class Acknowledgement(NamedTuple):
     types: tuple[int, ...]
 
 
+def check_acknowledgement(given: Acknowledgement) -> None:
+    """Raises INVALID_REQUEST for one that no state of the records allows."""
+    size = given.last - given.first + 1
+    if size <= 0 or len(given.types) not in (1, size) or not KNOWN_TYPES.issuperset(given.types):
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"offsets {given.first} to {given.last} with {len(given.types)} acknowledge types; "
+            "one, or one of 0 to 4 for each offset, is allowed",
+        )
+
+
 class AcquiredSpan(NamedTuple):
     first: int
     last: int
@@ -251,13 +262,7 @@ class SharePartition:
         return self._begin_write([(one, state, one.delivery_count) for one, state in targets])
 
     def _typed_spans(self, given: Acknowledgement) -> list[tuple[AcknowledgeType, Span]]:
-        size = given.last - given.first + 1
-        if size <= 0 or len(given.types) not in (1, size) or not KNOWN_TYPES.issuperset(given.types):
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                f"offsets {given.first} to {given.last} with {len(given.types)} acknowledge types; "
-                "one, or one of 0 to 4 for each offset, is allowed",
-            )
+        check_acknowledgement(given)
         if given.last < self.start_offset:
             return []
         if len(given.types) == 1:
