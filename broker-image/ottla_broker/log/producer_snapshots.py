@@ -13,11 +13,10 @@ from collections.abc import Collection, Iterable
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk, write_file
 from ottla_broker.log.producer_state import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from ottla_broker.wire.crc import crc32c
 
 VERSION: Final = 1
 _FRONT: Final = Struct(">hI")

@@ -7,8 +7,6 @@ that pass them all and whose bytes the topic leaves as they are.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from crc32c import crc32c
-
 from ottla_broker.log.appending import write_batches
 from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
@@ -22,6 +20,7 @@ from ottla_broker.wire.batch import (
     Compression,
     stamp_offset_and_epoch,
 )
+from ottla_broker.wire.crc import crc32c
 from ottla_broker.wire.errors import KafkaError
 
 

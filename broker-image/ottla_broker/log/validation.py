@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Never
 
-from crc32c import crc32c
-
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
 from ottla_broker.log.record_validation import validate_records
@@ -29,6 +27,7 @@ from ottla_broker.wire.batch import (
     pack_batch,
 )
 from ottla_broker.wire.compression import compress
+from ottla_broker.wire.crc import crc32c
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decompress_records, iter_record_spans
 

@@ -20,8 +20,6 @@ end for a record that exceeds the fetch size.)
 import struct
 from typing import Final
 
-from crc32c import crc32c
-
 from ottla_broker.log.producer_state import NO_EPOCH, ProducerStateEntry
 from ottla_broker.log.validation import HeaderFields
 from ottla_broker.wire.batch import (
@@ -34,6 +32,7 @@ from ottla_broker.wire.batch import (
     TRANSACTIONAL_FLAG,
 )
 from ottla_broker.wire.control_records import encode_end_transaction_marker
+from ottla_broker.wire.crc import crc32c
 
 SEQUENCE_BITS: Final = 31
 SEQUENCE_COUNT: Final = 1 << SEQUENCE_BITS

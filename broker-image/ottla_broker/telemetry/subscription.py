@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from crc32c import crc32c
-
 from ottla_broker.config import CLIENT_METRICS, CLIENT_METRICS_INTERVAL_MS, CLIENT_METRICS_MATCH
 from ottla_broker.config.client_match import matches_client
+from ottla_broker.wire.crc import crc32c
 
 ALL_METRICS: Final = "*"
 _SMALLEST_TABLE: Final = 16

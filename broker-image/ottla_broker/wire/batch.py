@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from crc32c import crc32c
-
+from ottla_broker.wire.crc import crc32c
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 Buffer = bytes | bytearray | memoryview

@@ -8,14 +8,14 @@
 - zstd: plain frames.
 
 Data that decompresses to more than `limit` bytes is rejected before that much memory is allocated.
+
+cramjam is imported with the first such records: 1.7 MiB. A broker that stores batches as its
+producers compressed them reads none.
 """
 
 import struct
 import zlib
-from collections.abc import Callable
 from typing import Final
-
-import cramjam
 
 from ottla_broker.wire.batch import Buffer, Compression
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -49,6 +49,8 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
         case Compression.lz4:
             return _compress_lz4(data, level)
         case Compression.zstd:
+            import cramjam
+
             return bytes(cramjam.zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level))
 
 
@@ -66,11 +68,9 @@ def decompress(codec: Compression, data: Buffer, limit: int) -> bytes:
         case Compression.snappy:
             return _decompress_snappy(data, limit)
         case Compression.lz4:
-            return _decompress_growing(codec, cramjam.lz4.decompress_into, data, len(data) * 4, limit)
+            return _decompress_growing(codec, data, len(data) * 4, limit)
         case Compression.zstd:
-            return _decompress_growing(
-                codec, cramjam.zstd.decompress_into, data, _zstd_content_size(data) or len(data) * 6, limit
-            )
+            return _decompress_growing(codec, data, _zstd_content_size(data) or len(data) * 6, limit)
 
 
 def _too_large(codec: Compression, limit: int) -> KafkaError:
@@ -83,13 +83,15 @@ def _corrupt(codec: Compression, why: object) -> KafkaError:
     return KafkaError(ErrorCode.corrupt_message, f"{codec.name} records do not decompress: {why}")
 
 
-def _decompress_growing(
-    codec: Compression, into: Callable[[Buffer, bytearray], int], data: Buffer, guess: int, limit: int
-) -> bytes:
-    """Decompresses into a buffer of fixed size, and into a larger one each time it is too small.
+def _decompress_growing(codec: Compression, data: Buffer, guess: int, limit: int) -> bytes:
+    """Decompresses lz4 or zstd into a buffer of fixed size, and into a larger one each time it is
+    too small.
 
     Pages that are not written cost no memory, so a wrong guess costs only time.
     """
+    import cramjam
+
+    into = cramjam.lz4.decompress_into if codec is Compression.lz4 else cramjam.zstd.decompress_into
     size = min(limit, max(guess, _SMALLEST_GUESS))
     while True:
         out = bytearray(size)
@@ -125,6 +127,8 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    import cramjam
+
     fast = level is None or level == LZ4_DEFAULT_LEVEL
     frame = cramjam.lz4.Compressor(level=_LZ4_FAST if fast else level, content_checksum=False, block_linked=False)
     frame.compress(bytes(data))  # takes no other buffer
@@ -132,6 +136,8 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 
 
 def _compress_xerial(data: Buffer) -> bytes:
+    import cramjam
+
     view = memoryview(data)
     parts: list[bytes] = [_XERIAL_HEAD]
     for at in range(0, max(1, len(view)), _XERIAL_BLOCK):  # no data is one empty block
@@ -164,6 +170,8 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
 
 
 def _decompress_raw_snappy(block: memoryview, left: int, limit: int) -> bytes:
+    import cramjam
+
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > left:
