@@ -1,7 +1,8 @@
 """The bounds of a broker's connections on memory and time, from its settings."""
 
 import sys
-from dataclasses import dataclass
+
+import msgspec
 
 from ottla_broker.config import (
     CONNECTION_QUEUED_MAX_BYTES,
@@ -12,8 +13,7 @@ from ottla_broker.config import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """Bounds on memory and time. Requests and responses that wait are bounded over all connections,
     each by half of `queued.max.request.bytes`."""
 

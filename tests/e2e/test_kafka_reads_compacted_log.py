@@ -3,8 +3,9 @@ same records.
 """
 
 import re
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.control_records import encode_end_transaction_marker

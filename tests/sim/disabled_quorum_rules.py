@@ -6,9 +6,10 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata import leader_state, raft_rules, voter_set

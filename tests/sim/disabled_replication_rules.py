@@ -5,11 +5,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.broker import Broker
 from ottla_broker.log.producer_state import ProducerStates

@@ -6,9 +6,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from ottla_broker.coordination import group_coordinator
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard

@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from os import PathLike
 from typing import TypeVar, cast
 
@@ -38,9 +37,9 @@ logger = logging.getLogger(__name__)
 
 _TOPIC_DEFAULTS = frozenset(default.setting for topic in TOPIC_SETTINGS.values() for default in topic.broker_defaults)
 _LOG_SETTINGS = {
-    field.name: TOPIC_SETTINGS[name]
-    for field in fields(LogConfig)
-    if (name := field.name.replace("_", ".")) in TOPIC_SETTINGS
+    field: TOPIC_SETTINGS[name]
+    for field in LogConfig.__struct_fields__
+    if (name := field.replace("_", ".")) in TOPIC_SETTINGS
 }
 
 

@@ -3,8 +3,10 @@ settings.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from ottla_broker.config import security_settings as rows
 from ottla_broker.config.addresses import Listener
@@ -74,8 +76,7 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OauthSettings:
+class OauthSettings(msgspec.Struct, frozen=True):
     """Settings by which a listener validates OAuth tokens."""
 
     endpoint: JwksEndpoint

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
+import msgspec
+
 from ottla_broker.config.value_types import ValueType
 
 T = TypeVar("T")
@@ -115,8 +117,7 @@ class OptionalColumns(TypedDict, total=False):
     broker_defaults: tuple[BrokerDefault, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """Rows that belong together: a heading of docs/settings.md."""
 
     title: str

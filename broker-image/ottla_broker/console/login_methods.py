@@ -1,8 +1,10 @@
 """How users of the console log in, by the settings of the broker's listeners. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from ottla_broker.config import (
     AUTHORIZER_CLASS_NAME,

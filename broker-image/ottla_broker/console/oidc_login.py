@@ -12,11 +12,12 @@ import logging
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NoReturn
 from urllib.parse import urlencode
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker

@@ -12,10 +12,11 @@ its topic.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 Assignment = Mapping[UUID, frozenset[int]]
 """Topic id → partitions, without empty topics. Never changed in place."""
@@ -25,12 +26,11 @@ NO_PARTITIONS: Final[Assignment] = {}
 TopicIdPartition = tuple[UUID, int]
 
 
-@dataclass(frozen=True, slots=True)
-class AssignableMember:
+class AssignableMember(msgspec.Struct, frozen=True):
     """`topics`: ids of the subscribed topics that exist. `target`: the present target."""
 
     topics: frozenset[UUID]
-    target: Assignment = field(default_factory=dict)
+    target: Assignment = msgspec.field(default_factory=dict)
     group_instance_id: str | None = None
 
 

@@ -3,8 +3,10 @@ dots.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final, TypedDict, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.config import (
     BOUNDS,
@@ -54,8 +56,7 @@ SHARE_INTERVALS: Final = (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS,
 STREAMS_INTERVALS: Final = (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS, STREAMS_ASSIGNMENT_INTERVAL_MS)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupConfig:
+class ConsumerGroupConfig(msgspec.Struct, frozen=True):
     """Settings of the consumer protocol (KIP-848), of all groups or of one. Session timeouts and
     heartbeat intervals of single groups have bounds. `assignors`: the first is the default."""
 
@@ -97,8 +98,7 @@ class ConsumerGroupConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupConfig:
+class ShareGroupConfig(msgspec.Struct, frozen=True):
     """Settings of the membership of share groups (KIP-932), of all or of one."""
 
     is_enabled: bool = False  # besides the feature `share.version`
@@ -123,8 +123,7 @@ class ShareGroupConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupConfig:
+class StreamsGroupConfig(msgspec.Struct, frozen=True):
     """Settings of the streams protocol (KIP-1071), of all groups or of one. Those of single groups
     have bounds."""
 
@@ -219,8 +218,7 @@ def _own(configs: Mapping[str, str], setting: Setting[int], default: int, bounds
     return default if text is None else min(max(setting.parse(text), bounds[0]), bounds[1])
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCoordinatorConfig:
+class GroupCoordinatorConfig(msgspec.Struct, frozen=True):
     """Defaults are Kafka 4.1's."""
 
     group_min_session_timeout_ms: int = 6_000
@@ -231,9 +229,9 @@ class GroupCoordinatorConfig:
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
-    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
-    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
-    streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
+    consumer: ConsumerGroupConfig = msgspec.field(default_factory=ConsumerGroupConfig)
+    share: ShareGroupConfig = msgspec.field(default_factory=ShareGroupConfig)
+    streams: StreamsGroupConfig = msgspec.field(default_factory=StreamsGroupConfig)
 
     @property
     def offsets_retention_ms(self) -> int:

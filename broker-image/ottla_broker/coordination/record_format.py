@@ -6,9 +6,10 @@ A version of a format is read and written like a message of the protocol: from i
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, schema_reader
 from ottla_broker.wire.message_schema import MARKED_ENTITY, FieldSchema, MessageSchema
@@ -21,8 +22,7 @@ NO_VERSION: Final = 1 << 15  # above every version
 _VERSION: Final = struct.Struct(">h")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """`kind`: kio's name of the wire type, or another format: then the field is an array of it, or
     with a `tag` or `single` one of it or None. `default` is the value in versions without the
     field. A field with a `tag` is a tagged field, which is written only when it differs from its

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
 
+import msgspec
+from msgspec.structs import replace as replace_fields
+
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.consumer_member import from_topic_partitions, to_topic_partitions
 from ottla_broker.coordination.group_change import CopyOfState
@@ -45,8 +48,7 @@ class ShareGroupState(StrEnum):
     dead = "Dead"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareMember:
+class ShareMember(msgspec.Struct, frozen=True):
     id: str
     rack_id: str | None = None
     client_id: str = ""
@@ -54,7 +56,7 @@ class ShareMember:
     subscribed_topic_names: tuple[str, ...] = ()
     epoch: int = 0
     previous_epoch: int = -1
-    assigned: Assignment = field(default_factory=dict)
+    assigned: Assignment = msgspec.field(default_factory=dict)
 
     def metadata_value(self) -> ShareMemberValue:
         return ShareMemberValue(self.rack_id, self.client_id, self.client_host, self.subscribed_topic_names)
@@ -63,8 +65,7 @@ class ShareMember:
         return ShareAssignmentValue(self.epoch, self.previous_epoch, 0, to_topic_partitions(self.assigned))
 
 
-@dataclass(frozen=True, slots=True)
-class InitializedTopic:
+class InitializedTopic(msgspec.Struct, frozen=True):
     name: str
     partitions: frozenset[int]
 
@@ -128,13 +129,13 @@ class ShareGroup:
         """Applies a record; None is a tombstone."""
         match key, value:
             case ShareMemberKey(), ShareMemberValue():
-                self.members[key.member_id] = replace(
+                self.members[key.member_id] = replace_fields(
                     self.members.get(key.member_id) or ShareMember(key.member_id), **value._asdict()
                 )
             case ShareMemberKey(), _:
                 self.members.pop(key.member_id, None)
             case ShareAssignmentKey(), ShareAssignmentValue():
-                self.members[key.member_id] = replace(
+                self.members[key.member_id] = replace_fields(
                     self.members.get(key.member_id) or ShareMember(key.member_id),
                     epoch=value.member_epoch,
                     previous_epoch=value.previous_member_epoch,
@@ -142,7 +143,9 @@ class ShareGroup:
                 )
             case ShareAssignmentKey(), _:
                 if (member := self.members.get(key.member_id)) is not None:
-                    self.members[key.member_id] = replace(member, epoch=-1, previous_epoch=-1, assigned=NO_PARTITIONS)
+                    self.members[key.member_id] = replace_fields(
+                        member, epoch=-1, previous_epoch=-1, assigned=NO_PARTITIONS
+                    )
             case ShareTargetKey(), ShareTargetValue():
                 self.targets[key.member_id] = from_topic_partitions(value.topic_partitions)
             case ShareTargetKey(), _:

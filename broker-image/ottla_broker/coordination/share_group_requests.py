@@ -9,10 +9,12 @@ the initialization.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from ottla_broker.coordination import share_change, share_heartbeat
 from ottla_broker.coordination.consumer_group_requests import GroupStore

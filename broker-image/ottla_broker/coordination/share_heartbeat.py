@@ -7,9 +7,11 @@ with their next heartbeats.
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.coordination import share_change
 from ottla_broker.coordination.assignment_interval import may_assign
@@ -38,8 +40,7 @@ JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ShareHeartbeat:
+class ShareHeartbeat(msgspec.Struct, frozen=True):
     """A member's request. A field that is None has not changed since its last heartbeat."""
 
     member_id: str
@@ -50,8 +51,7 @@ class ShareHeartbeat:
     client_host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareHeartbeatResult:
+class ShareHeartbeatResult(msgspec.Struct, frozen=True):
     """`assignment`: the partitions that the member may fetch; None when they have not changed."""
 
     member_id: str

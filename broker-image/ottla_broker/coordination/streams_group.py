@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace as replace_fields
+
 from ottla_broker.coordination.consumer_member import MemberDeadlines
 from ottla_broker.coordination.group_change import CopyOfState
 from ottla_broker.coordination.group_type import STREAMS
@@ -72,8 +75,7 @@ class StreamsMemberState(IntEnum):
     unknown = 127
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMember:
+class StreamsMember(msgspec.Struct, frozen=True):
     """One thread of an application. `assigned`: the tasks that it may run. `pending_revocation`:
     the tasks that it must give up before it reaches the next epoch. `assignment_epochs`: of the
     active tasks among both.
@@ -94,7 +96,7 @@ class StreamsMember:
     state: StreamsMemberState = StreamsMemberState.stable
     assigned: TaskAssignment = NOTHING_ASSIGNED
     pending_revocation: TaskAssignment = NOTHING_ASSIGNED
-    assignment_epochs: AssignmentEpochs = field(default_factory=dict)
+    assignment_epochs: AssignmentEpochs = msgspec.field(default_factory=dict)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is StreamsMemberState.stable and self.epoch == assignment_epoch
@@ -269,7 +271,7 @@ class StreamsGroup:
         """Applies a record; None is a tombstone."""
         match key, value:
             case StreamsMemberKey(), StreamsMemberValue():
-                self.members[key.member_id] = replace(self._member(key.member_id), **value._asdict())
+                self.members[key.member_id] = replace_fields(self._member(key.member_id), **value._asdict())
             case StreamsMemberKey(), _:
                 self._remove_member(key.member_id)
             case StreamsCurrentKey(), StreamsCurrentValue():
@@ -302,7 +304,7 @@ class StreamsGroup:
         member = self._member(member_id)
         self._release(member)
         known = value.state in (1, 2, 3)
-        member = self.members[member_id] = replace(
+        member = self.members[member_id] = replace_fields(
             member,
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,

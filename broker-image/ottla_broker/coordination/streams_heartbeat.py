@@ -6,7 +6,9 @@ moves its own member one step towards the target.
 """
 
 import logging
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.coordination import streams_change
 from ottla_broker.coordination.assignment_interval import may_assign
@@ -49,8 +51,7 @@ WAITING_EPOCH = 1  # of members before the first assignment, as in Kafka 4.2
 FIRST_EPOCH = 2
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsHeartbeat:
+class StreamsHeartbeat(msgspec.Struct, frozen=True):
     """A member's request. A field that is None, or a timeout of −1, has not changed since its last
     heartbeat."""
 
@@ -69,8 +70,7 @@ class StreamsHeartbeat:
     client_host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsHeartbeatResult:
+class StreamsHeartbeatResult(msgspec.Struct, frozen=True):
     """`tasks`: those that the member may run; None when they have not changed. `missing_topics`:
     internal topics for the caller to create. `endpoints`: the members that serve queries; None when
     the client has them already."""

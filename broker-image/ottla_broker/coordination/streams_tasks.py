@@ -3,8 +3,9 @@ it reads of each source topic. Active tasks process records; standby and warm-up
 of their state."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from ottla_broker.coordination.streams_group_records import AssignedTaskIds, TaskIds
 
@@ -21,8 +22,7 @@ AssignmentEpochs = Mapping[Task, int]
 NO_TASKS: Final[Tasks] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class TaskAssignment:
+class TaskAssignment(msgspec.Struct, frozen=True):
     active: Tasks
     standby: Tasks
     warmup: Tasks

@@ -6,9 +6,10 @@ repartition topics between subtopologies, and changelog topics, which hold state
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
+
+import msgspec
 
 from ottla_broker.coordination.streams_group_records import InternalTopic, StreamsTopologyValue, Subtopology
 from ottla_broker.coordination.streams_tasks import Task
@@ -34,13 +35,12 @@ class Status(NamedTuple):
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredTopology:
+class ConfiguredTopology(msgspec.Struct, frozen=True):
     """`task_counts`: by subtopology; empty unless the topology is ready. `missing`: internal topics
     to create. `problem`: why the topology is not ready."""
 
     epoch: int
-    task_counts: Mapping[str, int] = field(default_factory=dict)
+    task_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     stateful: frozenset[str] = frozenset()
     missing: tuple[InternalTopic, ...] = ()
     problem: Status | None = None

@@ -9,11 +9,12 @@ task, or fewer if there are too few processes.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ottla_broker.coordination.streams_tasks import NO_TASKS, Task, TaskAssignment, group_tasks, tasks_of
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsAssignee:
+class StreamsAssignee(msgspec.Struct, frozen=True):
     """A member, with the target that it has so far."""
 
     process_id: str

@@ -9,7 +9,8 @@ it keeps the task's state in one folder.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ottla_broker.coordination.streams_group import StreamsMember, StreamsMemberState
 from ottla_broker.coordination.streams_tasks import (

@@ -10,8 +10,9 @@ that has not been cleaned.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, ParamSpec, TypeVar
+
+import msgspec
 
 from ottla_broker.log import cleaning_job, segment_swap
 from ottla_broker.log.checkpoints import encode_offsets, read_offsets
@@ -32,8 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerConfig:
+class CleanerConfig(msgspec.Struct, frozen=True):
     """log.cleaner.enable, log.cleaner.backoff.ms, log.cleaner.dedupe.buffer.size (bytes) and
     log.cleaner.io.max.bytes.per.second (reading and writing together)."""
 

@@ -7,9 +7,10 @@ after every batch, so that the event loop's thread does not wait for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from time import sleep
 from typing import Final
+
+import msgspec
 
 from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, group_segments, needs_timestamps
 from ottla_broker.log.compaction import (
@@ -57,8 +58,7 @@ class GilYield:
             sleep(_YIELD_S)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSegment:
+class SourceSegment(msgspec.Struct, frozen=True):
     """A closed segment that is read. `next_base`: base offset of the next segment."""
 
     segment: Segment
@@ -72,8 +72,7 @@ class SourceSegment:
         return Segment(files, of.directory, of.base, size=self.summary.size, created_ms=of.created_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningJob:
+class CleaningJob(msgspec.Struct, frozen=True):
     """The state of a log that a cleaning works with, gathered on the event loop's thread.
 
     `sources`: the segments from the log's start up to the end of `dirty`. `later_aborted`: aborted

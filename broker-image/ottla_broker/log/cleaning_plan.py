@@ -8,17 +8,17 @@ than min.compaction.lag.ms.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
+
+import msgspec
 
 from ottla_broker.log.config import MAX_INT32, MAX_INT64, LogConfig
 
 Key = TypeVar("Key")
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSummary:
+class SegmentSummary(msgspec.Struct, frozen=True):
     """The values of a segment that decisions depend on. Sizes in bytes, timestamps in ms (−1:
     none).
 
@@ -34,8 +34,7 @@ class SegmentSummary:
     time_index_size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DirtyRange:
+class DirtyRange(msgspec.Struct, frozen=True):
     """The range of a log to clean: from `first_dirty` up to `end` (exclusive).
 
     `is_overdue`: a record in it is older than max.compaction.lag.ms.

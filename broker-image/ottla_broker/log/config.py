@@ -3,16 +3,16 @@
 Defaults are those of Kafka 4.1. Users see the table in `ottla_broker.config`, which builds these.
 """
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 DEFAULT_TIMESTAMP_AFTER_MAX_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(msgspec.Struct, frozen=True):
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
     segment_jitter_ms: int = 0

@@ -7,7 +7,8 @@ point: a restart reads nothing below it.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from ottla_broker.log import file_names
 from ottla_broker.log.disk import Disk
@@ -15,8 +16,7 @@ from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class FlushWork:
+class FlushWork(msgspec.Struct, frozen=True):
     """What one flush writes to stable storage: `contents`, small files that are replaced as a
     whole, then the files at `paths`, then the entries of `directories`.
 

@@ -8,8 +8,9 @@ second, and most of its work concerns changed logs only.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
@@ -26,8 +27,7 @@ LOGS_PER_SLICE: Final = 250
 _TICK_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class MaintenanceIntervals:
+class MaintenanceIntervals(msgspec.Struct, frozen=True):
     """Broker settings, in ms, with Kafka's defaults."""
 
     # log.retention.check.interval.ms

@@ -8,9 +8,10 @@ the offset in the log.
 """
 
 import logging
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import encode_topic_id, read_topic_id
@@ -36,8 +37,7 @@ logger = logging.getLogger(__name__)
 _FAILED_ROLL: Final = "it is empty and the segment before it has its offsets"
 
 
-@dataclass(frozen=True, slots=True)
-class LogCheckpoint:
+class LogCheckpoint(msgspec.Struct, frozen=True):
     """A partition's state by the directory's checkpoint files. `clean`: the last stop was clean.
 
     `gapless`: segments follow each other without a gap, as those that this broker writes do

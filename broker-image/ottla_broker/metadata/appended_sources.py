@@ -11,7 +11,6 @@ Several sources, and producers of this cluster, may write to one topic. Invarian
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from uuid import UUID
 
 import msgspec
@@ -23,8 +22,7 @@ from ottla_broker.metadata.topic_plans import NewTopic, TopicPlanner
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class NewAppendedSource:
+class NewAppendedSource(msgspec.Struct, frozen=True):
     """A source topic to append to topic `name`, which is created if it does not exist.
     `partitions`: the source's; `stopped`: the reason why mirroring has stopped."""
 
@@ -34,7 +32,7 @@ class NewAppendedSource:
     source_id: UUID
     partitions: int
     replication_factor: int
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = msgspec.field(default_factory=dict)
     origins: tuple[str, ...] = ()
     stopped: str = ""
 

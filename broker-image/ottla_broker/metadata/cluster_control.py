@@ -18,8 +18,9 @@ unregistration.
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ottla_broker.metadata import broker_plans
 from ottla_broker.metadata.heartbeat_tracker import HeartbeatTracker
@@ -32,8 +33,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerHeartbeat:
+class BrokerHeartbeat(msgspec.Struct, frozen=True):
     """`metadata_offset`: the last metadata record that the broker has applied;
     `offline_directories`: its log.dirs that have failed."""
 
@@ -45,8 +45,7 @@ class BrokerHeartbeat:
     offline_directories: Collection[UUID] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerHeartbeatReply:
+class BrokerHeartbeatReply(msgspec.Struct, frozen=True):
     """`is_caught_up`: the broker has applied the metadata that it needs to be unfenced."""
 
     is_caught_up: bool

@@ -5,7 +5,6 @@ KIP-900).
 import hmac
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -29,8 +28,7 @@ logger = logging.getLogger(__name__)
 MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationTokenControl:
+class DelegationTokenControl(msgspec.Struct, frozen=True):
     """Raises DELEGATION_TOKEN_AUTH_DISABLED without `delegation.token.secret.key`."""
 
     _image: MetadataImage

@@ -23,16 +23,15 @@ Functions that return a PartitionRecord or None return None if the partition doe
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from uuid import UUID
 
-from msgspec.structs import replace as replace_fields
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionCandidates:
+class ElectionCandidates(msgspec.Struct, frozen=True):
     """The brokers that may lead. `unfenced`: with their directories (empty: unknown);
     `shutting_down`: those of them in controlled shutdown."""
 
@@ -56,8 +55,7 @@ class ElectionCandidates:
         return replace(self, shutting_down=(*self.shutting_down, broker))
 
 
-@dataclass(frozen=True, slots=True)
-class TopicElectionRules:
+class TopicElectionRules(msgspec.Struct, frozen=True):
     """A topic's configs for elections. `acks_are_synced`: records are synced before they are
     acknowledged (flush.messages=1)."""
 
@@ -113,7 +111,7 @@ def elect_leader(
         in_sync, eligible = eligible[:1], eligible[1:]
     if len(in_sync) >= effective_min_isr(old, rules.min_insync):
         eligible = last_known = ()
-    return replace_fields(old, isr=in_sync, leader=leader, eligible=eligible, last_known=last_known)
+    return replace(old, isr=in_sync, leader=leader, eligible=eligible, last_known=last_known)
 
 
 def with_initial_eligible_replicas(new: PartitionRecord, rules: TopicElectionRules) -> PartitionRecord:
@@ -122,7 +120,7 @@ def with_initial_eligible_replicas(new: PartitionRecord, rules: TopicElectionRul
     was available."""
     if len(new.isr) >= effective_min_isr(new, rules.min_insync):
         return new
-    return replace_fields(new, eligible=tuple(broker for broker in new.replicas if broker not in new.isr))
+    return replace(new, eligible=tuple(broker for broker in new.replicas if broker not in new.isr))
 
 
 def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
@@ -130,10 +128,10 @@ def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRec
     ISR does not count.
     """
     if set(new.isr) == set(old.isr) and set(new.eligible) == set(old.eligible):
-        new = replace_fields(new, isr=old.isr, eligible=old.eligible)
+        new = replace(new, isr=old.isr, eligible=old.eligible)
     if new == old:
         return None
-    return replace_fields(
+    return replace(
         new,
         emptied=tuple(broker for broker in new.emptied if broker in new.replicas and broker not in new.isr),
         leader_epoch=old.leader_epoch + (new.leader != old.leader),
@@ -181,7 +179,7 @@ def state_after_unclean_shutdown(
     isr = [broker for broker in old.isr if broker != returned]
     remembered = old
     if returned in trusted_replicas(old):
-        remembered = replace_fields(old, last_known=(*old.last_known, returned))
+        remembered = replace(old, last_known=(*old.last_known, returned))
     return with_next_epochs(old, elect_leader(remembered, isr, trusted, candidates, rules))
 
 
@@ -192,7 +190,7 @@ def state_after_directory_loss(
     other is. From now on it is assigned to `directory`."""
     isr = [broker for broker in old.isr if broker != returned]
     trusted = [broker for broker in trusted_replicas(old) if broker != returned]
-    moved = replace_fields(
+    moved = replace(
         old,
         directories=directories_with(old, returned, directory),
         last_known=tuple(broker for broker in old.last_known if broker != returned),
@@ -206,7 +204,7 @@ def elect_preferred_leader(old: PartitionRecord, candidates: ElectionCandidates)
     preferred = old.replicas[0]
     if old.leader == preferred or preferred not in old.isr or not candidates.can_become_leader(old, preferred):
         return None
-    return with_next_epochs(old, replace_fields(old, leader=preferred))
+    return with_next_epochs(old, replace(old, leader=preferred))
 
 
 def elect_unclean_leader(
@@ -224,7 +222,7 @@ def without_eligible_replicas(old: PartitionRecord, rules: TopicElectionRules) -
     to advance without them, for instance after min.insync.replicas fell."""
     if not (old.eligible or old.last_known) or len(old.isr) < effective_min_isr(old, rules.min_insync):
         return None
-    return with_next_epochs(old, replace_fields(old, eligible=(), last_known=()))
+    return with_next_epochs(old, replace(old, eligible=(), last_known=()))
 
 
 def directory_of(state: PartitionRecord, broker: int) -> UUID | None:

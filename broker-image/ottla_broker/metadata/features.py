@@ -5,16 +5,16 @@ A cluster that has recorded no level has the default one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+import msgspec
 
 from ottla_broker.metadata.records import FeatureLevelRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True):
     """`lowest` to `highest`: the levels that brokers support. `may_be_lowered`: False if its
     finalized level can only rise.
     """

@@ -5,9 +5,12 @@ broker acts on differences and never compares images.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.metadata.features import Feature
 from ottla_broker.metadata.partition_index import PartitionIndex, TopicIdPartition
@@ -69,8 +72,7 @@ class TopicImage:
         return self.name in INTERNAL_TOPICS
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(msgspec.Struct, frozen=True):
     id: int
     epoch: int
     incarnation: UUID

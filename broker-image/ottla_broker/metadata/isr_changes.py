@@ -8,9 +8,9 @@ current leader epoch and partition epoch; otherwise the leader or this broker ha
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.metadata.election import (
@@ -28,8 +28,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 UNKNOWN_BROKER_EPOCH = -1  # in requests of leaders that do not know it
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChangeRequest:
+class IsrChangeRequest(msgspec.Struct, frozen=True):
     """`isr`: (broker, broker epoch) of each member, as the leader knows them; epochs of the state
     that it changes.
     """

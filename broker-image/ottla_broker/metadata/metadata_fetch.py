@@ -1,7 +1,8 @@
 """Fetches of the metadata log as values; `quorum_messages` converts them to protocol messages."""
 
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.metadata.raft_rules import NO_LEADER, EpochAndOffset
@@ -13,8 +14,7 @@ UNKNOWN_OFFSET = -1
 NO_EPOCH_AND_OFFSET = EpochAndOffset(-1, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndEpoch:
+class LeaderAndEpoch(msgspec.Struct, frozen=True):
     """The newest epoch that a broker knows, with its leader (−1: unknown) and that one's host and
     port.
     """
@@ -24,8 +24,7 @@ class LeaderAndEpoch:
     endpoint: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFetchRequest:
+class MetadataFetchRequest(msgspec.Struct, frozen=True):
     """A broker's fetch, or a consumer's with `replica_id` −1. `log_end`: the end of the sender's
     log on its device; `leader_epoch`: epoch of the leader that it follows; `high_watermark`: the
     newest one it knows."""
@@ -40,8 +39,7 @@ class MetadataFetchRequest:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFetchResponse:
+class MetadataFetchResponse(msgspec.Struct, frozen=True):
     """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: the epoch and its
     end offset up to which the follower's log may agree with the leader's. `snapshot_id`: the
     snapshot to fetch instead of deleted records. `leader`: with an error, the leader as the sender

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse, find_diverging_epoch
@@ -31,8 +33,7 @@ class CommittedLogDiverged(KafkaError):
     or a disk has lost synced data. Committed records are never truncated."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCommit:
+class PendingCommit(msgspec.Struct, frozen=True):
     """Records that this broker appended as leader. `future` is done when they are committed."""
 
     first_offset: int

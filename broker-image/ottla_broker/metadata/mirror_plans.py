@@ -16,7 +16,6 @@ Invariants:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from uuid import UUID
 
 import msgspec
@@ -38,8 +37,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 NO_OFFSET = -1
 
 
-@dataclass(frozen=True, slots=True)
-class NewMirroredTopic:
+class NewMirroredTopic(msgspec.Struct, frozen=True):
     """A topic to mirror. `source_id`, `source_topic`: id and name of the source's topic; `sources`:
     those that are appended to the source's topic."""
 
@@ -49,7 +47,7 @@ class NewMirroredTopic:
     source_id: UUID
     partitions: int
     replication_factor: int
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = msgspec.field(default_factory=dict)
     origins: tuple[str, ...] = ()
     sources: tuple[AppendedSourceDescription, ...] = ()
 

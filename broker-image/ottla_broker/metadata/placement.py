@@ -17,9 +17,10 @@ partition, its followers are chosen among all brokers.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
+
+import msgspec
 
 # Brokers compared for one replica, which bounds the cost of a placement in clusters of hundreds of
 # brokers.
@@ -29,8 +30,7 @@ ONE_CELL: Mapping[int, int] = MappingProxyType({})
 """Cells of a cluster that is not divided."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsableBroker:
+class UsableBroker(msgspec.Struct, frozen=True):
     """A broker that may be assigned replicas. `node`: the machine or Kubernetes node it runs on;
     nodes of different racks are different. Without a `node` it counts as a node of its own, and
     without a `rack` its node counts as a rack.
@@ -77,8 +77,7 @@ def group_by_cell(brokers: Sequence[UsableBroker], cells: Mapping[int, int]) -> 
     return dict(sorted(found.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class FailureDomains:
+class FailureDomains(msgspec.Struct, frozen=True):
     """Numbers of brokers, and of the racks and nodes that they are on."""
 
     brokers: int

@@ -5,8 +5,9 @@ Only the implementation (`raft_quorum`) knows how the leader is elected, so that
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from ottla_broker.config import BROKER_SESSION_TIMEOUT_MS, CONTROLLER_QUORUM_FETCH_TIMEOUT_MS, Config
 from ottla_broker.metadata.image import MetadataDelta
@@ -36,8 +37,7 @@ class CommitLog(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumReplica:
+class QuorumReplica(msgspec.Struct, frozen=True):
     """A replica as DescribeQuorum returns it. −1 for what is unknown; times in milliseconds of wall
     clock.
     """
@@ -48,8 +48,7 @@ class QuorumReplica:
     last_caught_up_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
+class QuorumDescription(msgspec.Struct, frozen=True):
     """`endpoints`: (host, port) of voters, by broker id."""
 
     leader_id: int
@@ -60,8 +59,7 @@ class QuorumDescription:
     endpoints: Mapping[int, tuple[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaDescription:
+class ReplicaDescription(msgspec.Struct, frozen=True):
     """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 without
     one. `address`: host:port for other brokers. `voted_id`: the candidate that it voted for in this
     epoch, −1 for none.

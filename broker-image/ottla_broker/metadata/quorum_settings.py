@@ -1,6 +1,7 @@
 """The settings of the metadata quorum, as one value."""
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.config import (
     CLUSTER_FOUND,
@@ -14,8 +15,7 @@ from ottla_broker.metadata.raft_rules import ElectionTimeouts
 from ottla_broker.metadata.voter_set import QuorumEndpoint, parse_endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumSettings:
+class QuorumSettings(msgspec.Struct, frozen=True):
     """`may_found`: cluster.found. `listener`: the name of the inter-broker listener."""
 
     bootstrap_servers: tuple[QuorumEndpoint, ...]

@@ -17,10 +17,12 @@ own, so no two replicas lead in one epoch, and every leader has all committed re
 never goes back.
 """
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.metadata.voter_set import ReplicaKey, has_majority
 
@@ -59,8 +61,7 @@ class ElectionState(NamedTuple):
     voted: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RaftState:
+class RaftState(msgspec.Struct, frozen=True):
     """`granted`, `refused`: answers in the election of PROSPECTIVE or CANDIDATE. `hears_leader`: a
     FOLLOWER has fetched from its leader, and the fetch timeout has not expired since.
     `failed_elections`: since a leader was last heard."""
@@ -96,8 +97,7 @@ class RaftState:
         return self.role is Role.RESIGNED or is_unheard
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True):
     """The replica that decides: its key, the voters of its log (the newest appended set), the end
     of its log. `was_voter`: it is in an earlier set, and does not know that the newest is
     committed.
@@ -121,8 +121,7 @@ class Replica:
         return self.is_voter or self.was_voter
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(msgspec.Struct, frozen=True):
     """`epoch`: the epoch in which the candidate wants to lead; in a pre-vote the newest that it
     knows. `log_end`: end of its log.
     """
@@ -272,8 +271,7 @@ def expire(state: RaftState, me: Replica) -> RaftState:
     return _elect_if_won(prospective, me)
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionTimeouts:
+class ElectionTimeouts(msgspec.Struct, frozen=True):
     """controller.quorum.election.timeout.ms, controller.quorum.fetch.timeout.ms,
     controller.quorum.election.backoff.max.ms.
     """

@@ -5,10 +5,10 @@ not affect the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace as replace_fields
 
 from ottla_broker.log.file_names import TopicPartition
@@ -26,8 +26,7 @@ Outcome = KafkaError | None
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReassignment:
+class PartitionReassignment(msgspec.Struct, frozen=True):
     """A request of AlterPartitionReassignments. `replicas` None: cancel the ongoing
     reassignment.
     """

@@ -7,7 +7,8 @@ least a mebibyte, so that snapshots cost a bounded share of the writes; and at t
 
 import asyncio
 import logging
-from dataclasses import dataclass
+
+import msgspec
 
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
@@ -23,8 +24,7 @@ CHECK_INTERVAL_S = 1.0
 RETRY_PAUSE_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotIntervals:
+class SnapshotIntervals(msgspec.Struct, frozen=True):
     """Limits between two snapshots, if there are new records. `max_ms` 0: no limit."""
 
     max_bytes: int = 20 << 20

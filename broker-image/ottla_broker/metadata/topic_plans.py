@@ -3,9 +3,10 @@ records.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from uuid import UUID
+
+import msgspec
 
 from ottla_broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.reassignment import target_replicas
@@ -17,8 +18,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 MAX_PARTITIONS_PER_REQUEST = 10_000  # as in Kafka's controller (KIP-599)
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(msgspec.Struct, frozen=True):
     """A topic to create, with `partitions` and `replication_factor`, or with an `assignment`
     (partition → replicas).
     """
@@ -26,8 +26,8 @@ class NewTopic:
     name: str
     partitions: int
     replication_factor: int
-    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    config: Mapping[str, str] = field(default_factory=dict)
+    assignment: Mapping[int, Sequence[int]] = msgspec.field(default_factory=dict)
+    config: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class TopicPlanner:

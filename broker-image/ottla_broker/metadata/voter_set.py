@@ -9,7 +9,6 @@ until then, a voter set of an earlier leader may still be in effect elsewhere.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 import msgspec
@@ -130,8 +129,7 @@ def target_voter_count(brokers: int, max_voters: int) -> int:
     return max((count for count in VOTER_COUNTS if count <= min(brokers, max_voters)), default=1)
 
 
-@dataclass(frozen=True, slots=True)
-class VoterCandidate:
+class VoterCandidate(msgspec.Struct, frozen=True):
     """A registered broker as the leader observes it. `is_caught_up`: its disk has all committed
     records; `is_lost`: it has not fetched for long; `is_shutting_down`: it has requested a
     controlled shutdown; `may_join`: no administrator has removed it from the voters. `node`: equal

@@ -11,13 +11,14 @@ mirror's own by every later controller. Others' rules have random ids, and stay.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID, uuid5
 
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
+from msgspec.structs import astuple, replace
 
 from ottla_broker.security.acl_descriptions import described_entries
 from ottla_broker.security.acls import ANY, AccessControlEntry, PatternType, Permission, find_problem

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
 from kio.schema.list_offsets.v7.response import ListOffsetsResponse
 
 from ottla_broker.replication.fetch_session_handler import SESSION_LOST, FetchedPartition, FetchSessionHandler
@@ -28,8 +28,7 @@ P = TypeVar("P", bound=FetchedPartition)
 P_contra = TypeVar("P_contra", bound=FetchedPartition, contravariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class FetcherTiming:
+class FetcherTiming(msgspec.Struct, frozen=True):
     """A connection is replaced when a response takes longer than the request's own wait and
     `first_timeout_s`; that time doubles with each failure up to `max_timeout_s`. A new connection
     is tried after `first_pause_s`, which doubles up to `max_pause_s`.

@@ -13,10 +13,11 @@ import.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any, Final, TypeVar, cast
+
+import msgspec
 
 from ottla_broker.requests.context import AUTHORIZATION_ERRORS, RequestContext
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
@@ -31,8 +32,7 @@ T = TypeVar("T")
 H = TypeVar("H", bound=HandleRequest)
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
+class Handler(msgspec.Struct, frozen=True):
     """Handles versions `first` to `last` of an API, as messages of the classes `request` and
     `response`.
 
@@ -52,8 +52,7 @@ CHECK_NEXT: Final = "the next one is checked"
 """The `refused` of a right of which a client needs this one or the next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(msgspec.Struct, frozen=True):
     """An authorization that an API requires: an operation on a kind of resource.
 
     `when`: for which requests, if not for all. `refused`: the response to a client without it, if
@@ -78,8 +77,7 @@ DESCRIBE_CLUSTER: Final = Right(Operation.describe, ResourceType.cluster, is_che
 DESCRIBE_CLUSTER_CONFIGS: Final = Right(Operation.describe_configs, ResourceType.cluster, is_checked_first=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(msgspec.Struct, frozen=True):
     """`versions`: first and last that are served. `flexible`: the first with tagged fields
     (KIP-482), None: none.
 
@@ -97,7 +95,7 @@ class Api:
     is_served_while_starting: bool = False
     starts_no_task: bool = False
     rights: tuple[Right, ...] | None = None
-    handlers: list[Handler] = field(default_factory=list)
+    handlers: list[Handler] = msgspec.field(default_factory=list)
 
     def handler(self, first: int | None = None, last: int | None = None) -> Callable[[H], H]:
         """Declares the handler of versions `first` to `last`; of all versions without them."""

@@ -9,9 +9,9 @@ here.
 
 import asyncio
 from asyncio import Future
-from dataclasses import replace
 
 from kio.schema.fetch.v18.request import FetchRequest
+from msgspec.structs import replace
 
 from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID, MetadataFetchResponse
 from ottla_broker.metadata.quorum_messages import build_fetch_response, parse_fetch_request

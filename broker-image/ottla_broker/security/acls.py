@@ -1,9 +1,10 @@
 """Access control entries (ACLs) and filters of them. Codes are those of Kafka's AclOperation,
 AclPermissionType and PatternType."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+import msgspec
 
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
 from ottla_broker.security.principal import Principal
@@ -28,8 +29,7 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AccessControlEntry:
+class AccessControlEntry(msgspec.Struct, frozen=True):
     """Allows or denies `operation` (Operation.all: each) to `principal` from `host` on the
     resources that match.
     """
@@ -70,8 +70,7 @@ def _codes(kinds: type[IntEnum]) -> str:
     return ", ".join(f"{kind.value} ({kind.name.upper()})" for kind in kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class AclFilter:
+class AclFilter(msgspec.Struct, frozen=True):
     """Selects entries (KIP-290). None selects every name, principal or host; 1 every code. The
     pattern type MATCH selects the entries whose patterns match the resource of that name."""
 

@@ -4,9 +4,10 @@ Without `authorizer.class.name` everything is allowed (`AllowAll`); `standard_au
 entries.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
+
+import msgspec
 
 from ottla_broker.security.principal import Principal
 
@@ -37,8 +38,7 @@ class ResourceType(IntEnum):
     user = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     kind: ResourceType
     name: str
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from ottla_broker.security.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -30,8 +32,7 @@ Usage = tuple[str, str, str]
 """(quota key, user or address, client id): who shares a bucket."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaWindows:
+class QuotaWindows(msgspec.Struct, frozen=True):
     """A rate is measured over `samples` windows of `window_s` seconds (`quota.window.num`,
     `quota.window.size.seconds`), `controller_mutation_rate` over those of `controller_…`.
     """

@@ -6,10 +6,11 @@ part may be the default of its type.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from ipaddress import ip_address
 from typing import Final
+
+import msgspec
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -91,8 +92,7 @@ class MatchType(IntEnum):
     SPECIFIED = 2  # any name, and the default
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaFilter:
+class QuotaFilter(msgspec.Struct, frozen=True):
     """Selects entities. `names`: the name that each type must have; `types`: types that must be
     there, with any name; `is_strict`: the entity has no other types."""
 

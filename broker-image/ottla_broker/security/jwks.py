@@ -13,8 +13,9 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,7 @@ JsonWebKey = Mapping[str, Any]
 """A JSON Web Key: its members by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class JwksEndpoint:
+class JwksEndpoint(msgspec.Struct, frozen=True):
     """`url`: https://, http:// or file://. `trusted_certificates`: a file of PEM; empty: the
     system's authorities. `token_file`: its content is sent as a bearer token, read for each
     request; empty: none is sent.

@@ -8,8 +8,9 @@ expires, as in Kafka.
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from ottla_broker.security.jwks import JsonWebKey
 
@@ -26,8 +27,7 @@ class InvalidToken(Exception):
     """The reason why a token is rejected, for the broker's log: the client does not get it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRules:
+class TokenRules(msgspec.Struct, frozen=True):
     """`audiences`: a token must name one of them, or no audience if this is empty. `issuer`: the
     required issuer; empty: any."""
 
@@ -38,8 +38,7 @@ class TokenRules:
     scope_claim: str = "scope"
 
 
-@dataclass(frozen=True, slots=True)
-class AccessToken:
+class AccessToken(msgspec.Struct, frozen=True):
     """`expires_ms`: milliseconds since 1970."""
 
     subject: str
@@ -60,8 +59,7 @@ def validate_token(token: str, keys: Sequence[JsonWebKey], rules: TokenRules) ->
     )
 
 
-@dataclass(frozen=True, slots=True)
-class IdToken:
+class IdToken(msgspec.Struct, frozen=True):
     """`expires_ms`: milliseconds since 1970."""
 
     subject: str

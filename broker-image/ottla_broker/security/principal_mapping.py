@@ -8,8 +8,9 @@ is a group, and a backslash makes the next character literal.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(?:.*?)"
 _NEXT_RULE: Final = re.compile(rf"\s*({_RULE})\s*(?:,\s*|$)")
@@ -23,8 +24,7 @@ class NoMatchingRule(Exception):
     """No rule matches a subject, so its client has no principal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     pattern: re.Pattern[str]
     replacement: tuple[str | int, ...]  # literal texts, and numbers of groups
     change_case: Callable[[str], str]
@@ -39,8 +39,7 @@ class Rule:
         return "".join(part if isinstance(part, str) else found.group(part) or "" for part in self.replacement)
 
 
-@dataclass(frozen=True, slots=True)
-class PrincipalMapper:
+class PrincipalMapper(msgspec.Struct, frozen=True):
     """`rules`: None stands for DEFAULT. `text`: as it was set."""
 
     text: str

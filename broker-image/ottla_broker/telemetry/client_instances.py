@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+import msgspec
+
 from ottla_broker.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage
 from ottla_broker.telemetry.subscription import ClientSubscription, find_client_subscription
 from ottla_broker.wire.batch import Compression
@@ -28,8 +30,7 @@ ClientParameters = Mapping[str, str | None]
 """A client by the parameters of `match`: client_id, client_software_name and so on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(msgspec.Struct, frozen=True):
     """The fields of a PushTelemetry request except the metrics. `compression`: the number of
     the codec. `size`: bytes of the metrics as they were sent."""
 

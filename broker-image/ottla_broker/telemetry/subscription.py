@@ -6,9 +6,10 @@ default interval. It pushes no metrics if none selects it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from ottla_broker.config import CLIENT_METRICS, CLIENT_METRICS_INTERVAL_MS, CLIENT_METRICS_MATCH
 from ottla_broker.config.client_match import matches_client
@@ -19,8 +20,7 @@ _SMALLEST_TABLE: Final = 16
 _LOAD_FACTOR: Final = 0.75
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSubscription:
+class ClientSubscription(msgspec.Struct, frozen=True):
     """`id`: changes with `metrics` and `interval_ms`, so that a push for an outdated subscription
     is recognized. `metrics`: prefixes of names, or ALL_METRICS.
     """

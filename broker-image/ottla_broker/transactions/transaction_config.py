@@ -1,6 +1,6 @@
 """The broker's settings for transactions, under Kafka's names with underscores for dots."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ottla_broker.config import (
     TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS,
@@ -12,8 +12,7 @@ from ottla_broker.config import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionConfig:
+class TransactionConfig(msgspec.Struct, frozen=True):
     """Defaults are Kafka 4.1's. `write_timeout_ms`: how long a write of the coordinator waits for
     its replicas."""
 

@@ -16,9 +16,11 @@ gets CONCURRENT_TRANSACTIONS.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from ottla_broker.log.producer_state import EPOCH_BUMP_VERSION
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -67,8 +69,7 @@ class ProducerIdAndEpoch(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
+class TransactionMetadata(msgspec.Struct, frozen=True):
     """Times in ms of the wall clock. `last_producer_epoch`: the one before `producer_epoch`, by
     which a repeated InitProducerId is recognised; it is not in the log. `previous_producer_id`,
     `next_producer_id`: around a change of the producer id. `client_transaction_version`: the

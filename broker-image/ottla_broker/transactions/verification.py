@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, cast
 
+import msgspec
 from kio.schema.add_partitions_to_txn.v5.request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -31,8 +32,7 @@ logger = logging.getLogger(__name__)
 PROTOCOL_2: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionOfProducer:
+class TransactionOfProducer(msgspec.Struct, frozen=True):
     """`adds_partitions`: protocol 2, in which a batch itself adds its partition to the
     transaction."""
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
 from ottla_broker.wire import pem
 from ottla_broker.wire.client_security import ClientSecurity
 
@@ -34,8 +36,7 @@ class InvalidCertificate(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCertificate:
+class ServerCertificate(msgspec.Struct, frozen=True):
     """The properties of a certificate that clients see. `subject`: as text, such as
     organizationName=example,commonName=alice. Times are seconds since 1970.
     """

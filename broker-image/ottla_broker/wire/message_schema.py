@@ -13,6 +13,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 MARKED_ENTITY: Final = "marked entity"
@@ -53,8 +54,7 @@ _IMPLICIT_DEFAULTS: Final[dict[str, object]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSchema:
+class FieldSchema(msgspec.Struct, frozen=True):
     """`kind` is kio's name of the wire type, "entity" or MARKED_ENTITY. `nullable`: None is
     allowed; of an array, for the array itself.
 

@@ -3,7 +3,6 @@ file).
 """
 
 import ast
-import dataclasses
 import inspect
 import json
 from pathlib import Path
@@ -153,8 +152,8 @@ def test_a_setting_has_an_effect_or_says_that_it_has_none() -> None:
         for default in setting.broker_defaults
     }
     behind |= {bound for bounds in ottla_broker.config.BOUNDS.values() for bound in bounds}
-    fields = {TOPIC_SETTINGS.get(field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig)}
-    fields |= {BROKER_SETTINGS.get(it.name.replace("_", ".")) for it in dataclasses.fields(GroupCoordinatorConfig)}
+    fields = {TOPIC_SETTINGS.get(field.replace("_", ".")) for field in LogConfig.__struct_fields__}
+    fields |= {BROKER_SETTINGS.get(it.replace("_", ".")) for it in GroupCoordinatorConfig.__struct_fields__}
     assert constants.keys() <= set(settings)
     for setting in settings:
         fixed = setting.type.allowed.endswith(" only")

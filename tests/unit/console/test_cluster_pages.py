@@ -2,11 +2,11 @@
 
 import asyncio
 import re
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from ottla_broker.console.metadata_records import decode_rows
 from ottla_broker.metadata.image import TOPIC_RESOURCE, TopicImage

@@ -1,8 +1,7 @@
 """Heartbeats of streams groups: statuses, epochs, delays, lost responses and endpoints."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig

@@ -1,10 +1,10 @@
 """Appending as a leader and as a follower: what is appended, rejected and stamped."""
 
 import struct
-from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.wire.batch import (

@@ -4,11 +4,11 @@ cut off."""
 import asyncio
 import os
 import shutil
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ottla_broker.log import file_names
 from ottla_broker.log.config import LogConfig

@@ -13,8 +13,9 @@ record.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from ottla_broker.metadata import raft_rules
 from ottla_broker.metadata.metadata_fetch import find_diverging_epoch, truncation_offset

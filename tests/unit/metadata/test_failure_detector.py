@@ -4,8 +4,9 @@ session.
 
 import asyncio
 import errno
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from ottla_broker.config import Config
 from ottla_broker.metadata.controller import Controller

@@ -2,11 +2,11 @@
 detects deliberately wrong rules.
 """
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ottla_broker.metadata import raft_rules, voter_set
 from ottla_broker.metadata.raft_rules import (

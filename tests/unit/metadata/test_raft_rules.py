@@ -1,12 +1,12 @@
 """Rules of electing the metadata log's leader, one by one; `raft_model` explores them together."""
 
-from dataclasses import replace
 from random import Random
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ottla_broker.metadata.raft_rules import (
     NO_LEADER,

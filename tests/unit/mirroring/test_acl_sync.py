@@ -1,11 +1,11 @@
 """The access rules of a source that a mirror creates here, and those that it removes."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ottla_broker.mirroring.acl_sync import copied_entry_id, plan_acl_sync
 from ottla_broker.security.acls import AccessControlEntry, PatternType, Permission

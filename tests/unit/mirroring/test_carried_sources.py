@@ -5,6 +5,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from ottla_broker.config import FAILED_OVER, REPLICATE
 from ottla_broker.log.producer_state import FIRST_RESERVED_PRODUCER_ID
@@ -131,7 +132,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     # again.
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": FAILED_OVER})
     await world.controller.mirror_control.fail_back(
-        replace(request, source_id=world.image.mirrored_topics[world.id].source_id, sources=(NEWARK,)), world.id
+        replace_fields(request, source_id=world.image.mirrored_topics[world.id].source_id, sources=(NEWARK,)), world.id
     )
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set(role=FAILED_OVER)

@@ -1,12 +1,12 @@
 """The cleaner on real files: what consumers read afterwards."""
 
 import errno
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import read_offsets

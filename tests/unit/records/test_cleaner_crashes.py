@@ -1,9 +1,9 @@
 """Crashes at any step of cleaning, and recovery of a log with holes."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ottla_broker.log import file_names
 from tests.unit.records.compacted_log import DAY_MS, CompactedLog

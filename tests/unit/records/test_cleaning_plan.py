@@ -1,10 +1,9 @@
 """Choice of the log to compact and of its range: Kafka's rules, each named for its setting."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, choose_filthiest, choose_range, group_segments
 from ottla_broker.log.config import LogConfig

@@ -8,7 +8,6 @@ import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -17,6 +16,7 @@ import msgspec
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import Config

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -17,6 +16,7 @@ from kio.schema.metadata.v13.request import MetadataRequest
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
 from kio.schema.types import BrokerId, GroupId
 from kio.static.primitive import i8, i32
+from msgspec.structs import replace
 
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.requests.durations import NO_THROTTLE
