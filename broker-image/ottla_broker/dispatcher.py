@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, Final
 
-from ottla_broker.api.api_versions import api_versions_response
 from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
@@ -149,6 +148,8 @@ class RequestDispatcher:
                 return self._run(with_request_fields(context, work), quota)
             return self._run_at_once(work, quota) if api is not None and api.starts_no_task else self._run(work, quota)
         if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
+            from ottla_broker.api.api_versions import api_versions_response
+
             response = api_versions_response(ErrorCode.unsupported_version)
             return [write_response(key, 0, header.correlation_id, response)]
         raise MalformedMessage(f"no such request: API key {key}, version {version}")

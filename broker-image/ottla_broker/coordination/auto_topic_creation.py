@@ -7,12 +7,7 @@ one is lowered to the number of brokers.
 """
 
 from dataclasses import dataclass
-from typing import Final, cast
-
-from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kio.schema.create_topics.v7.response import CreateTopicsResponse
-from kio.schema.types import TopicName
-from kio.static.primitive import i16, i32
+from typing import Final, NamedTuple, cast
 
 from ottla_broker.config import (
     AUTO_CREATE_TOPICS_ENABLE,
@@ -41,6 +36,13 @@ from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 IMAGE_TIMEOUT_S: Final = 2.0
+
+
+class NewTopic(NamedTuple):
+    name: str
+    partitions: int
+    replicas: int
+    configs: dict[str, str]
 
 
 def auto_replication_factor(config: Config, image: MetadataImage, setting: Setting[int]) -> int:
@@ -87,10 +89,23 @@ class AutoTopicCreator:
         validate_topic_name(name)
         await self._create_if_missing(self._default_topic(name, {ERRORS_DEADLETTERQUEUE_GROUP_ENABLE.name: "true"}))
 
-    async def _create_if_missing(self, topic: CreatableTopic) -> None:
+    async def _create_if_missing(self, topic: NewTopic) -> None:
         if topic.name in self._image.topics:
             return
-        request = CreateTopicsRequest(topics=(topic,))
+        # Few brokers create a topic, in whose start these classes would take 5 ms.
+        from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+        from kio.schema.create_topics.v7.response import CreateTopicsResponse
+        from kio.schema.types import TopicName
+        from kio.static.primitive import i16, i32
+
+        creatable = CreatableTopic(
+            name=TopicName(topic.name),
+            num_partitions=cast(i32, topic.partitions),
+            replication_factor=cast(i16, topic.replicas),
+            assignments=(),
+            configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()),
+        )
+        request = CreateTopicsRequest(topics=(creatable,))
         response: CreateTopicsResponse = await self._channel.send_request(request)
         [made] = response.topics
         if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
@@ -102,12 +117,12 @@ class AutoTopicCreator:
                 ErrorCode.unknown_topic_or_partition, f"topic {topic.name!r} is not in this broker's metadata yet"
             )
 
-    def _default_topic(self, name: str, configs: dict[str, str]) -> CreatableTopic:
+    def _default_topic(self, name: str, configs: dict[str, str]) -> NewTopic:
         factor = auto_replication_factor(self._config, self._image, DEFAULT_REPLICATION_FACTOR)
-        return self._topic(name, self._config(NUM_PARTITIONS), factor, configs)
+        return NewTopic(name, self._config(NUM_PARTITIONS), factor, configs)
 
-    def _offsets_topic(self) -> CreatableTopic:
-        return self._topic(
+    def _offsets_topic(self) -> NewTopic:
+        return NewTopic(
             OFFSETS_TOPIC,
             self._config(OFFSETS_TOPIC_NUM_PARTITIONS),
             auto_replication_factor(self._config, self._image, OFFSETS_TOPIC_REPLICATION_FACTOR),
@@ -118,10 +133,10 @@ class AutoTopicCreator:
             },
         )
 
-    def _transaction_state_topic(self) -> CreatableTopic:
+    def _transaction_state_topic(self) -> NewTopic:
         factor = auto_replication_factor(self._config, self._image, TRANSACTION_STATE_LOG_REPLICATION_FACTOR)
         min_isr = self._min_isr(TRANSACTION_STATE_LOG_MIN_ISR, factor)
-        return self._topic(
+        return NewTopic(
             TRANSACTION_STATE_TOPIC,
             self._config(TRANSACTION_STATE_LOG_NUM_PARTITIONS),
             factor,
@@ -134,10 +149,10 @@ class AutoTopicCreator:
             },
         )
 
-    def _share_state_topic(self) -> CreatableTopic:
+    def _share_state_topic(self) -> NewTopic:
         """Not compacted, as in Kafka: the coordinator deletes what lies before its snapshots."""
         factor = auto_replication_factor(self._config, self._image, SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR)
-        return self._topic(
+        return NewTopic(
             SHARE_STATE_TOPIC,
             self._config(SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS),
             factor,
@@ -155,12 +170,3 @@ class AutoTopicCreator:
         """As configured, or a default one lowered to the number of replicas."""
         wanted = self._config(setting)
         return wanted if self._config.is_set(setting) else min(wanted, factor)
-
-    def _topic(self, name: str, partitions: int, factor: int, configs: dict[str, str]) -> CreatableTopic:
-        return CreatableTopic(
-            name=TopicName(name),
-            num_partitions=cast(i32, partitions),
-            replication_factor=cast(i16, factor),
-            assignments=(),
-            configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
-        )

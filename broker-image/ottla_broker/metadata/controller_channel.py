@@ -15,14 +15,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from kio.schema.envelope.v0.request import EnvelopeRequest
-from kio.schema.envelope.v0.response import EnvelopeResponse
-
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.forwarding import write_host, write_principal
 from ottla_broker.wire.message_reader import MalformedMessage
 
 # Client software name of forwarding connections: requests on them are not forwarded again.
@@ -76,6 +72,12 @@ class ControllerChannel:
         handle the request. Raises NOT_CONTROLLER at the timeout, or the error of an Envelope that
         the controller rejects.
         """
+        # The messages would take 2 ms of a broker's start.
+        from kio.schema.envelope.v0.request import EnvelopeRequest
+        from kio.schema.envelope.v0.response import EnvelopeResponse
+
+        from ottla_broker.wire.forwarding import write_host, write_principal
+
         request = EnvelopeRequest(
             request_data=bytes(frame),
             request_principal=write_principal(

@@ -13,14 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
-
-from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
-from kio.schema.alter_partition.v3.response import AlterPartitionResponse
-from kio.schema.alter_partition.v3.response import PartitionData as Result
-from kio.schema.types import BrokerId
-from kio.static.primitive import i32, i64
 
 from ottla_broker.replication.isr_state import IsrChange
 from ottla_broker.replication.partition import Partition
@@ -49,6 +43,11 @@ UNDECIDED: Final = frozenset(
         ErrorCode.unknown_server_error,
     }
 )
+
+
+class IsrChangeResult(NamedTuple):
+    error_code: ErrorCode
+    partition_epoch: int
 
 
 @dataclass(eq=False, repr=False)
@@ -101,7 +100,7 @@ class AlterPartitionSender:
             self._send_again(changes)
             return False
         try:
-            response: AlterPartitionResponse = await self._send_to_controller(self._request(changes))
+            response = await self._send_to_controller(self._request(changes))
         except (KafkaError, OSError) as reason:
             logger.warning("cannot send %d ISR changes to the controller: %s", len(changes), reason)
             self._send_again(changes)
@@ -110,8 +109,10 @@ class AlterPartitionSender:
             logger.warning("the controller rejected %d ISR changes: %s", len(changes), response.error_code.name)
             self._send_again(changes)
             return False
-        results: dict[tuple[UUID | None, int], Result] = {
-            (topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions
+        results = {
+            (topic.topic_id, result.partition_index): IsrChangeResult(result.error_code, result.partition_epoch)
+            for topic in response.topics
+            for result in topic.partitions
         }
         undecided = [
             (partition, change)
@@ -121,7 +122,7 @@ class AlterPartitionSender:
         self._send_again(undecided)
         return not undecided
 
-    def _decide(self, partition: Partition, change: IsrChange, result: Result | None) -> bool:
+    def _decide(self, partition: Partition, change: IsrChange, result: IsrChangeResult | None) -> bool:
         if result is None or result.error_code in UNDECIDED:
             return False
         code = result.error_code
@@ -156,26 +157,33 @@ class AlterPartitionSender:
             else:
                 self._sent_before.pop(change, None)
 
-    def _request(self, changes: list[tuple[Partition, IsrChange]]) -> AlterPartitionRequest:
+    def _request(self, changes: list[tuple[Partition, IsrChange]]) -> Any:
+        """An AlterPartitionRequest. Its classes would take 5 ms of a broker's start."""
+        from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+        from kio.schema.types import BrokerId
+        from kio.static.primitive import i32, i64
+
+        def partition_data(partition: Partition, change: IsrChange) -> PartitionData:
+            return PartitionData(
+                partition_index=cast(i32, partition.partition),
+                leader_epoch=cast(i32, change.leader_epoch),
+                new_isr_with_epochs=tuple(
+                    BrokerState(
+                        broker_id=BrokerId(broker), broker_epoch=cast(i64, self._broker_epoch(partition, broker))
+                    )
+                    for broker in change.isr
+                ),
+                partition_epoch=cast(i32, change.partition_epoch),
+            )
+
         by_topic = groupby(sorted(changes, key=_topic_of), key=_topic_of)
         return AlterPartitionRequest(
             broker_id=BrokerId(self._broker_id),
             broker_epoch=i64(self._own_epoch()),
             topics=tuple(
-                TopicData(topic_id=topic_id, partitions=tuple(self._partition_data(*one) for one in of_topic))
+                TopicData(topic_id=topic_id, partitions=tuple(partition_data(*one) for one in of_topic))
                 for topic_id, of_topic in by_topic
             ),
-        )
-
-    def _partition_data(self, partition: Partition, change: IsrChange) -> PartitionData:
-        return PartitionData(
-            partition_index=cast(i32, partition.partition),
-            leader_epoch=cast(i32, change.leader_epoch),
-            new_isr_with_epochs=tuple(
-                BrokerState(broker_id=BrokerId(broker), broker_epoch=cast(i64, self._broker_epoch(partition, broker)))
-                for broker in change.isr
-            ),
-            partition_epoch=cast(i32, change.partition_epoch),
         )
 
     def _broker_epoch(self, partition: Partition, broker: int) -> int:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
-from kio.schema.list_offsets.v7.response import ListOffsetsResponse
 
 from ottla_broker.replication.fetch_session_handler import SESSION_LOST, FetchedPartition, FetchSessionHandler
 from ottla_broker.wire.channel import Channel
@@ -246,7 +245,7 @@ async def list_offset(
     broker's error; ConnectionError.
     """
     request = build_list_offsets([(topic, partition)], timestamp, replica=replica, leader_epoch=leader_epoch)
-    response: ListOffsetsResponse = await channel.send(request)
+    response = await channel.send(request)
     ((answer,),) = [topic.partitions for topic in response.topics]
     if answer.error_code is not ErrorCode.none:
         raise KafkaError(answer.error_code, f"ListOffsets of {topic}-{partition}")

@@ -12,15 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.assign_replicas_to_dirs.v0.request import (
-    AssignReplicasToDirsRequest,
-    DirectoryData,
-    PartitionData,
-    TopicData,
-)
-from kio.schema.types import BrokerId
-from kio.static.primitive import i32, i64
-
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.config import REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND, Config
 from ottla_broker.log import file_names
@@ -148,6 +139,16 @@ class ReplicaMover:
         """Returns when the controller knows the replica's directory. Raises KafkaError when it
         rejects it.
         """
+        # Few brokers move a replica, in whose start these classes would take 5 ms.
+        from kio.schema.assign_replicas_to_dirs.v0.request import (
+            AssignReplicasToDirsRequest,
+            DirectoryData,
+            PartitionData,
+            TopicData,
+        )
+        from kio.schema.types import BrokerId
+        from kio.static.primitive import i32, i64
+
         topic = TopicData(topic_id=topic_id, partitions=(PartitionData(partition_index=i32(partition)),))
         while True:
             request = AssignReplicasToDirsRequest(

@@ -12,15 +12,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, cast
 
-from kio.schema.types import ProducerId, TopicName
-from kio.schema.write_txn_markers.v2.request import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
-from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
-from kio.static.primitive import i8, i16, i32, i64
-
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
@@ -137,9 +128,8 @@ class MarkerSender:
 
     async def _request(self, leader: int, batch: list[PendingMarker]) -> dict[int, dict[TxnPartition, ErrorCode]]:
         """Error codes by producer id; empty when the broker does not respond."""
-        request = WriteTxnMarkersRequest(markers=tuple(_writable(marker, at) for marker, at, _ in batch))
         try:
-            response: WriteTxnMarkersResponse = await self._send_request(leader, request)
+            response = await self._send_request(leader, _build_request(batch))
         except (OSError, KafkaError, MalformedMessage) as reason:
             logger.info("broker %d has not answered a request to write markers: %s", leader, reason)
             return {}
@@ -156,17 +146,29 @@ class MarkerSender:
         self._tasks.cancel_soon()
 
 
-def _writable(marker: TransactionMarker, partitions: Iterable[TxnPartition]) -> WritableTxnMarker:
-    return WritableTxnMarker(
-        producer_id=ProducerId(cast(i64, marker.producer_id)),
-        producer_epoch=cast(i16, marker.producer_epoch),
-        transaction_result=marker.commit,
-        topics=tuple(
-            WritableTxnMarkerTopic(
-                name=TopicName(name), partition_indexes=tuple(cast(i32, at.partition) for at in found)
-            )
-            for name, found in groupby(sorted(partitions), key=lambda at: at.topic)
-        ),
-        coordinator_epoch=cast(i32, marker.coordinator_epoch),
-        transaction_version=cast(i8, marker.transaction_version),
+def _build_request(batch: list[PendingMarker]) -> Any:
+    """A WriteTxnMarkersRequest. Its classes are imported with the first one: 4 ms."""
+    from kio.schema.types import ProducerId, TopicName
+    from kio.schema.write_txn_markers.v2.request import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
     )
+    from kio.static.primitive import i8, i16, i32, i64
+
+    def writable(marker: TransactionMarker, partitions: Iterable[TxnPartition]) -> WritableTxnMarker:
+        return WritableTxnMarker(
+            producer_id=ProducerId(cast(i64, marker.producer_id)),
+            producer_epoch=cast(i16, marker.producer_epoch),
+            transaction_result=marker.commit,
+            topics=tuple(
+                WritableTxnMarkerTopic(
+                    name=TopicName(name), partition_indexes=tuple(cast(i32, at.partition) for at in found)
+                )
+                for name, found in groupby(sorted(partitions), key=lambda at: at.topic)
+            ),
+            coordinator_epoch=cast(i32, marker.coordinator_epoch),
+            transaction_version=cast(i8, marker.transaction_version),
+        )
+
+    return WriteTxnMarkersRequest(markers=tuple(writable(marker, at) for marker, at, _ in batch))

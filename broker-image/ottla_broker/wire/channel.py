@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from kio.schema.api_versions.v3.request import ApiVersionsRequest
-
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.client_connection import open_connection
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
@@ -169,6 +167,8 @@ class Channel(asyncio.BufferedProtocol):
 
         A broker that does not know our ApiVersions responds in version 0.
         """
+        from kio.schema.api_versions.v3.request import ApiVersionsRequest  # 3 ms of a broker that has no peers
+
         request = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
         frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 3, request))
         version = 3

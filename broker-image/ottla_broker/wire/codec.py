@@ -13,11 +13,10 @@ from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
 
-from ottla_broker.wire.api_keys import ApiKey
+from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, message_reader, skip_tagged_fields
 from ottla_broker.wire.message_writer import message_writer
-from ottla_broker.wire.recovery_messages import MESSAGES
 from ottla_broker.wire.request_header import RequestHeader
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
@@ -32,7 +31,7 @@ def request_class(api_key: int, version: int) -> type:
     """The class of a request: kio's, or Ottla's own. Raises KioIndexError (a RuntimeError) if there
     is none.
     """
-    if (own := MESSAGES.get(api_key)) is not None:
+    if api_key >= FIRST_OWN_KEY and (own := _own_messages().get(api_key)) is not None:
         return own[0]
     if (api_key, version) == _REGISTRATION:  # once in a broker's life: imported when it is used
         from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
@@ -43,9 +42,15 @@ def request_class(api_key: int, version: int) -> type:
 
 @cache
 def response_class(api_key: int, version: int) -> type:
-    if (own := MESSAGES.get(api_key)) is not None:
+    if api_key >= FIRST_OWN_KEY and (own := _own_messages().get(api_key)) is not None:
         return own[1]
     return load_response_schema(api_key, version)
+
+
+def _own_messages() -> dict[int, tuple[type, type]]:
+    from ottla_broker.wire.recovery_messages import MESSAGES  # hardly ever needed
+
+    return MESSAGES
 
 
 def read_request(frame: bytes, header: RequestHeader, anchor: type) -> Any:

