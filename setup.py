@@ -30,7 +30,12 @@ COMPILER_OPTIONS = [
     "-fvisibility=hidden",
     *("-ffunction-sections", "-fdata-sections", "-fno-asynchronous-unwind-tables"),
 ]
-LINKER_OPTIONS = ["-Wl,--gc-sections", "-Wl,--strip-all"]
+LINKER_OPTIONS = [
+    *("-Wl,--gc-sections", "-Wl,--strip-all"),
+    # Each part of a library that is apart takes pages of memory: the table of relocations is
+    # compressed, and code, constants and tables are one part.
+    *("-Wl,-z,pack-relative-relocs", "-Wl,-z,noseparate-code"),
+]
 
 
 def compile_hot_paths(modules: list[str]) -> list[Any]:
