@@ -19,7 +19,7 @@ def is_detected(pytestconfig: pytest.Config) -> IsDetected:
     def is_detected(rule: DisabledRule, likely_seeds: Sequence[int]) -> bool:
         key = f"ottla/detected by/{rule.name}, {rule.brokers}"
         last = cache.get(key, None) if cache else None
-        found = detecting_seed(rule, likely_seeds if last is None else (last, *likely_seeds))
+        found = detecting_seed(rule, likely_seeds, last)
         if cache:
             cache.set(key, found)
         return found is not None

@@ -132,14 +132,24 @@ class PatchError(Exception):
     """A patch does not match the broker's code."""
 
 
-def detecting_seed(rule: DisabledRule, likely_seeds: Sequence[int]) -> int | None:
+def detecting_seed(rule: DisabledRule, likely_seeds: Sequence[int], last: int | None = None) -> int | None:
     """A seed whose run without the rule violates an invariant.
 
-    `likely_seeds` have detected it before. Any change of the broker changes all runs, so others
-    follow them: a few short runs detect more than a long one.
+    `likely_seeds` have detected it before, and `last` is the one that did so last. Any change of
+    the broker changes all runs, so others follow them: a few short runs detect more than a long
+    one. A seed that is not among `likely_seeds` detects the rule only if its run with the rule
+    violates nothing: otherwise the rule is not the cause.
     """
-    seeds = dict.fromkeys(chain(likely_seeds, shortest_seeds(rule)))
-    return next((seed for seed in seeds if run_without_rule(rule, seed).violations), None)
+    first = likely_seeds if last is None else (last, *likely_seeds)
+    return next(
+        (
+            seed
+            for seed in dict.fromkeys(chain(first, shortest_seeds(rule)))
+            if run_without_rule(rule, seed).violations
+            and (seed in likely_seeds or not _run_seed_of(rule, seed).violations)
+        ),
+        None,
+    )
 
 
 def shortest_seeds(rule: DisabledRule) -> Sequence[int]:
@@ -156,15 +166,18 @@ def shortest_seeds(rule: DisabledRule) -> Sequence[int]:
 def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:
     """Runs one seed without this rule. Raises PatchError."""
     with rule.disable():
-        outcome = (
-            run_mirror_seed(seed, on_line=on_line)
-            if rule.brokers == TWO_CLUSTERS
-            else rule.run(seed, rule.brokers, on_line=on_line)
-        )
+        outcome = _run_seed_of(rule, seed, on_line=on_line)
     for violation in outcome.violations:
         if any(misfit in violation for misfit in PATCH_ERRORS):
             raise PatchError(f"{rule.name}, seed {seed}: {violation}")
     return outcome
+
+
+def _run_seed_of(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:
+    """Runs one seed that can detect the rule, without disabling it."""
+    if rule.brokers == TWO_CLUSTERS:
+        return run_mirror_seed(seed, on_line=on_line)
+    return rule.run(seed, rule.brokers, on_line=on_line)
 
 
 def rules_named(wanted: str) -> list[DisabledRule]:

@@ -1,0 +1,45 @@
+"""Which seeds detect a disabled rule."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+from tests.sim.disabled_rule_runs import DisabledRule, detecting_seed, shortest_seeds
+from tests.sim.plan import Plan
+from tests.sim.simulation import Outcome
+
+BROKERS = 1
+
+
+def build_rule(*, violating_without: Collection[int], violating_with: Collection[int] = ()) -> DisabledRule:
+    """A rule without which, and with which, the runs of these seeds violate an invariant."""
+    disabled = False
+
+    @contextmanager
+    def disable() -> Iterator[None]:
+        nonlocal disabled
+        disabled = True
+        yield
+        disabled = False
+
+    def run(choose_plan: object, seed: int, brokers: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:
+        violations = ["lost: a record"] if seed in (violating_without if disabled else violating_with) else []
+        return Outcome(seed, brokers, violations, 0, [], {}, {}, 0, 0, 0.0, 0.0, 0)
+
+    disable_rule: Callable[[], AbstractContextManager[None]] = disable
+    return DisabledRule("a rule", disable_rule, BROKERS, partial(run, Plan.of))
+
+
+def test_other_seed_that_violates_with_the_rule_too_does_not_detect_it() -> None:
+    first, second, third = shortest_seeds(build_rule(violating_without=()))[:3]
+    rule = build_rule(violating_without=(first, second), violating_with=(first,))
+    assert detecting_seed(rule, (third,)) == second
+    assert detecting_seed(rule, (third,), last=first) == second
+    assert detecting_seed(build_rule(violating_without=(first,), violating_with=(first,)), ()) is None
+
+
+def test_likely_seed_is_tried_first_and_not_run_with_the_rule() -> None:
+    first, second = shortest_seeds(build_rule(violating_without=()))[:2]
+    rule = build_rule(violating_without=(first, second), violating_with=(second,))
+    assert detecting_seed(rule, (second,)) == second
+    assert detecting_seed(rule, (second,), last=first) == first
