@@ -4,6 +4,8 @@
   (small ones of all connections together: `ProduceTurn`), and its response may wait for replicas
   while the next is appended. Of all other requests one at a time is worked on, as Kafka's clients
   expect.
+- A heartbeat that repeats the last one is served at the end of its turn (`GroupTurn`), and further
+  requests of its connection after it.
 - While the client does not read its responses, the broker neither reads nor serves its requests
   (rule 18): records that it has not fetched stay on disk.
 - While the broker starts, it serves other brokers. Requests of clients wait for up to HOLD_S until
@@ -76,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
         self._templates = ProduceTemplates()
+        self._heartbeat: bytearray | None = None  # served at the end of this turn
         self._joined = 0  # requests in the turn that is not completed
         self._muted = MuteState()
         self._is_reading_paused = False
@@ -83,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closed = False
         self._poll_credit = PollCredit()
         self.unsent = UnsentResponses(services.responses, services.clock)
-        self._responses = ResponseQueue(self._times, self.unsent)
+        self._responses = ResponseQueue(self._times, self.unsent, services.group_turn)
         self.active_at_s = 0.0
 
     # Called by the transport
@@ -172,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._queue.append((frame, received_s))
 
     def _is_blocked(self) -> bool:
-        if self._working is not None or self._muted.reasons:
+        if self._working is not None or self._muted.reasons or self._heartbeat is not None:
             return True
         if self._joined and self._services.produce_turn.is_completing:
             return True
@@ -212,7 +215,25 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._joined:
             turn.complete()  # before a request that may depend on what this connection sent before
+        last = self.state.last_heartbeat
+        if last is not None and received_s is None and trace is None and last.is_repeated_by(frame):
+            self._heartbeat = frame
+            services.group_turn.add_heartbeat(self)
+            return
         self._serve_alone(frame, received_s, trace)
+
+    def serve_heartbeat(self, received_s: float) -> None:
+        """Called at the end of the turn that received it."""
+        frame, self._heartbeat = self._heartbeat, None
+        if frame is None or self._is_closed:
+            return
+        try:
+            self._serve_alone(frame, received_s)
+            if self._queue or self._muted.reasons:
+                self._serve_queued_or_finish()
+        except Exception:  # a defect, which must not keep other connections waiting
+            logger.exception("request from %s:%d failed", self.state.host, self.state.port)
+            self._transport.abort()
 
     def _serve_alone(
         self, frame: bytearray, received_s: float | None = None, trace: RequestTrace | None = None
@@ -429,11 +450,13 @@ class Connection(asyncio.BufferedProtocol):
         self._close_when_answered()
 
     def _close_when_answered(self) -> None:
-        if not self._responses.waiting and not self._joined:
+        if not self._responses.waiting and not self._joined and self._heartbeat is None:
+            self._responses.flush()
             self._transport.close()
 
     def close(self, why: str, level: int = logging.INFO) -> None:
         logger.log(level, "closing connection from %s:%d: %s", self.state.host, self.state.port, why)
+        self._responses.flush()
         self._transport.abort()
 
     def _close_for_error(self, why: str) -> None:

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 from ottla_broker.busy_poll import BusyPoll
 from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.dispatcher import RequestDispatcher
+from ottla_broker.group_turn import GroupTurn
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.requests.context import ConnectionState
@@ -36,6 +37,7 @@ class ConnectionServices(Generic[C]):
 
     dispatcher: RequestDispatcher
     produce_turn: ProduceTurn
+    group_turn: GroupTurn
     limits: ConnectionLimits
     requests: MemoryPool
     responses: MemoryPool

@@ -8,13 +8,22 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from ottla_broker.group_turn import GroupTurn
 from ottla_broker.request_times import RequestTimes, ServedRequest
 from ottla_broker.requests.reply import Buffers
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.unsent_responses import PAUSE_WRITING_BYTES, RESUME_WRITING_BYTES, UnsentResponses
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Buffer
+
+CLASSIC: Final = frozenset({int(ApiKey.JOIN_GROUP), int(ApiKey.SYNC_GROUP), int(ApiKey.HEARTBEAT)})
+"""Requests whose responses are sent together."""
+AT_ONCE: Final = CLASSIC | {int(ApiKey.CONSUMER_GROUP_HEARTBEAT)}
+"""Requests whose responses are sent together if they are ready at once. In the consumer protocol
+those that have waited are sent alone: batches of them delay the first heartbeats of a new group.
+"""
 
 
 class WaitingResponse(NamedTuple):
@@ -30,15 +39,18 @@ class WaitingResponse(NamedTuple):
 class ResponseQueue:
     """`waiting`: the responses that are not written, in order; empty unless the first is not ready.
     `last_api`: the API of the last response that was not joined with others, for the time that a
-    client leaves it unread.
+    client leaves it unread. `_delayed`: a response that the turn sends, unless another one of this
+    connection, or its end, comes before.
     """
 
-    __slots__ = ("_times", "_transport", "_unread_since_s", "_unsent", "last_api", "waiting")
+    __slots__ = ("_delayed", "_times", "_transport", "_turn", "_unread_since_s", "_unsent", "last_api", "waiting")
 
     _transport: asyncio.Transport
 
-    def __init__(self, times: RequestTimes, unsent: UnsentResponses) -> None:
+    def __init__(self, times: RequestTimes, unsent: UnsentResponses, turn: GroupTurn) -> None:
+        self._delayed: Buffers | None = None
         self._times = times
+        self._turn = turn
         self._unsent = unsent
         self._unread_since_s = 0.0
         self.waiting: deque[Buffers | WaitingResponse] = deque()
@@ -53,6 +65,8 @@ class ResponseQueue:
         """Writes the response, after those that wait."""
         if self.waiting:
             self.waiting.append(response)
+        elif self.last_api in AT_ONCE:
+            self._write_with_others(response)
         else:
             self._write(response)
 
@@ -61,6 +75,7 @@ class ResponseQueue:
         if self.waiting:
             self.waiting.append((response,))
         else:
+            self.flush()
             self._unsent.last_written = len(response)
             self._transport.write(response)
 
@@ -84,7 +99,10 @@ class ResponseQueue:
             self.last_api = request.api
             self._times.observe_deferred(request)
             self.waiting.popleft()
-            self._write(future.result())
+            if request.api in CLASSIC:
+                self._write_with_others(future.result())
+            else:
+                self._write(future.result())
             if trace is not None:
                 trace.end(request.queue_s, request.began_s, request.handled_s, has_waited=True)
 
@@ -104,12 +122,25 @@ class ResponseQueue:
     def discard(self) -> None:
         """Called when the connection is lost. Cancels the fetches that wait."""
         self._unsent.end()
+        self._delayed = None
         for one in self.waiting:
             if isinstance(one, WaitingResponse) and not isinstance(one.response, asyncio.Task):
                 one.response.cancel()  # a fetch that waits; tasks run to their end
         self.waiting.clear()
 
+    def flush(self) -> None:
+        """Sends the response that waits for those of other connections."""
+        if self._delayed is not None:
+            delayed, self._delayed = self._delayed, None
+            self._write(delayed)
+
+    def _write_with_others(self, buffers: Buffers) -> None:
+        self.flush()
+        self._delayed = buffers
+        self._turn.add_response(self)
+
     def _write(self, buffers: Buffers) -> None:
+        self.flush()
         if len(buffers) == 1:
             self._unsent.last_written = len(buffers[0])
             self._transport.write(buffers[0])

@@ -25,6 +25,7 @@ from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.connection_quotas import ConnectionQuotas, Room
 from ottla_broker.connection_services import ConnectionServices
 from ottla_broker.dispatcher import RequestDispatcher
+from ottla_broker.group_turn import GroupTurn
 from ottla_broker.handshakes import Handshakes
 from ottla_broker.listener_certificates import ListenerCertificates, ListenError
 from ottla_broker.logins import ListenerLogins
@@ -112,6 +113,7 @@ class Server:
                 self.dispatcher.request_counts,
                 self.dispatcher.request_times,
             ),
+            GroupTurn(self._loop, self.dispatcher.request_times.clock),
             self._limits,
             self.requests,
             self.responses,

@@ -20,6 +20,7 @@ COMPILED = "build/compiled"
 TESTS = (
     "tests/unit/test_hot_paths.py",
     "tests/unit/server/test_produce_turn.py",
+    "tests/unit/server/test_group_turn.py",
     "tests/unit/wire/test_framing.py",
     "tests/unit/wire/test_produce_template.py",
     "tests/unit/api/test_fetch.py",

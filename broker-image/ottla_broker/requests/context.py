@@ -52,6 +52,10 @@ class RepeatableRequest(Protocol):
 
     key: int
 
+    def is_repeated_by(self, frame: bytearray) -> bool:
+        """True if the request differs from it in its correlation id and epoch only."""
+        ...
+
     def repeat(self, frame: bytearray) -> Reply:
         """The reply to a request that repeats it; None where the request has to be parsed."""
         ...

@@ -52,6 +52,9 @@ class RepeatableClassicHeartbeat:
         self.member_id = member_id
         self.group_instance_id = group_instance_id
 
+    def is_repeated_by(self, frame: bytearray) -> bool:
+        return self.pattern.matches(frame)
+
     def repeat(self, frame: bytearray) -> Reply:
         if not self.pattern.matches(frame) or not self.ctx.may_read_group(self.group_id):
             return None

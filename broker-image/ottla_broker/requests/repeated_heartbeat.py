@@ -53,6 +53,9 @@ class RepeatableHeartbeat:
         self.response = b""
         self.interval_ms = -1
 
+    def is_repeated_by(self, frame: bytearray) -> bool:
+        return self.pattern.matches(frame)
+
     def repeat(self, frame: bytearray) -> Reply:
         if not self.pattern.matches(frame):
             return None

@@ -45,6 +45,9 @@ class UnparsedRequest:
         self.frame = bytes(frame)
         self.body_offset = header.body_offset
 
+    def is_repeated_by(self, frame: bytearray) -> bool:
+        return False
+
     def repeat(self, frame: bytearray) -> Reply:
         return None
 
