@@ -30,7 +30,7 @@ from bench.pipeline_jobs import (
 )
 from ottla_spark.class_archive import class_archive
 from ottla_spark.jars import cache_folder, ensure_jars
-from ottla_spark.spark_conf import spark_conf
+from ottla_spark.spark_conf import local_checkpoint_conf, spark_conf
 from ottla_spark.streaming.session import start_session
 
 
@@ -66,6 +66,7 @@ def main() -> None:
 def _pipeline_conf(folder: Path, conf: dict[str, str]) -> dict[str, str]:
     jars = ensure_jars()
     own = {
+        **local_checkpoint_conf(str(folder)),
         **conf,
         "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
         "spark.sql.streaming.numRecentProgressUpdates": "1000",

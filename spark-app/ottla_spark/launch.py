@@ -15,7 +15,7 @@ from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
 from ottla_spark.sink_conf import with_sink_conf
 from ottla_spark.sink_jars import needed_jars
-from ottla_spark.spark_conf import spark_conf
+from ottla_spark.spark_conf import local_checkpoint_conf, spark_conf
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +63,10 @@ def pipeline_conf(pipeline: PipelineDefinition, environment: RuntimeEnvironment)
     Secrets. Raises PipelineError.
     """
     spec, secrets = pipeline.spec, environment.secrets
-    own = {**s3_conf(spec, environment.checkpoint, secrets), **spec.spark.conf, **environment.conf}
+    own = {
+        **local_checkpoint_conf(environment.checkpoint),
+        **s3_conf(spec, environment.checkpoint, secrets),
+        **spec.spark.conf,
+        **environment.conf,
+    }
     return with_sink_conf(own, spec.sinks, pipeline.folder, secrets, iceberg_s3_properties(spec.s3, secrets))

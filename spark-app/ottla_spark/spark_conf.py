@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from ottla_operator.resources.common import parse_duration_ms
 from ottla_spark.class_archive import ClassArchive
@@ -33,6 +34,14 @@ smallest and the largest alone.
 # place of 240. Each query adds some. A few with Delta tables fill it: then the JVM discards code
 # that it has to compile again.
 _C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+
+# Spark's default is Hadoop's newer interface of file systems. On a local disk that starts the
+# command `readlink` eight times for each file that a batch writes to the checkpoint.
+_LOCAL_CHECKPOINT_FILES: Final = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+    )
+}
 
 _LOG4J_PROPERTIES: Final = """\
 status = error
@@ -57,6 +66,11 @@ logger.adminconfig.level = error
 def spark_interval(duration: str) -> str:
     """A duration as Spark writes it: "2 hours" is "7200000 milliseconds". Raises ValueError."""
     return f"{parse_duration_ms(duration)} milliseconds"
+
+
+def local_checkpoint_conf(checkpoint: str) -> dict[str, str]:
+    """Properties for a checkpoint on a local disk; none for another. `checkpoint`: path or URL."""
+    return _LOCAL_CHECKPOINT_FILES if urlsplit(checkpoint).scheme in ("", "file") else {}
 
 
 def spark_conf(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla_spark.spark_conf import ROCKSDB, STATE_STORE, spark_conf
+import pytest
+
+from ottla_spark.spark_conf import ROCKSDB, STATE_STORE, local_checkpoint_conf, spark_conf
 
 OPTIONS = "spark.driver.extraJavaOptions"
 PATH = "spark.driver.extraClassPath"
@@ -28,6 +30,14 @@ def test_configuration_of_the_pipeline_takes_precedence(tmp_path: Path) -> None:
     assert found[OPTIONS].endswith(" -XX:TieredStopAtLevel=4"), "the last one counts"
     assert found[PATH] == "/jars/a.jar:/b.jar"
     assert found["spark.ui.enabled"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "is_local"),
+    [("/data/p", True), ("data/p", True), ("file:///data/p", True), ("hdfs://h/p", False), ("s3a://b/p", False)],
+)
+def test_only_local_checkpoints_are_written_without_hadoops_newer_interface(checkpoint: str, is_local: bool) -> None:
+    assert bool(local_checkpoint_conf(checkpoint)) is is_local
 
 
 def test_cluster_master_keeps_its_address_and_compiler(tmp_path: Path) -> None:
