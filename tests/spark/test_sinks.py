@@ -10,6 +10,7 @@ import pytest
 from py4j.clientserver import JavaClient
 from pyspark.sql.utils import ForeachBatchFunction
 
+from ottla_spark.streaming.event_listener import EventListener
 from tests.spark.conftest import Runner, Topics, events
 
 
@@ -92,33 +93,53 @@ def test_row_that_is_deleted_is_a_record_without_a_value(pipeline: Runner, topic
     assert found == {"1": b'{"id":1}', "2": b"", "3": b'{"id":3}'}
 
 
-@pytest.mark.parametrize("delivery", ["atLeastOnce", "exactlyOnce"])
-def test_columns_of_records_are_made_once_for_all_batches(
-    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, delivery: str
-) -> None:
-    topics.make(f"few-in-{delivery}", f"few-out-{delivery}")
-    topics.write(f"few-in-{delivery}", *({"id": number, "city": "A"} for number in range(3)))
+def count_requests(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[int]:
+    """Requests to the JVM in each call of the method that begins from now on."""
     requests: list[int] = []
-    send, run_batch = JavaClient.send_command, ForeachBatchFunction.call
-    batch_thread = threading.local()
+    in_thread = threading.local()
+    send, method = JavaClient.send_command, getattr(owner, name)
 
     def count_request(client: Any, *arguments: Any) -> Any:
-        if hasattr(batch_thread, "number"):
-            requests[batch_thread.number] += 1
+        if hasattr(in_thread, "call"):
+            requests[in_thread.call] += 1
         return send(client, *arguments)
 
-    def count_requests(function: Any, rows: Any, number: int) -> None:
+    def count_call(*arguments: Any) -> None:
         requests.append(0)
-        batch_thread.number = number
-        run_batch(function, rows, number)
-        del batch_thread.number
+        in_thread.call = len(requests) - 1
+        method(*arguments)
+        del in_thread.call
 
     monkeypatch.setattr(JavaClient, "send_command", count_request)
-    monkeypatch.setattr(ForeachBatchFunction, "call", count_requests)
-    sink = {"from": "events", "topic": f"few-out-{delivery}", "key": ["city"], "delivery": delivery}
-    pipeline({"sources": {"events": events(f"few-in-{delivery}", maxOffsetsPerTrigger=1)}, "sinks": [sink]})
+    monkeypatch.setattr(owner, name, count_call)
+    return requests
+
+
+@pytest.mark.parametrize(
+    ("delivery", "owner", "method", "maximum"),
+    [
+        ("atLeastOnce", ForeachBatchFunction, "call", 45),
+        ("exactlyOnce", ForeachBatchFunction, "call", 130),
+        ("atLeastOnce", EventListener, "onQueryProgress", 9),
+    ],
+)
+def test_batches_and_their_events_take_few_requests_to_the_jvm(
+    pipeline: Runner,
+    topics: Topics,
+    monkeypatch: pytest.MonkeyPatch,
+    delivery: str,
+    owner: type,
+    method: str,
+    maximum: int,
+) -> None:
+    source, target = f"few-in-{delivery}-{method}", f"few-out-{delivery}-{method}"
+    topics.make(source, target)
+    topics.write(source, *({"id": number, "city": "A"} for number in range(3)))
+    requests = count_requests(monkeypatch, owner, method)
+    sink = {"from": "events", "topic": target, "key": ["city"], "delivery": delivery}
+    pipeline({"sources": {"events": events(source, maxOffsetsPerTrigger=1)}, "sinks": [sink]})
     assert len(requests) == 3
-    assert requests[-1] < 130, "each request takes a fraction of a millisecond, and every batch waits for them"
+    assert requests[-1] < maximum, "each request takes a fraction of a millisecond"
 
 
 def test_console_sink_prints_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,11 +40,12 @@ from ottla_spark.streaming.checkpoint import Checkpoint, CheckpointMetadata
 from ottla_spark.streaming.comparison import SinkComparer
 from ottla_spark.streaming.dead_letter_writer import DeadLetterWriter
 from ottla_spark.streaming.encode import record_encoder
-from ottla_spark.streaming.event_listener import EventListener
+from ottla_spark.streaming.event_listener import EventListener, add_listener
 from ottla_spark.streaming.kafka_admin import KafkaAdmin
 from ottla_spark.streaming.partition_writer import TransactionalSink
 from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.sink_context import SinkContext
+from ottla_spark.streaming.topic_writer import topic_writer
 from ottla_spark.streaming.traced_records import observe_traced
 from ottla_spark.streaming.transactional_writer import TransactionalWriter, count_writers
 from ottla_spark.streaming.warm_up import run_beside, warm_up_tasks
@@ -154,7 +155,7 @@ class QueryRunner:
         """Starts the queries and monitors them until all have ended. Raises PipelineError if one
         fails.
         """
-        self._spark.streams.addListener(EventListener(self._events))
+        add_listener(self._spark, EventListener(self._events))
         try:
             self._start()
             self._progress.write_state("running", group=self._pipeline.resource.consumer_group)
@@ -236,7 +237,7 @@ class QueryRunner:
             return batch_writer(target, self._sink_context(target))
         encode = record_encoder(target, rows, self._pipeline.registry)
         if not target.is_transactional:
-            return sink.record_writer(target, rows, kafka, encode)
+            return topic_writer(target, rows, kafka, encode)
         topic = target.topic
         # The first record creates a topic that does not exist, and a single partition is sure.
         writers = count_writers(rows, self._admin.count_partitions(topic) or 1)

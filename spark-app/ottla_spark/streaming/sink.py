@@ -32,8 +32,7 @@ from ottla_operator.resources.sinks import Parquet, Sink
 from ottla_spark.errors import PipelineError, describe_error
 from ottla_spark.streaming.encode import RecordEncoder, output_columns
 from ottla_spark.streaming.latest_rows import is_deleted
-from ottla_spark.streaming.partition_writer import TRACEPARENT_HEADER
-from ottla_spark.streaming.traced_records import TRACEPARENT, traceparent_columns
+from ottla_spark.streaming.traced_records import traceparent_columns
 
 BatchWriter = Callable[[DataFrame, int], None]
 """Writes the rows of the batch with this number."""
@@ -45,25 +44,6 @@ def file_writer(sink: Sink, folder: Path) -> BatchWriter:
         return _parquet_writer(sink.parquet, complete=sink.output_mode == "complete", folder=folder)
     max_rows = sink.console.rows if sink.console is not None else 0
     return lambda rows, batch: _print_rows(sink.query_name, max_rows, rows, batch)
-
-
-def record_writer(sink: Sink, rows: DataFrame, kafka: Mapping[str, str], encode: RecordEncoder) -> BatchWriter:
-    """Writer of a topic without transactions. `rows`: the stream, whose columns each batch has.
-    `kafka`: client properties.
-    """
-    columns = record_columns(rows, sink, encode)
-    has_order, is_traced = "_offset" in rows.columns, bool(traceparent_columns(rows))
-
-    def write(batch_rows: DataFrame, batch: int) -> None:
-        records = batch_rows.select(*columns)
-        if not has_order:
-            # Rows from state have no fixed order. Sorted, each row has the same sequence number if
-            # the batch runs again.
-            records = records.sortWithinPartitions("key", "value")
-        headers = f"{_headers(batch, is_traced=is_traced)} AS headers"
-        write_records(records.selectExpr("key", "value", headers), sink.topic or "", kafka)
-
-    return write
 
 
 def check_columns(sink: Sink, rows: DataFrame) -> None:
@@ -113,19 +93,6 @@ def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> list[C
     if sink.delete_when is not None:
         value = F.when(~is_deleted(sink.delete_when), value)
     return [key.alias("key"), value.alias("value"), *traceparent_columns(rows)]
-
-
-def _headers(batch: int, *, is_traced: bool) -> str:
-    """SQL of the headers. The header `traceparent` of a source's record is passed on."""
-    values = {"ottla.batch": f"'{batch}'", "ottla.sequence": "CAST(monotonically_increasing_id() AS STRING)"}
-    own = ", ".join(_header(name, value) for name, value in values.items())
-    if not is_traced:
-        return f"array({own})"
-    return f"IF({TRACEPARENT} IS NULL, array({own}), array({own}, {_header(TRACEPARENT_HEADER, TRACEPARENT)}))"
-
-
-def _header(name: str, value: str) -> str:
-    return f"struct('{name}' AS key, CAST({value} AS BINARY) AS value)"
 
 
 def is_key_value(rows: DataFrame) -> bool:
