@@ -78,11 +78,13 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
     assert letters[7:] == ["9"]
 
 
+@pytest.mark.parametrize("has_key", [False, True])
 @pytest.mark.parametrize("dead_letter", [{}, {"deadLetter": {"topic": "once-dead"}}])
-def test_values_are_parsed_once_with_all_columns_of_the_schema(
-    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, dead_letter: dict[str, Any]
+def test_values_and_keys_are_parsed_once(
+    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, dead_letter: dict[str, Any], has_key: bool
 ) -> None:
-    topics.make(source := f"once-in-{len(dead_letter)}", sink := f"once-out-{len(dead_letter)}")
+    case = f"{len(dead_letter)}-{has_key}"
+    topics.make(source := f"once-in-{case}", sink := f"once-out-{case}")
     plans: list[str] = []
 
     start_query = query_runner.QueryRunner._start_query
@@ -94,20 +96,27 @@ def test_values_are_parsed_once_with_all_columns_of_the_schema(
         return query
 
     monkeypatch.setattr(query_runner.QueryRunner, "_start_query", run_query)
+    keys = {"key": "k", "keyFormat": {"type": "json", "schema": "n INT NOT NULL"}} if has_key else {}
     spec = {
-        "sources": {"events": events(source)},
-        "transforms": [{"name": "found", "sql": "SELECT id FROM events WHERE id > 0"}],
+        "sources": {"events": events(source, **keys)},
+        "transforms": [{"name": "found", "sql": f"SELECT id{', k.n' if has_key else ''} FROM events WHERE id > 0"}],
         "sinks": [{"from": "found", "topic": sink}],
         **dead_letter,
     }
-    topics.write(source, {"id": 1}, *([{"id": 2, "at": "no time"}, b" \n\t"] if dead_letter else []))
+    key = '{"n": 7}' if has_key else None
+    topics.write(source, {"id": 1}, *([{"id": 2, "at": "no time"}, b" \n\t"] if dead_letter else []), key=key)
+    if dead_letter and has_key:
+        topics.write(source, {"id": 3}, key="{}")
     pipeline(spec)
     assert ids(topics, sink) == [1]
-    assert plans[0].count("from_json(") == 1, plans[0]
+    assert plans[0].count("from_json(") == 1 + has_key, plans[0]
     assert "Generate" not in plans[0], "it is slower"
     if dead_letter:
-        reasons = [letter.headers["ottla.reason"] for letter in topics.read("once-dead")]
-        assert sorted(map(str, reasons)) == ["the value is empty", "the value is not JSON that matches the schema"]
+        letters = topics.read("once-dead")
+        reasons = [it.headers["ottla.reason"] for it in letters if it.headers["ottla.topic"] == source]
+        of_key = ["the key's column n is missing or null"] if has_key else []
+        of_values = ["the value is empty", "the value is not JSON that matches the schema"]
+        assert sorted(map(str, reasons)) == [*of_key, *of_values]
 
 
 def test_pipeline_fails_above_the_maximum_rate_of_dead_letters(pipeline: Runner, topics: Topics) -> None:

@@ -61,7 +61,7 @@ def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> D
             columns = decoded_value(F.col("_value"), pipeline.readers[name], pipeline.registry, DECODE_ERROR)
         return raw.select("*", F.inline(F.array(columns)))
     schema = parse_schema(format_, where)
-    rows = _parsed_once(raw, _parsed_json("_value", schema), name)
+    rows = _parsed_once(raw, _PARSED, _parsed_json("_value", schema), name)
     parsed = F.col(_PARSED)
     no_value = F.when(F.col("_value").isNull(), "the record has no value")
     error = _json_error(no_value, "value", schema, parsed)
@@ -69,15 +69,15 @@ def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> D
     return rows.withColumn(DECODE_ERROR, error).select(*raw.columns, *decoded, DECODE_ERROR)
 
 
-def _parsed_once(raw: DataFrame, parsed: Column, name: str) -> DataFrame:
-    """Adds the column `_parsed`. The optimizer would evaluate it again in the filter on
-    `_decode_error`. It moves no filter into a generator, nor below the observed metrics of a
-    stream, which take less time.
+def _parsed_once(rows: DataFrame, column: str, parsed: Column, name: str) -> DataFrame:
+    """Adds the column with what JSON was parsed to. The optimizer would evaluate it again in the
+    filter on `_decode_error`. It moves no filter into a generator, nor below the observed metrics
+    of a stream, which take less time.
     """
-    if not raw.isStreaming:
-        return raw.select("*", F.explode(F.array(parsed)).alias(_PARSED))
-    corrupt = F.count(f"{_PARSED}.{_CORRUPT_RECORD}")
-    return raw.withColumn(_PARSED, parsed).observe(f"parsed_{name}", corrupt.alias("corrupt"))
+    if not rows.isStreaming:
+        return rows.select("*", F.explode(F.array(parsed)).alias(column))
+    corrupt = F.count(f"{column}.{_CORRUPT_RECORD}")
+    return rows.withColumn(column, parsed).observe(f"{column.replace('_', '')}_{name}", corrupt.alias("corrupt"))
 
 
 def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: PipelineDefinition, name: str) -> DataFrame:
@@ -89,7 +89,7 @@ def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: Pipeli
         # The value may have a column of this name too, which the key replaces.
         return rows.select("*", F.inline(F.array(key))).withColumn(column, F.col(_PARSED_KEY)).drop(_PARSED_KEY)
     schema = parse_schema(format_, where)
-    rows = rows.select("*", F.explode(F.array(_parsed_json("_key", schema))).alias(_PARSED_KEY))
+    rows = _parsed_once(rows, _PARSED_KEY, _parsed_json("_key", schema), name)
     parsed = F.col(_PARSED_KEY)
     no_key = F.when(F.col("_key").isNull(), F.lit(None).cast("string"))
     error = _json_error(no_key, "key", schema, parsed)
