@@ -12,7 +12,7 @@ both its value and its key decode.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -30,17 +30,19 @@ from ottla_spark.streaming.source import ORIGIN_COLUMNS
 DECODE_ERROR: Final = "_decode_error"
 """Column with the reason why a row did not decode; null if it did."""
 _KEY_ERROR: Final = "_key_error"
-_PARSED: Final = "_parsed"
+PARSED: Final = "_parsed"
+"""Column with the struct that JSON of a value was parsed to."""
 _PARSED_KEY: Final = "_parsed_key"
 _CORRUPT_RECORD: Final = "_corrupt"
 
 
-def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
+def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str, unused: Collection[str] = ()) -> DataFrame:
     """Adds the columns of the source with this name and `_decode_error` to raw rows. Raises
-    PipelineError for an invalid schema.
+    PipelineError for an invalid schema. `unused`: columns of JSON that are null instead, see
+    `used_columns`.
     """
     source = pipeline.spec.sources[name]
-    rows = _decode_values(raw, pipeline, name)
+    rows = _decode_values(raw, pipeline, name, unused)
     if source.key is None:
         return rows
     if source.key_format is None:
@@ -51,7 +53,7 @@ def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> Data
     return rows.withColumn(DECODE_ERROR, F.coalesce(DECODE_ERROR, _KEY_ERROR)).drop(_KEY_ERROR)
 
 
-def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
+def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str, unused: Collection[str]) -> DataFrame:
     format_, where = pipeline.spec.sources[name].format, f"spec.sources.{name}.format"
     if format_.type == "raw":
         rows = raw.select("*", F.col("_key").alias("key"), F.col("_value").alias("value"))
@@ -61,11 +63,14 @@ def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str) -> D
             columns = decoded_value(F.col("_value"), pipeline.readers[name], pipeline.registry, DECODE_ERROR)
         return raw.select("*", F.inline(F.array(columns)))
     schema = parse_schema(format_, where)
-    rows = _parsed_once(raw, _PARSED, _parsed_json("_value", schema), name)
-    parsed = F.col(_PARSED)
+    needed = StructType([it for it in schema if it.name not in unused])
+    rows = _parsed_once(raw, PARSED, _parsed_json("_value", needed), name)
+    parsed = F.col(PARSED)
     no_value = F.when(F.col("_value").isNull(), "the record has no value")
     error = _json_error(no_value, "value", schema, parsed)
-    decoded = [parsed[it].alias(it) for it in schema.names]
+    decoded = [
+        (F.lit(None).cast(it.dataType) if it.name in unused else parsed[it.name]).alias(it.name) for it in schema
+    ]
     return rows.withColumn(DECODE_ERROR, error).select(*raw.columns, *decoded, DECODE_ERROR)
 
 

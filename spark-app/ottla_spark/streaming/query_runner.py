@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -48,6 +49,7 @@ from ottla_spark.streaming.sink_context import SinkContext
 from ottla_spark.streaming.topic_writer import topic_writer
 from ottla_spark.streaming.traced_records import observe_traced
 from ottla_spark.streaming.transactional_writer import TransactionalWriter, count_writers
+from ottla_spark.streaming.used_columns import unused_columns
 from ottla_spark.streaming.warm_up import run_beside, warm_up_tasks
 from ottla_spark.tracing import PipelineTracer, open_tracer
 
@@ -203,7 +205,11 @@ class QueryRunner:
             name: source.read_stream(spark, stream, kafka, is_traced=is_traced) for name, stream in spec.streams.items()
         }
         rows_of_tables = {name: table.rows() for name, table in tables.items()}
-        views = transform.build_views(spark, pipeline, raw, transform.RejectedRowCounter(), rows_of_tables)
+        build = partial(transform.build_views, spark, pipeline, raw, transform.RejectedRowCounter(), rows_of_tables)
+        views = build()
+        unused = unused_columns(spark, pipeline, [views.written(it.source) for it in spec.sinks])
+        if any(unused.values()):
+            views = build(unused)
         if spec.dead_letter is not None:
             self._dead_letter_writer = DeadLetterWriter(
                 spark, pipeline, kafka, self._admin, self._checkpoint, tables, deferred=frozenset(views.deferred)

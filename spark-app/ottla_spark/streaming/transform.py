@@ -117,6 +117,11 @@ class Views:
         self.frames[name] = rows
         rows.createOrReplaceTempView(name)
 
+    def written(self, name: str) -> DataFrame:
+        """The rows that a sink of this view needs."""
+        deferred = self.deferred.get(name)
+        return self.frames[name] if deferred is None else deferred.rows
+
     def check_deferred(self, written: Iterable[str]) -> None:
         """Raises PipelineError if a step has deferred expectations and no sink writes it.
         `written`: views of sinks.
@@ -135,9 +140,11 @@ def build_views(
     raw: Mapping[str, DataFrame],
     rejected: RejectedRows,
     tables: Mapping[str, DataFrame] | None = None,
+    unused: Mapping[str, Collection[str]] | None = None,
 ) -> Views:
     """Builds the views from raw rows of each source. `tables`: decoded rows, of sources that have
-    no raw ones. Raises PipelineError that names the field.
+    no raw ones. `unused`: by source, columns that are not parsed. Raises PipelineError that names
+    the field.
     """
     views = Views()
     spec = pipeline.spec
@@ -145,7 +152,7 @@ def build_views(
         if tables is not None and name in tables:
             views.add(name, tables[name])
             continue
-        rows = decode.decode_rows(raw[name], pipeline, name)
+        rows = decode.decode_rows(raw[name], pipeline, name, (unused or {}).get(name, ()))
         if spec.dead_letter is None:
             rows = decode.fail_on_undecoded(rows)
         else:
