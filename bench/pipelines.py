@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -81,6 +82,7 @@ def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]
     for number in range(rows):
         produce(producer, number, 0.0)
     producer.flush()
+    os.sync()  # otherwise the first side's checkpoint waits for the disk to write the records
     sides: dict[str, Callable[[], Run]] = {
         "rows, pipeline": lambda: run_pipeline(bootstrap, rows_job()),
         "rows, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "rows", "--no-archive"),
