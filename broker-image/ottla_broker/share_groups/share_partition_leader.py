@@ -37,9 +37,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1_000
 """Pause before records whose change of state could not be stored are released again."""
-FENCED: Final = frozenset(
-    {ErrorCode.fenced_state_epoch, ErrorCode.fenced_leader_epoch, ErrorCode.unknown_topic_or_partition}
-)
+SUPERSEDED: Final = frozenset({ErrorCode.fenced_state_epoch, ErrorCode.fenced_leader_epoch})
+FENCED: Final = SUPERSEDED | {ErrorCode.unknown_topic_or_partition}
 UNLIMITED: Final = 1 << 62
 FIRST_BYTES: Final = 16 << 10
 """Read in any case: records differ in size."""
@@ -115,9 +114,9 @@ class SharePartitionLeader:
             self._loading = self._loop.create_task(self._load())
         try:
             await asyncio.shield(self._loading)
-        except KafkaError:
+        except KafkaError as reason:
             self.close()
-            raise
+            raise _as_client_error(reason) from reason
 
     async def _load(self) -> None:
         config = self._config
@@ -268,7 +267,7 @@ class SharePartitionLeader:
         done: asyncio.Future[KafkaError | None] = self._loop.create_future()
         self._tasks.start(self._store_write(records, write, done))
         if (reason := await asyncio.shield(done)) is not None:
-            raise reason
+            raise _as_client_error(reason)
 
     async def _store_write(
         self, records: SharePartition, write: StateWrite, done: "asyncio.Future[KafkaError | None]"
@@ -333,6 +332,13 @@ class SharePartitionLeader:
             done: asyncio.Future[KafkaError | None] = self._loop.create_future()
             self._tasks.start(self._store_write(records, write, done))
         self._schedule_expiry()
+
+
+def _as_client_error(reason: KafkaError) -> KafkaError:
+    """Clients know no epochs of share state. They look for the leader again, as with Kafka 4.3."""
+    if reason.code in SUPERSEDED:
+        return KafkaError(ErrorCode.not_leader_or_follower, reason.message)
+    return reason
 
 
 def _readable_spans(log: PartitionLog, data: Buffer, isolation: int) -> Iterator[Span]:

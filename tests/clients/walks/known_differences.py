@@ -152,6 +152,11 @@ KNOWN_DIFFERENCES: Final = (
         r".*error_code Kafka 'unknown_server_error', we 'unknown_topic_or_partition'",
         "of a share-partition that the group has not initialized: Kafka fails with an internal exception",
     ),
+    KnownWalkDifference(
+        "share_fetch",
+        r".*(error_code Kafka 'none', we|Kafka 'nothing', we .*'error_code':) 'unknown_topic_or_partition'.*",
+        "of a share-partition whose offsets were deleted: Kafka's leader goes on as before until its next write",
+    ),
     KnownWalkDifference("share_fetch", r"\.waited ", "Kafka loads a share-partition's state at its first fetch"),
     KnownWalkDifference(
         "streams_group_heartbeat",

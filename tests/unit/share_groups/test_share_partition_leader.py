@@ -7,9 +7,14 @@ import pytest
 
 from ottla_broker.share_groups.dead_letters import DeadLetterConfig, DeadLetters
 from ottla_broker.share_groups.share_group_config import READ_UNCOMMITTED, ShareDeliveryConfig
-from ottla_broker.share_groups.share_partition import AcquiredSpan, SharePartition
+from ottla_broker.share_groups.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquiredSpan,
+    SharePartition,
+)
 from ottla_broker.share_groups.share_partition_leader import ShareFetchLimits, SharePartitionLeader
-from ottla_broker.share_groups.share_state import SharePartitionKey
+from ottla_broker.share_groups.share_state import SharePartitionKey, StateUpdate
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.async_tests import async_test
@@ -73,6 +78,29 @@ async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read()
     many = leader.deliver("m", ShareFetchLimits(max_bytes=50 << 20, enough=500))
     assert many is not None and [one.first for one in many.acquired] == list(range(1, 501))
     leader.close()
+
+
+class SupersededStates:
+    """A share coordinator to which the leader's state epoch is over."""
+
+    async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
+        raise KafkaError(ErrorCode.fenced_state_epoch, "state epoch 2 has begun")
+
+
+@async_test
+async def test_a_member_whose_groups_offsets_were_set_looks_for_the_leader_again() -> None:
+    config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
+    partition: Any = LedPartition(RecordedLog())
+    states: Any = SupersededStates()
+    leader = SharePartitionLeader(
+        SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
+    )
+    leader._records = SharePartition(0, 5, BATCHES)
+    assert leader.deliver("m", ShareFetchLimits(max_bytes=1 << 20, enough=1, at_most=1)) is not None
+    with pytest.raises(KafkaError, match="state epoch 2") as refused:
+        await leader.acknowledge("m", [Acknowledgement(0, 0, (AcknowledgeType.accept,))])
+    assert refused.value.code is ErrorCode.not_leader_or_follower
+    assert leader.is_closed
 
 
 @async_test
