@@ -4,8 +4,8 @@
   (small ones of all connections together: `ProduceTurn`), and its response may wait for replicas
   while the next is appended. Of all other requests one at a time is worked on, as Kafka's clients
   expect.
-- A heartbeat that repeats the last one is served at the end of its turn (`GroupTurn`), and further
-  requests of its connection after it.
+- A heartbeat that repeats the last one, and does not come alone, is served at the end of its turn
+  (`GroupTurn`), and further requests of its connection after it.
 - While the client does not read its responses, the broker neither reads nor serves its requests
   (rule 18): records that it has not fetched stay on disk.
 - While the broker starts, it serves other brokers. Requests of clients wait for up to HOLD_S until
@@ -216,7 +216,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._joined:
             turn.complete()  # before a request that may depend on what this connection sent before
         last = self.state.last_heartbeat
-        if last is not None and received_s is None and trace is None and last.is_repeated_by(frame):
+        if (
+            last is not None
+            and received_s is None
+            and trace is None
+            and not services.group_turn.receive(self)
+            and last.is_repeated_by(frame)
+        ):
             self._heartbeat = frame
             services.group_turn.add_heartbeat(self)
             return

@@ -65,7 +65,7 @@ class ResponseQueue:
         """Writes the response, after those that wait."""
         if self.waiting:
             self.waiting.append(response)
-        elif self.last_api in AT_ONCE:
+        elif self.last_api in AT_ONCE and not self._turn.is_alone:
             self._write_with_others(response)
         else:
             self._write(response)

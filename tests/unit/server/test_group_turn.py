@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from ottla_broker.connection import Connection
-from ottla_broker.group_turn import MAX_UNSENT, GroupTurn
+from ottla_broker.group_turn import ALONE_S, MAX_UNSENT, GroupTurn
 from ottla_broker.requests.reply import Reply
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
@@ -47,6 +47,7 @@ def server_test(test: Callable[[Server], Awaitable[None]]) -> Callable[[Path], N
         async def with_server() -> None:
             async with run_broker(tmp_path, group_initial_rebalance_delay_ms="0") as broker:
                 server = Server(broker)
+                server._services.group_turn._clock = lambda: 0.0  # nothing comes alone because this machine is slow
                 await asyncio.wait_for(test(server), 30)
                 await server.close()
 
@@ -72,7 +73,13 @@ class Client:
         return cls(raw, connection)
 
     def inject(self, api: ApiKey, correlation_id: int = 0, /, **fields: Any) -> None:
-        """The broker receives this request now, in this turn of the loop."""
+        """The broker receives this request now, in this turn of the loop, after one of another
+        connection.
+        """
+        self.connection._services.group_turn.receive(NoHeartbeat())
+        self.inject_alone(api, correlation_id, **fields)
+
+    def inject_alone(self, api: ApiKey, correlation_id: int = 0, /, **fields: Any) -> None:
         version = VERSIONS[api]
         message = build_message(schema_of(request_class(api, version)), fields)
         self.connection._receive(bytearray(write_request(api, version, correlation_id, "me", message)[4:]))
@@ -107,6 +114,11 @@ class DefectiveHeartbeat:
         raise ArithmeticError
 
 
+class NoHeartbeat:
+    def serve_heartbeat(self, received_s: float) -> None:
+        pass
+
+
 class Response:
     def __init__(self, number: int, sent: list[int]) -> None:
         self._number = number
@@ -130,10 +142,6 @@ def test_responses_are_sent_at_the_end_of_the_turn_or_when_they_are_many() -> No
 
 
 def test_responses_do_not_wait_for_the_heartbeats_of_the_next_turn() -> None:
-    class NoHeartbeat:
-        def serve_heartbeat(self, received_s: float) -> None:
-            pass
-
     async def run() -> None:
         loop = asyncio.get_running_loop()
         turn, sent = GroupTurn(loop, loop.time), list[int]()
@@ -142,6 +150,31 @@ def test_responses_do_not_wait_for_the_heartbeats_of_the_next_turn() -> None:
         assert sent == [1]
 
     asyncio.run(run())
+
+
+def test_request_comes_alone_if_no_other_connection_has_sent_one_in_the_last_millisecond() -> None:
+    async def run() -> None:
+        now_s = 5.0
+        turn, first, second = GroupTurn(asyncio.get_running_loop(), lambda: now_s), NoHeartbeat(), NoHeartbeat()
+        assert [turn.receive(one) for one in (first, first, second, first)] == [True, True, False, False]
+        now_s += 2 * ALONE_S
+        assert turn.receive(second)
+        turn.add_heartbeat(first)
+        assert not turn.receive(second)  # the turn already has one
+        await asyncio.sleep(0)
+        assert turn.receive(second)
+
+    asyncio.run(run())
+
+
+@server_test
+async def test_heartbeat_that_comes_alone_is_answered_at_once(server: Server) -> None:
+    client = await Client.open(server, await start_listening(server))
+    for _ in range(2):  # the first is parsed, the second repeats it
+        await client.request(ApiKey.HEARTBEAT, **NOBODY)
+    client.inject_alone(ApiKey.HEARTBEAT, 7, **NOBODY)
+    assert not server._services.group_turn._is_scheduled
+    assert await client.receive_correlation_ids(1) == [7]
 
 
 @server_test
