@@ -41,10 +41,11 @@ class HeartbeatTurn:
         for group_id, waiting in collected.items():
             try:
                 self._run(group_id, waiting)
-            except Exception:  # a defect, which is reported; requests must not wait forever
+            except Exception as defect:  # noqa: BLE001 - reported; requests must not wait forever
+                message = f"heartbeats of group {group_id} failed"
+                asyncio.get_running_loop().call_exception_handler({"message": message, "exception": defect})
                 for one in waiting:
                     one.complete(KafkaError(ErrorCode.unknown_server_error))
-                raise
 
 
 def complete_after(
