@@ -75,7 +75,8 @@ class ResponseQueue:
         if self.waiting:
             self.waiting.append((response,))
         else:
-            self.flush()
+            if self._delayed is not None:
+                self.flush()
             self._unsent.last_written = len(response)
             self._transport.write(response)
 
@@ -140,7 +141,8 @@ class ResponseQueue:
         self._turn.add_response(self)
 
     def _write(self, buffers: Buffers) -> None:
-        self.flush()
+        if self._delayed is not None:
+            self.flush()
         if len(buffers) == 1:
             self._unsent.last_written = len(buffers[0])
             self._transport.write(buffers[0])
