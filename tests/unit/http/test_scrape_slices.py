@@ -29,6 +29,7 @@ from tests.unit.topic_creation import create_topic
 
 MANY: Final = 2_000
 """Partitions, connections and pushed series."""
+HOUR_MS: Final = "3600000"
 MAX_LINES: Final = 1_500
 """Of Python, run in one iteration of the event loop: less than one for each of many."""
 
@@ -104,10 +105,10 @@ def add_many(broker: Broker, server: Any) -> None:
 
 
 def test_a_scrape_does_little_in_one_iteration_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "_TICK_S", 3600.0)  # it has the loop for itself, but for the scrape
+    monkeypatch.setattr(maintenance, "_TICK_S", 3600.0)  # the scrape has the loop for itself
 
     async def scenario() -> None:
-        async with run_broker(tmp_path) as broker:
+        async with run_broker(tmp_path, log_cleaner_backoff_ms=HOUR_MS, replica_lag_time_max_ms=HOUR_MS) as broker:
             await create_topic(broker.active_controller(), NewTopic("many", MANY, 1))
             await until(lambda: len(broker.partitions) == MANY)
             server = small_server()
