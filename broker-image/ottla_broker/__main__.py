@@ -15,7 +15,7 @@ gc.disable()
 import argparse
 import asyncio
 import logging
-import secrets
+import os
 import signal
 import ssl
 import sys
@@ -89,7 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="ottla broker", description="Run a broker until SIGTERM or Ctrl-C.")
+    parser = argparse.ArgumentParser(
+        prog="ottla broker", description="Run a broker until SIGTERM or Ctrl-C.", formatter_class=make_help_formatter
+    )
     parser.add_argument(
         "--config",
         action="append",
@@ -134,6 +136,17 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def make_help_formatter(prog: str) -> argparse.HelpFormatter:
+    """As wide as the terminal. argparse makes one at each start, and would import shutil for the
+    width: half a MiB.
+    """
+    try:
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        width = 80
+    return argparse.HelpFormatter(prog, width=width - 2)
+
+
 def worker_count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
         raise argparse.ArgumentTypeError(f"{text} is no number of workers; allowed: 1 to {MAX_WORKERS}")
@@ -157,7 +170,7 @@ def read_first_users(options: Sequence[str]) -> FirstUsers:
     for option in options:
         text = resolve_variables(GivenSetting("--add-scram", option, "--add-scram")).text
         try:
-            name, mechanism, credential = parse_add_scram(text, secrets.token_bytes(SALT_BYTES))
+            name, mechanism, credential = parse_add_scram(text, os.urandom(SALT_BYTES))
         except ValueError as reason:
             raise StartError(str(reason)) from None
         users.setdefault(name, {})[mechanism] = credential

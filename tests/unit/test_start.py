@@ -17,11 +17,14 @@ from tests.brokers import run_ottla_broker
 SOURCES = Path(__file__).parents[2] / "broker-image"
 NOT_IMPORTED = [
     "cramjam",  # compression of records: 1.7 MiB
+    "hashlib",  # OpenSSL's hashes, which logins need: 0.8 MiB with hmac and secrets
     "importlib.metadata",  # and with it email and zipfile: 2 MiB
     "ottla_broker.mirroring.mirror_manager",
     "ottla_broker.mirroring.synchronizer",
     "ottla_broker.mirroring.source_fetcher",
     "ottla_broker.wire.client",
+    "shutil",  # and with it the libraries of bz2 and lzma: 0.5 MiB
+    "tempfile",
 ]
 MESSAGES = {"broker_heartbeat", "broker_registration", "request_header", "response_header", "voters_record"}
 """Of Kafka's protocol: a version of a message takes 2 ms and 0.1 MiB."""

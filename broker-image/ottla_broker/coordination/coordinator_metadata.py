@@ -2,11 +2,11 @@
 groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
 from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
+from ottla_broker.wire.digests import compute_blake2b
 
 MAX_SUBSCRIPTIONS: Final = 1000
 """Different ones whose topic ids are remembered."""
@@ -66,11 +66,8 @@ class CoordinatorMetadata:
         found = sorted(name for name in names if name in topics)
         if not found:
             return 0
-        digest = blake2b(digest_size=8)
-        for name in found:
-            topic = topics[name]
-            digest.update(topic.id.bytes + len(topic.partitions).to_bytes(4, "big"))
-        return int.from_bytes(digest.digest(), "big", signed=True)
+        parts = [topics[name].id.bytes + len(topics[name].partitions).to_bytes(4, "big") for name in found]
+        return int.from_bytes(compute_blake2b(b"".join(parts), 8), "big", signed=True)
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
         """The configs that are set for this group (resource type GROUP)."""

@@ -19,7 +19,6 @@ does the last batch of every new segment: a hole between two segments would look
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from ottla_broker.log.config import MAX_INT64, LogConfig
@@ -38,6 +37,7 @@ from ottla_broker.wire.batch import (
 )
 from ottla_broker.wire.compression import compress
 from ottla_broker.wire.control_records import ControlRecordType, control_record_type
+from ottla_broker.wire.digests import compute_blake2b
 from ottla_broker.wire.records import (
     RecordSpan,
     decode_batch,
@@ -92,7 +92,7 @@ class OffsetMap:
 
 
 def _digest(key: bytes) -> bytes:
-    return blake2b(key, digest_size=32).digest() + b"\0"
+    return compute_blake2b(key, 32) + b"\0"
 
 
 class CleanedTransactions:

@@ -9,7 +9,6 @@ below one of the broker's `log.dirs`.
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
@@ -242,6 +241,8 @@ class OsDisk:
         Path(path).unlink(missing_ok=True)
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # half a MiB, and most brokers remove no folder
+
         shutil.rmtree(path, ignore_errors=True)
 
     def sync_directory(self, path: str) -> None:

@@ -2,7 +2,6 @@
 KIP-900).
 """
 
-import hmac
 import logging
 from collections.abc import Iterable
 from typing import Final
@@ -21,6 +20,7 @@ from ottla_broker.metadata.records import DelegationTokenRecord, MetadataRecord,
 from ottla_broker.runtime import Runtime, uuid_text
 from ottla_broker.security.delegation_tokens import DelegationToken, TokenSecret
 from ottla_broker.security.principal import Principal
+from ottla_broker.wire.digests import are_equal
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
 
     def _find(self, secret: TokenSecret, token_hmac: bytes) -> DelegationToken:
         for token in self._image.delegation_tokens.values():
-            if hmac.compare_digest(secret.hmac_of(token.id), token_hmac):
+            if are_equal(secret.hmac_of(token.id), token_hmac):
                 return token
         raise KafkaError(ErrorCode.delegation_token_not_found)
 

@@ -6,7 +6,7 @@ credential. All brokers of a cluster have the same logins in their settings, so 
 against its own. An operator's login may be among them.
 """
 
-import secrets
+import os
 from collections.abc import Mapping
 
 from ottla_broker.security.scram import MECHANISMS, SALT_BYTES, ScramCredential, ScramMechanism, make_credential
@@ -24,7 +24,7 @@ class BrokerLogins:
         self._credentials: dict[str, ScramCredential] = {}
         if scram is not None:
             self._credentials = {
-                user: make_credential(scram, password, secrets.token_bytes(SALT_BYTES), MIN_ITERATIONS)
+                user: make_credential(scram, password, os.urandom(SALT_BYTES), MIN_ITERATIONS)
                 for user, password in passwords.items()
             }
 

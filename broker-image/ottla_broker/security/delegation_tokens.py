@@ -6,7 +6,6 @@ the id under `delegation.token.secret.key` is stored nowhere: every broker compu
 """
 
 import base64
-import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -16,6 +15,7 @@ import msgspec
 
 from ottla_broker.security.principal import Principal, parse_principal
 from ottla_broker.security.scram import ScramCredential, ScramMechanism, make_credential
+from ottla_broker.wire.digests import compute_hmac
 from ottla_broker.wire.sasl import MIN_ITERATIONS
 
 MAX_CACHED_CREDENTIALS: Final = 4096
@@ -65,7 +65,7 @@ class TokenSecret:
         self._credential = lru_cache(MAX_CACHED_CREDENTIALS)(self._make_credential)
 
     def hmac_of(self, token_id: str) -> bytes:
-        return hmac.digest(self._key, token_id.encode(), "sha512")
+        return compute_hmac("sha512", self._key, token_id.encode())
 
     def login_of(self, token: DelegationToken, mechanism: ScramMechanism, now_ms: int) -> TokenLogin:
         owner = replace(parse_principal(token.owner), token_authenticated=True)
@@ -73,6 +73,6 @@ class TokenSecret:
 
     def _make_credential(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
         """The salt depends on the token, so that asking twice gives the same one."""
-        salt = hmac.digest(self._key, _SALT_KEY + token_id.encode(), "sha256")
+        salt = compute_hmac("sha256", self._key, _SALT_KEY + token_id.encode())
         password = base64.b64encode(self.hmac_of(token_id)).decode()
         return make_credential(mechanism, password, salt, MIN_ITERATIONS)

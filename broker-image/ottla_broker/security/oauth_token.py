@@ -6,13 +6,13 @@ signed, or by a shared secret, is rejected. The token must say when it was issue
 expires, as in Kafka.
 """
 
-import hmac
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from ottla_broker.security.jwks import JsonWebKey
+from ottla_broker.wire.digests import are_equal
 
 ALGORITHMS: Final = {
     "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -72,7 +72,7 @@ def validate_id_token(token: str, keys: Sequence[JsonWebKey], rules: TokenRules,
     """
     (client_id,) = rules.audiences
     claims = _validate_claims(token, keys, rules)
-    if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+    if not are_equal(str(claims.get("nonce")).encode(), nonce.encode()):
         raise InvalidToken("its nonce is not that of this login")
     audience = claims["aud"]
     has_others = isinstance(audience, list) and len(audience) > 1

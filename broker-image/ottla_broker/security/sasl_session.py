@@ -12,8 +12,8 @@ sends them.
   users fail as late as known ones with a wrong password, with the same message.
 """
 
-import hmac
-import secrets
+import base64
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -33,6 +33,7 @@ from ottla_broker.security.scram import (
 )
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN
+from ottla_broker.wire.digests import are_equal
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
@@ -41,7 +42,7 @@ LOGIN_TIMEOUT_S: Final = 30.0
 """Time in which a new connection must log in. Then it is closed."""
 NONCE_BYTES: Final = 24
 INVALID_USER: Final = "Authentication failed: Invalid username or password"
-_SECRET: Final = secrets.token_bytes(32)
+_SECRET: Final = os.urandom(32)
 """Random secret of this process, from which the salts of users that do not exist are derived."""
 
 
@@ -208,8 +209,8 @@ class PlainExchange:
             self.username = username = name.decode()
         except UnicodeDecodeError:
             raise SaslAuthenticationError(INVALID_USER) from None
-        expected, decoy = self._users.get(username), secrets.token_hex()  # made for known users too: it takes time
-        is_right = hmac.compare_digest(password, (decoy if expected is None else expected).encode())
+        expected, decoy = self._users.get(username), os.urandom(32).hex()  # made for known users too: it takes time
+        is_right = are_equal(password, (decoy if expected is None else expected).encode())
         if expected is None or not is_right:
             raise SaslAuthenticationError(INVALID_USER)
         if authorization_id not in (b"", name):
@@ -234,7 +235,7 @@ class ScramExchange:
         self._find_shapes = find_shapes
         self._find_credential = find_credential
         self._find_token = find_token
-        self._server = ScramServer(mechanism, secrets.token_urlsafe(NONCE_BYTES))
+        self._server = ScramServer(mechanism, base64.urlsafe_b64encode(os.urandom(NONCE_BYTES)).decode())
         self._credential: ScramCredential | None = None
         self._token: TokenLogin | None = None
         self.principal: Principal | None = None

@@ -1,8 +1,6 @@
 """SCRAM, the server's side (RFC 5802, RFC 7677, KIP-84): credentials, and one exchange. Pure."""
 
 import base64
-import hashlib
-import hmac
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
@@ -10,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ottla_broker.wire.digests import are_equal, compute_hash, compute_hmac, compute_shake256, derive_key
 from ottla_broker.wire.sasl import MIN_ITERATIONS
 
 MAX_ITERATIONS: Final = 16384
@@ -70,7 +69,7 @@ def parse_credential(mechanism: ScramMechanism, text: str) -> ScramCredential:
     if fields.keys() != {"salt", "stored_key", "server_key", "iterations"}:
         raise ValueError("it is not a SCRAM credential")
     salt, stored, server = (base64.b64decode(fields[it], validate=True) for it in ("salt", "stored_key", "server_key"))
-    iterations, size = int(fields["iterations"]), hashlib.new(mechanism.digest).digest_size
+    iterations, size = int(fields["iterations"]), len(compute_hash(mechanism.digest, b""))
     if not salt or (len(stored), len(server)) != (size, size) or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise ValueError(f"it is not a credential of {mechanism.title}")
     return ScramCredential(salt, stored, server, iterations)
@@ -83,7 +82,7 @@ class SaslAuthenticationError(Exception):
 
 
 def make_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+    salted = derive_key(mechanism.digest, password.encode(), salt, iterations)
     return credential_from_salted_password(mechanism, salted, salt, iterations)
 
 
@@ -95,7 +94,7 @@ def credential_from_salted_password(
     """
     client_key = _hmac(mechanism, salted_password, b"Client Key")
     server_key = _hmac(mechanism, salted_password, b"Server Key")
-    return ScramCredential(salt, hashlib.new(mechanism.digest, client_key).digest(), server_key, iterations)
+    return ScramCredential(salt, compute_hash(mechanism.digest, client_key), server_key, iterations)
 
 
 class CredentialShape(NamedTuple):
@@ -139,10 +138,10 @@ def decoy_credential(
     """A credential for a user that does not exist: the exchange takes the same steps and time, and
     fails at its end. The salt of a name is the same each time, so that two attempts do not reveal
     which users exist. The credential has one of `shapes`, those of the users that exist."""
-    seed = hmac.new(secret, username.encode(), "sha256").digest()
+    seed = compute_hmac("sha256", secret, username.encode())
     shape = shapes[int.from_bytes(seed[:8]) % len(shapes)] if shapes else DEFAULT_SHAPE
-    salt = hashlib.shake_256(b"salt " + seed).digest(shape.salt_bytes)
-    unknown = hmac.new(secret, b"key " + username.encode(), mechanism.digest).digest()
+    salt = compute_shake256(b"salt " + seed, shape.salt_bytes)
+    unknown = compute_hmac(mechanism.digest, secret, b"key " + username.encode())
     return ScramCredential(salt, unknown, unknown, shape.iterations)
 
 
@@ -210,7 +209,7 @@ class ScramServer:
             raise SaslAuthenticationError("Invalid SCRAM client final message")
         # Some builds of librdkafka repeat the client's part; the server's part is what must be
         # right (CVE-2024-56128).
-        if not hmac.compare_digest(fields.get("r", "")[-len(self._nonce) :].encode(), self._nonce.encode()):
+        if not are_equal(fields.get("r", "")[-len(self._nonce) :].encode(), self._nonce.encode()):
             raise SaslAuthenticationError("Invalid client nonce in the final client message.")
         auth_message = ",".join((self._client_first_bare, self._server_first, without_proof)).encode()
         proof = _decode_base64(proof_text)
@@ -218,8 +217,8 @@ class ScramServer:
         if len(proof) != len(signature):
             raise SaslAuthenticationError("Invalid SCRAM client final message")
         client_key = bytes(ours ^ theirs for ours, theirs in zip(signature, proof, strict=True))
-        stored_key = hashlib.new(self._mechanism.digest, client_key).digest()
-        if not hmac.compare_digest(stored_key, credential.stored_key):
+        stored_key = compute_hash(self._mechanism.digest, client_key)
+        if not are_equal(stored_key, credential.stored_key):
             raise SaslAuthenticationError(f"{INVALID_CREDENTIALS} {self._mechanism.title}")
         return b"v=" + base64.b64encode(_hmac(self._mechanism, credential.server_key, auth_message))
 
@@ -264,4 +263,4 @@ def _decode_base64(text: str) -> bytes:
 
 
 def _hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
-    return hmac.new(key, message, mechanism.digest).digest()
+    return compute_hmac(mechanism.digest, key, message)

@@ -2,7 +2,6 @@
 before a client connects.
 """
 
-import hashlib
 import ssl
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ import msgspec
 
 from ottla_broker.wire import pem
 from ottla_broker.wire.client_security import ClientSecurity
+from ottla_broker.wire.digests import compute_hash
 
 CLIENT_AUTH_NONE: Final = "none"
 CLIENT_AUTH_REQUESTED: Final = "requested"
@@ -92,7 +92,7 @@ class ListenerTls:
         """
         chain, key, _ = self._read_keystore()
         trusted, _ = self._read_truststore()
-        return hashlib.sha256("\0".join((chain, key, trusted)).encode()).digest()
+        return compute_hash("sha256", "\0".join((chain, key, trusted)).encode())
 
     @property
     def keystore_setting(self) -> str:

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -46,6 +45,8 @@ def open_as_file(text: str) -> Iterator[str]:
             memory.flush()
             yield f"/proc/self/fd/{memory.fileno()}"
     else:
+        import tempfile  # half a MiB
+
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
             file.write(text)
             file.flush()

@@ -9,13 +9,12 @@ server does not apply it to other characters.
 """
 
 import base64
-import hashlib
-import hmac
-import secrets
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ottla_broker.wire.client_security import PLAIN, ClientSecurity
+from ottla_broker.wire.digests import are_equal, compute_hash, compute_hmac, derive_key
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 SCRAM_DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -45,7 +44,7 @@ async def authenticate(send: Send, security: ClientSecurity) -> None:
     if security.mechanism == PLAIN:
         await _exchange(send, f"\0{security.username}\0{security.password}".encode())
         return
-    nonce = base64.b64encode(secrets.token_bytes(NONCE_BYTES)).decode()
+    nonce = base64.b64encode(os.urandom(NONCE_BYTES)).decode()
     scram = ScramClient(security.mechanism, security.username, security.password, nonce)
     try:
         final = scram.final_message(await _exchange(send, scram.first_message))
@@ -92,22 +91,22 @@ class ScramClient:
         iterations = int(fields["i"])
         if iterations < MIN_ITERATIONS:
             raise ScramClientError(f"the server asks for {iterations} iterations; the minimum is {MIN_ITERATIONS}")
-        salted = hashlib.pbkdf2_hmac(self._digest, self._password, base64.b64decode(fields["s"]), iterations)
+        salted = derive_key(self._digest, self._password, base64.b64decode(fields["s"]), iterations)
         client_key = self._hmac(salted, b"Client Key")
         without_proof = f"c={base64.b64encode(NO_CHANNEL_BINDING.encode()).decode()},r={fields['r']}"
         auth_message = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
-        signature = self._hmac(hashlib.new(self._digest, client_key).digest(), auth_message)
+        signature = self._hmac(compute_hash(self._digest, client_key), auth_message)
         proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
         self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), auth_message)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:
         signature = base64.b64decode(_parse_message(server_final).get("v", ""))
-        if not hmac.compare_digest(signature, self._server_signature):
+        if not are_equal(signature, self._server_signature):
             raise ScramClientError("the server does not know the password")
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.new(key, message, self._digest).digest()
+        return compute_hmac(self._digest, key, message)
 
 
 def _parse_message(message: bytes) -> dict[str, str]:
