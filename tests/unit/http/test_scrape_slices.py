@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -30,8 +31,10 @@ from tests.unit.topic_creation import create_topic
 MANY: Final = 2_000
 """Partitions, connections and pushed series."""
 HOUR_MS: Final = "3600000"
-MAX_LINES: Final = 1_500
-"""Of Python, run in one iteration of the event loop: less than one for each of many."""
+MAX_LINES: Final = MANY // 2
+"""Of one function, run in one iteration of the event loop: less than one for each of many. Other
+functions run in the same iteration, also those of timers that a busy machine has delayed.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -63,14 +66,16 @@ async def scrape(url: str) -> str:
 
 
 class LineCount:
-    """Counts the lines that this thread runs in each iteration of the loop, until `stop`."""
+    """Counts the lines that this thread runs in each iteration of the loop, by function, until
+    `stop`.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._lines = 0
+        self._lines = Counter[str]()
         self._former = sys.gettrace()
         self._turn: asyncio.Handle | None = None
-        self.by_iteration: list[int] = []
+        self.iterations: list[Counter[str]] = []
 
     def start(self) -> None:
         self._end_iteration()
@@ -82,12 +87,13 @@ class LineCount:
         self._turn.cancel()
 
     def _end_iteration(self) -> None:
-        self.by_iteration.append(self._lines)
-        self._lines = 0
+        self.iterations.append(self._lines)
+        self._lines = Counter()
         self._turn = self._loop.call_soon(self._end_iteration)
 
     def _trace(self, frame: FrameType, event: str, _: object) -> Any:
-        self._lines += event == "line"
+        if event == "line":
+            self._lines[frame.f_code.co_qualname] += 1
         return self._trace
 
 
@@ -123,8 +129,9 @@ def test_a_scrape_does_little_in_one_iteration_of_the_loop(tmp_path: Path, monke
                     lines.stop()
             families = {family.name: len(family.samples) for family in text_string_to_metric_families(text)}
             assert families["kafka_log_log_size"] == families["pushed"] == MANY
-            assert sum(lines.by_iteration) > 10 * MANY
-            assert max(lines.by_iteration) < MAX_LINES
+            assert sum(one.total() for one in lines.iterations) > 10 * MANY
+            longest = max(lines.iterations, key=lambda one: max(one.values(), default=0))
+            assert max(longest.values()) < MAX_LINES, longest.most_common(10)
 
     asyncio.run(scenario())
 
