@@ -1,9 +1,10 @@
 """Requests of groups that arrive in one turn of the event loop. When a group rebalances, those of
 its members arrive many at a time.
 
-- Heartbeats that repeat the last one of their connection are served after everything else that the
-  turn has received. One that lay in its socket before a JoinGroup of the same turn tells its member
-  of the rebalance, which would otherwise need another heartbeat.
+- Heartbeats that repeat the last one of their connection are served after everything else that has
+  been received. If they are many, they get a fifth of the time, and the loop looks at sockets in
+  between. One that was received before a JoinGroup tells its member of the rebalance, which would
+  otherwise need another heartbeat.
 - A request that comes alone is served at once, and its response sent at once: a heartbeat takes 13
   µs of processor time then, and would take 15 at the end of the turn.
 - Responses are sent together. One that is sent alone wakes its client, which has read it before the
@@ -11,18 +12,21 @@ its members arrive many at a time.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
 MAX_UNSENT: Final = 32
 """With more unsent responses, clients would wait while the broker serves the rest."""
+HEARTBEATS_SHARE: Final = 0.25
+"""Time in which heartbeats are served, as a share of the time that everything else has taken."""
 ALONE_S: Final = 0.001
 """A request comes alone if no other connection of a member has sent one for so long."""
 
 
 class MemberConnection(Protocol):
     def serve_heartbeat(self, received_s: float) -> None:
-        """Called at the end of the turn. `received_s`: when it began. Raises nothing."""
+        """Called at the end of a turn. `received_s`: when it was received. Raises nothing."""
         ...
 
 
@@ -40,12 +44,12 @@ class GroupTurn:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
         self._loop = loop
         self._clock = clock
-        self._began_s = 0.0
         self._is_scheduled = False
+        self._ended_s = 0.0  # when heartbeats were served last
         self.is_alone = False
         self._last: MemberConnection | None = None  # that has sent a request, at `_last_s`
         self._last_s = 0.0
-        self._heartbeats: list[MemberConnection] = []
+        self._heartbeats: deque[tuple[MemberConnection, float]] = deque()
         self._unsent: list[UnsentResponse] = []
 
     def receive(self, connection: MemberConnection) -> bool:
@@ -58,11 +62,12 @@ class GroupTurn:
         return self.is_alone
 
     def add_heartbeat(self, connection: MemberConnection) -> None:
-        """Serves the connection's heartbeat at the end of this turn."""
+        """Serves the connection's heartbeat, which has just been received, at the end of this turn
+        or of a later one.
+        """
         if not self._heartbeats:
-            self._began_s = self._clock()
             self._send()  # responses of work between this turn and the last, which clients wait for
-        self._heartbeats.append(connection)
+        self._heartbeats.append((connection, self._last_s))
         self._schedule()
 
     def add_response(self, response: UnsentResponse) -> None:
@@ -76,16 +81,30 @@ class GroupTurn:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
+            self._ended_s = self._clock()
             self._loop.call_soon(self._complete)  # after what lies ready in sockets, before the loop waits
 
     def _complete(self) -> None:
-        heartbeats, self._heartbeats = self._heartbeats, []
         self.is_alone = False
-        for connection in heartbeats:
-            connection.serve_heartbeat(self._began_s)
+        self._serve_heartbeats()
         self._is_scheduled = False
+        if self._heartbeats:
+            self._schedule()
         self._send()
-        self._last_s = self._clock()
+        self._last_s = self._ended_s = self._clock()
+
+    def _serve_heartbeats(self) -> None:
+        """Serves MAX_UNSENT heartbeats, and more while they have taken less than their share of the
+        time.
+        """
+        began_s = self._clock()
+        end_s = began_s + HEARTBEATS_SHARE * (began_s - self._ended_s)
+        while self._heartbeats:
+            for _ in range(min(len(self._heartbeats), MAX_UNSENT)):
+                connection, received_s = self._heartbeats.popleft()
+                connection.serve_heartbeat(received_s)
+            if self._clock() >= end_s:
+                return
 
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []

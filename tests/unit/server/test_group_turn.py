@@ -1,5 +1,5 @@
-"""Of the requests of groups that arrive in one turn of the event loop, heartbeats are served last,
-and responses are sent together, in the order of each connection.
+"""Heartbeats are served after the other requests of groups, and many of them get a share of the
+time. Responses are sent together, in the order of each connection.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from ottla_broker.connection import Connection
-from ottla_broker.group_turn import ALONE_S, MAX_UNSENT, GroupTurn
+from ottla_broker.group_turn import ALONE_S, HEARTBEATS_SHARE, MAX_UNSENT, GroupTurn
 from ottla_broker.requests.reply import Reply
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
@@ -119,6 +119,18 @@ class NoHeartbeat:
         pass
 
 
+class LongHeartbeats:
+    """Each takes a second. `served`: seconds from when each was received until it is served."""
+
+    def __init__(self) -> None:
+        self.now_s = 5.0
+        self.served: list[float] = []
+
+    def serve_heartbeat(self, received_s: float) -> None:
+        self.served.append(self.now_s - received_s)
+        self.now_s += 1
+
+
 class Response:
     def __init__(self, number: int, sent: list[int]) -> None:
         self._number = number
@@ -163,6 +175,25 @@ def test_request_comes_alone_if_no_other_connection_has_sent_one_in_the_last_mil
         assert not turn.receive(second)  # the turn already has one
         await asyncio.sleep(0)
         assert turn.receive(second)
+
+    asyncio.run(run())
+
+
+def test_many_heartbeats_get_a_share_of_the_time() -> None:
+    async def run() -> None:
+        heartbeats = LongHeartbeats()
+        turn = GroupTurn(asyncio.get_running_loop(), lambda: heartbeats.now_s)
+        for _ in range(4 * MAX_UNSENT):
+            turn.receive(heartbeats)
+            turn.add_heartbeat(heartbeats)
+        await asyncio.sleep(0)
+        assert heartbeats.served == list(range(MAX_UNSENT))
+        heartbeats.now_s += (MAX_UNSENT + 1) / HEARTBEATS_SHARE  # requests that are received between two turns
+        await asyncio.sleep(0)
+        assert len(heartbeats.served) == 3 * MAX_UNSENT
+        await asyncio.sleep(0)
+        assert len(heartbeats.served) == 4 * MAX_UNSENT
+        assert not turn._is_scheduled
 
     asyncio.run(run())
 
