@@ -4,8 +4,8 @@
   (small ones of all connections together: `ProduceTurn`), and its response may wait for replicas
   while the next is appended. Of all other requests one at a time is worked on, as Kafka's clients
   expect.
-- A heartbeat that repeats the last one, and does not come alone, is served at the end of its turn
-  (`GroupTurn`), and further requests of its connection after it.
+- A heartbeat that repeats the last one, and does not come alone, is served at the end of its turn,
+  or of a later one (`GroupTurn`), and further requests of its connection after it.
 - While the client does not read its responses, the broker neither reads nor serves its requests
   (rule 18): records that it has not fetched stay on disk.
 - While the broker starts, it serves other brokers. Requests of clients wait for up to HOLD_S until
@@ -215,18 +215,14 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._joined:
             turn.complete()  # before a request that may depend on what this connection sent before
-        last = self.state.last_heartbeat
-        if (
-            last is not None
-            and received_s is None
-            and trace is None
-            and not services.group_turn.receive(self)
-            and last.is_repeated_by(frame)
-        ):
-            self._heartbeat = frame
-            services.group_turn.add_heartbeat(self)
-            return
-        self._serve_alone(frame, received_s, trace)
+        is_heartbeat = False
+        if trace is None and (last := self.state.last_heartbeat) is not None:
+            is_heartbeat = last.is_repeated_by(frame)
+            if received_s is None and not services.group_turn.receive(self) and is_heartbeat:
+                self._heartbeat = frame
+                services.group_turn.add_heartbeat(self)
+                return
+        self._serve_alone(frame, received_s, trace, is_heartbeat=is_heartbeat)
 
     def serve_heartbeat(self, received_s: float) -> None:
         """Called at the end of the turn that received it."""
@@ -234,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         if frame is None or self._is_closed:
             return
         try:
-            self._serve_alone(frame, received_s)
+            self._serve_alone(frame, received_s, is_heartbeat=True)
             if self._queue or self._muted.reasons:
                 self._serve_queued_or_finish()
         except Exception:  # a defect, which must not keep other connections waiting
@@ -242,8 +238,14 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _serve_alone(
-        self, frame: bytearray, received_s: float | None = None, trace: RequestTrace | None = None
+        self,
+        frame: bytearray,
+        received_s: float | None = None,
+        trace: RequestTrace | None = None,
+        *,
+        is_heartbeat: bool = False,
     ) -> None:
+        """`is_heartbeat`: it repeats the last heartbeat of this connection."""
         services = self._services
         times = self._times
         began_s = times.clock()
@@ -254,8 +256,10 @@ class Connection(asyncio.BufferedProtocol):
                 login = ServedRequest(ApiKey.SASL_AUTHENTICATE, queue_s, began_s, times.clock())
                 self._wait_for(cast("Future[Buffers]", reply), login, pipelined=False)
                 return
-            key, reply = FETCH, self._repeat_fetch(frame, trace)
-            if reply is None and trace is None and (last := self.state.last_heartbeat) is not None:
+            key, reply = FETCH, None
+            if not is_heartbeat:
+                reply = self._repeat_fetch(frame, trace)
+            elif (last := self.state.last_heartbeat) is not None:
                 key, reply = last.key, self._dispatcher.repeat_heartbeat(frame, self.state)
             if reply is None:
                 header = read_request_header(frame)
@@ -266,7 +270,8 @@ class Connection(asyncio.BufferedProtocol):
                 if key == FETCH and services.responses.is_exhausted and not self.state.is_follower:
                     self._wait_for_response_memory(frame, began_s - queue_s)
                     return
-                reply = self._dispatcher.dispatch(frame, header, self.state, services.max_response_bytes(), trace)
+                max_bytes = services.max_response_bytes() if key == FETCH else 0  # the others do not read it
+                reply = self._dispatcher.dispatch(frame, header, self.state, max_bytes, trace)
                 if key == PRODUCE:
                     self._templates.learn(frame, header)
             api = FOLLOWER_FETCH if key == FETCH and self.state.is_follower else key

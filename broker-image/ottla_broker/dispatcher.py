@@ -168,8 +168,8 @@ class RequestDispatcher:
         return reply
 
     def repeat_heartbeat(self, frame: bytearray, connection: ConnectionState) -> Reply:
-        """The reply to a request that repeats the last heartbeat of its connection, without reading
-        its header. None where `dispatch` must decide.
+        """The reply to a request that is known to repeat the last heartbeat of its connection,
+        without reading its header. None where `dispatch` must decide.
         """
         last = connection.last_heartbeat
         if last is None or self._client_quotas.is_active or not self._broker.ready:

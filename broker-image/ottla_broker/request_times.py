@@ -13,7 +13,7 @@ Counting allocates nothing: an index into a list and two additions for each phas
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla_broker.duration_histogram import DurationHistogram, bucket_of
 from ottla_broker.wire.api_keys import ApiKey
@@ -39,15 +39,18 @@ class ApiTimes:
         return [(phase, getattr(self, phase)) for phase in PHASES]
 
 
-class ServedRequest(NamedTuple):
+class ServedRequest:
     """A request whose response is not ready when its handler returns. Times are those of
     `RequestTimes.clock`.
     """
 
-    api: int
-    queue_s: float
-    began_s: float
-    handled_s: float
+    __slots__ = ("api", "began_s", "handled_s", "queue_s")
+
+    def __init__(self, api: int, queue_s: float, began_s: float, handled_s: float) -> None:
+        self.api = api
+        self.queue_s = queue_s
+        self.began_s = began_s
+        self.handled_s = handled_s
 
 
 class RequestTimes:
@@ -69,13 +72,12 @@ class RequestTimes:
 
     def observe_deferred(self, request: ServedRequest) -> None:
         """Counts a request whose response is written now."""
-        api, queue_s, began_s, handled_s = request
         now_s = self.clock()
-        found = self.by_api.get(api) or self._add(api)
-        found.queue.observe(queue_s)
-        found.local.observe(handled_s - began_s)
-        found.remote.observe(now_s - handled_s)
-        found.total.observe(queue_s + now_s - began_s)
+        found = self.by_api.get(request.api) or self._add(request.api)
+        found.queue.observe(request.queue_s)
+        found.local.observe(request.handled_s - request.began_s)
+        found.remote.observe(now_s - request.handled_s)
+        found.total.observe(request.queue_s + now_s - request.began_s)
 
     def observe_send(self, api: int, duration_s: float) -> None:
         (self.by_api.get(api) or self._add(api)).send.observe(duration_s)

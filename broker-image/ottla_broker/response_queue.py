@@ -8,7 +8,7 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla_broker.group_turn import GroupTurn
 from ottla_broker.request_times import RequestTimes, ServedRequest
@@ -26,14 +26,17 @@ those that have waited are sent alone: batches of them delay the first heartbeat
 """
 
 
-class WaitingResponse(NamedTuple):
+class WaitingResponse:
     """A response that is not ready yet, and when its request was served. `trace`: None unless it is
     traced.
     """
 
-    response: Future[Buffers]
-    request: ServedRequest
-    trace: RequestTrace | None = None
+    __slots__ = ("request", "response", "trace")
+
+    def __init__(self, response: Future[Buffers], request: ServedRequest, trace: RequestTrace | None = None) -> None:
+        self.response = response
+        self.request = request
+        self.trace = trace
 
 
 class ResponseQueue:
@@ -94,7 +97,7 @@ class ResponseQueue:
                 self.waiting.popleft()
                 self._write(first)
                 continue
-            future, request, trace = first
+            future, request, trace = first.response, first.request, first.trace
             if not future.done() or future.cancelled() or future.exception() is not None:
                 return
             self.last_api = request.api

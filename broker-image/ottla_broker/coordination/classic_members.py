@@ -158,9 +158,10 @@ def assignment_by_name(assignment: Assignment, metadata: CoordinatorMetadata) ->
 
 def heartbeat(
     group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation: int, now: Timestamps
-) -> None:
-    """Raises REBALANCE_IN_PROGRESS when the member must rejoin: to catch up with the group, to give
-    up partitions, or to be assigned partitions that others have given up by now.
+) -> ErrorCode:
+    """REBALANCE_IN_PROGRESS when the member must rejoin: to catch up with the group, to give up
+    partitions, or to be assigned partitions that others have given up by now. Raises
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
     """
     member, classic = _find_classic_member(group, member_id, group_instance_id)
     _check_generation(member, generation)
@@ -171,7 +172,8 @@ def heartbeat(
         or (member.state is MemberState.unreleased_partitions and not _waits_for_others(group, member))
     ):
         _schedule_join_timeout(group, member, now)
-        raise KafkaError(ErrorCode.rebalance_in_progress)
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:

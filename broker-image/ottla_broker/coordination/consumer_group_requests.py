@@ -258,9 +258,9 @@ class ConsumerGroupRequests:
 
     def heartbeat_classic(
         self, group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation: int
-    ) -> None:
+    ) -> ErrorCode:
         try:
-            classic_members.heartbeat(group, member_id, group_instance_id, generation, self._store.timestamps())
+            return classic_members.heartbeat(group, member_id, group_instance_id, generation, self._store.timestamps())
         finally:
             self._store.schedule_timer(group)
 

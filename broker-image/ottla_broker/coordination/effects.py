@@ -3,8 +3,8 @@ effects to carry out.
 
 A `PendingRequest` identifies one waiting request. It is opaque to the state machine.
 
-The values are tuples: a rebalance makes some for each member, and a frozen dataclass takes several
-times as long to make.
+A rebalance makes some of them for each member. These are plain classes with an `__init__` of their
+own, which compiled code makes much faster than tuples with names. Only who makes one changes it.
 """
 
 from collections.abc import Mapping
@@ -28,58 +28,135 @@ class Timestamps(NamedTuple):
     wall_ms: int
 
 
-class JoinRequest(NamedTuple):
-    """`member_id` is empty for a new member, whose id then ends in `unique_suffix`.
-    `needs_member_id`: the client supports MEMBER_ID_REQUIRED (v4, KIP-394). `may_skip_assignment`:
-    v9, KIP-814."""
+class JoinRequest:
+    """`member_id` is empty for a new member, whose id then ends in `unique_suffix`, which the
+    coordinator sets. `needs_member_id`: the client supports MEMBER_ID_REQUIRED (v4, KIP-394).
+    `may_skip_assignment`: v9, KIP-814."""
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    unique_suffix: str = ""
-    needs_member_id: bool = True
-    may_skip_assignment: bool = True
-    reason: str = ""
+    __slots__ = (
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "may_skip_assignment",
+        "member_id",
+        "needs_member_id",
+        "protocol_type",
+        "protocols",
+        "reason",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "unique_suffix",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+        unique_suffix: str = "",
+        needs_member_id: bool = True,
+        may_skip_assignment: bool = True,
+        reason: str = "",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.unique_suffix = unique_suffix
+        self.needs_member_id = needs_member_id
+        self.may_skip_assignment = may_skip_assignment
+        self.reason = reason
 
 
-class GroupMemberMetadata(NamedTuple):
+class GroupMemberMetadata:
     """A member in the leader's JoinGroup response."""
 
-    member_id: str
-    group_instance_id: str | None
-    metadata: bytes
+    __slots__ = ("group_instance_id", "member_id", "metadata")
+
+    def __init__(self, member_id: str, group_instance_id: str | None, metadata: bytes) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.metadata = metadata
 
 
-class JoinResult(NamedTuple):
-    member_id: str
-    error: ErrorCode = ErrorCode.none
-    generation: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader: str = ""
-    skip_assignment: bool = False
-    members: tuple[GroupMemberMetadata, ...] = ()
+class JoinResult:
+    __slots__ = (
+        "error",
+        "generation",
+        "leader",
+        "member_id",
+        "members",
+        "protocol_name",
+        "protocol_type",
+        "skip_assignment",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        error: ErrorCode = ErrorCode.none,
+        generation: int = -1,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        leader: str = "",
+        skip_assignment: bool = False,
+        members: tuple[GroupMemberMetadata, ...] = (),
+    ) -> None:
+        self.member_id = member_id
+        self.error = error
+        self.generation = generation
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.leader = leader
+        self.skip_assignment = skip_assignment
+        self.members = members
 
 
-class SyncRequest(NamedTuple):
-    member_id: str
-    group_instance_id: str | None
-    generation: int
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: Mapping[str, bytes] = NO_ASSIGNMENTS  # member id → assignment; only the leader sends them
+class SyncRequest:
+    """`assignments`: member id → assignment; only the leader sends them."""
+
+    __slots__ = ("assignments", "generation", "group_instance_id", "member_id", "protocol_name", "protocol_type")
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        protocol_type: str | None,
+        protocol_name: str | None,
+        assignments: Mapping[str, bytes] = NO_ASSIGNMENTS,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.generation = generation
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.assignments = assignments
 
 
-class SyncResult(NamedTuple):
-    error: ErrorCode = ErrorCode.none
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignment: bytes = b""
+class SyncResult:
+    __slots__ = ("assignment", "error", "protocol_name", "protocol_type")
+
+    def __init__(
+        self,
+        error: ErrorCode = ErrorCode.none,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignment: bytes = b"",
+    ) -> None:
+        self.error = error
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.assignment = assignment
 
 
 class LeavingMember(NamedTuple):
@@ -90,9 +167,12 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
-class CompleteRequest(NamedTuple):
-    request: PendingRequest
-    result: JoinResult | SyncResult
+class CompleteRequest:
+    __slots__ = ("request", "result")
+
+    def __init__(self, request: PendingRequest, result: JoinResult | SyncResult) -> None:
+        self.request = request
+        self.result = result
 
 
 class AssignmentWrite(NamedTuple):

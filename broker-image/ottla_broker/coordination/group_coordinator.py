@@ -131,7 +131,8 @@ class GroupCoordinator:
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             if not group.is_empty:
-                return await shard.consumer_groups.join_classic(group, self._with_unique_suffix(request))
+                self._set_unique_suffix(request)
+                return await shard.consumer_groups.join_classic(group, request)
             shard.consumer_groups.delete_empty_group(group)
         elif isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.inconsistent_group_protocol, f"Group {group_id} is a share group.")
@@ -166,16 +167,16 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.unknown_member_id, f"no group {group_id!r}")
         return shard
 
-    def _with_unique_suffix(self, request: JoinRequest) -> JoinRequest:
+    def _set_unique_suffix(self, request: JoinRequest) -> None:
         """Only a member without an id needs it."""
-        if request.member_id:
-            return request
-        return request._replace(unique_suffix=str(uuid.UUID(int=self._runtime.random.getrandbits(128), version=4)))
+        if not request.member_id:
+            request.unique_suffix = str(uuid.UUID(int=self._runtime.random.getrandbits(128), version=4))
 
     def _join_classic_group(
         self, shard: GroupCoordinatorShard, group: ClassicGroup, request: JoinRequest, pending: WaitingRequest
     ) -> None:
-        effects = membership.join_group(group, self._with_unique_suffix(request), pending, shard.timestamps())
+        self._set_unique_suffix(request)
+        effects = membership.join_group(group, request, pending, shard.timestamps())
         shard.classic_groups.run_effects(group, effects)
 
     async def sync_group(self, group_id: str, request: SyncRequest) -> SyncResult:
@@ -199,13 +200,13 @@ class GroupCoordinator:
         shard.classic_groups.run_effects(group, membership.sync_group(group, request, pending))
         return True
 
-    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """REBALANCE_IN_PROGRESS if the member has to rejoin. Raises the other errors."""
         shard = self._shard_of_named_group(group_id)
         group = self._existing_group(shard, group_id)
         if isinstance(group, ConsumerGroup):
-            shard.consumer_groups.heartbeat_classic(group, member_id, group_instance_id, generation)
-        else:
-            membership.heartbeat(group, member_id, group_instance_id, generation, shard.timestamps())
+            return shard.consumer_groups.heartbeat_classic(group, member_id, group_instance_id, generation)
+        return membership.heartbeat(group, member_id, group_instance_id, generation, shard.timestamps())
 
     def consumer_groups_of(self, group_id: str) -> ConsumerGroupRequests:
         """The part of this group's shard that serves consumer groups. Raises INVALID_GROUP_ID."""

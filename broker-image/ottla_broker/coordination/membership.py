@@ -219,17 +219,16 @@ def _check_protocol(requested: str | None, selected: str | None) -> None:
 
 def heartbeat(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int, now: Timestamps
-) -> None:
-    """Extends the member's session. REBALANCE_IN_PROGRESS, which extends it too, asks the member to
-    rejoin.
+) -> ErrorCode:
+    """Extends the member's session. Returns REBALANCE_IN_PROGRESS, which asks the member to rejoin,
+    because each member gets it in each rebalance. Raises the other errors.
     """
     if group.state is GroupState.dead:
         raise KafkaError(ErrorCode.coordinator_not_available)
     member = group.check_member(member_id, group_instance_id)
     group.check_generation(generation)
     group.schedule_session_timeout(member, now)
-    if group.state is GroupState.preparing:
-        raise KafkaError(ErrorCode.rebalance_in_progress)
+    return ErrorCode.rebalance_in_progress if group.state is GroupState.preparing else ErrorCode.none
 
 
 def leave_group(

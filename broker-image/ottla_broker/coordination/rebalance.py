@@ -174,17 +174,19 @@ def _on_static_member_written(group: ClassicGroup, write: StaticMemberWrite, err
         return  # replaced again, removed, or rebalancing, which completes the JoinGroup
     result = join_result(group, member)
     if error is not ErrorCode.none:
-        failed = result._replace(member_id="", error=error, leader=write.old_leader or "", members=())
-        group.complete_join(member, failed)
+        result.member_id, result.error, result.leader, result.members = "", error, write.old_leader or "", ()
+        group.complete_join(member, result)
         group.update_member(member, write.old_protocols, write.old_rebalance_timeout_ms, write.old_session_timeout_ms)
         group.replace_static_member(write.new_member_id, write.old_member_id)
         group.schedule_session_timeout(member, now)
     elif write.may_skip_assignment:
-        group.complete_join(member, result._replace(skip_assignment=group.leader == member.id))
+        result.skip_assignment = group.leader == member.id
+        group.complete_join(member, result)
     else:
         # Without `skip_assignment`, a returning leader assigns again unless its old id is named as
         # leader.
-        group.complete_join(member, result._replace(leader=write.old_leader or "", members=()))
+        result.leader, result.members = write.old_leader or "", ()
+        group.complete_join(member, result)
 
 
 def expire_deadlines(group: ClassicGroup, now: Timestamps) -> list[Effect]:

@@ -47,10 +47,10 @@ class WaitingRequest:
 
     __slots__ = ("_header", "_reply", "_response", "_write")
 
-    def __init__(self, header: RequestHeader, write: Callable[[int, int, Any], bytearray]) -> None:
+    def __init__(self, header: RequestHeader, write: Callable[[int, int, Any], bytes]) -> None:
         self._header = header
         self._write = write
-        self._response: bytearray | None = None
+        self._response: bytes | None = None
         self._reply: DeferredResponse | None = None
 
     def complete(self, result: Any) -> None:
@@ -141,7 +141,7 @@ def read_join_group(ctx: RequestContext, cursor: Cursor, version: int) -> tuple[
     )
 
 
-def write_join_group(version: int, correlation_id: int, result: JoinResult) -> bytearray:
+def write_join_group(version: int, correlation_id: int, result: JoinResult) -> bytes:
     """A whole response with its size in front."""
     flexible = version >= JOIN_GROUP_FLEXIBLE
     write_text, write_blob = (write_compact_string, write_compact_bytes) if flexible else (write_string, write_bytes)
@@ -191,7 +191,7 @@ def read_sync_group(cursor: Cursor, version: int) -> tuple[str, SyncRequest]:
     return group_id, SyncRequest(member_id, group_instance_id, generation, protocol_type, protocol_name, assignments)
 
 
-def write_sync_group(version: int, correlation_id: int, result: SyncResult) -> bytearray:
+def write_sync_group(version: int, correlation_id: int, result: SyncResult) -> bytes:
     """A whole response with its size in front."""
     flexible = version >= SYNC_GROUP_FLEXIBLE
     out = _begin_response(correlation_id, result.error, flexible)
@@ -211,11 +211,12 @@ def _begin_response(correlation_id: int, error: int, flexible: bool) -> bytearra
     )
 
 
-def _end_response(out: bytearray, flexible: bool) -> bytearray:
+def _end_response(out: bytearray, flexible: bool) -> bytes:
+    """As bytes, which uvloop writes to a socket without a view of them."""
     if flexible:
         out.append(0)
     _I32.pack_into(out, 0, len(out) - 4)
-    return out
+    return bytes(out)
 
 
 def _read_string(cursor: Cursor, flexible: bool) -> str:

@@ -57,7 +57,9 @@ class RepeatableRequest(Protocol):
         ...
 
     def repeat(self, frame: bytearray) -> Reply:
-        """The reply to a request that repeats it; None where the request has to be parsed."""
+        """The reply to a request that repeats it, as `is_repeated_by` knows; None where the request
+        has to be parsed.
+        """
         ...
 
 

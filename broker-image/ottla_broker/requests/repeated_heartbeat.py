@@ -57,8 +57,6 @@ class RepeatableHeartbeat:
         return self.pattern.matches(frame)
 
     def repeat(self, frame: bytearray) -> Reply:
-        if not self.pattern.matches(frame):
-            return None
         epoch = self.pattern.epoch_of(frame)
         if epoch <= 0 or not is_consumer_protocol_enabled(self.ctx) or not self.ctx.may_read_group(self.group_id):
             return None
@@ -73,8 +71,10 @@ def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearra
     parsed.
     """
     last = ctx.connection.last_heartbeat
-    if last is not None and last.key == KEY and (reply := last.repeat(frame)) is not None:
-        return reply
+    if last is not None and last.key == KEY and last.is_repeated_by(frame):
+        reply = last.repeat(frame)
+        if reply is not None:
+            return reply
     ctx.connection.last_heartbeat = UnparsedRequest(frame, header)
     return None
 

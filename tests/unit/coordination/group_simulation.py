@@ -178,9 +178,11 @@ class GroupSimulation:
 
     def send_heartbeat(self, client: Client) -> None:
         try:
-            heartbeat(self.group, client.member_id, client.instance, client.generation, self.now())
+            code = heartbeat(self.group, client.member_id, client.instance, client.generation, self.now())
         except KafkaError as reason:
-            client.handle_error(SyncResult(reason.code))
+            code = reason.code
+        if code is not ErrorCode.none:
+            client.handle_error(SyncResult(code))
 
     def leave(self, client: Client) -> list[ErrorCode]:
         client.alive = False

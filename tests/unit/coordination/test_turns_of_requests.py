@@ -76,8 +76,9 @@ def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_de
         expected = client.dispatcher.dispatch(frame, read_request_header(frame), client.connection, PLENTY)
         assert client.dispatcher.repeat_heartbeat(frame, client.connection) == expected
         assert client.dispatcher.request_counts[key] == 2
-        other = write_request(key, 4, 7, "you", request)[4:]
-        assert client.dispatcher.repeat_heartbeat(other, client.connection) is None
+        last = client.connection.last_heartbeat
+        assert last is not None and last.is_repeated_by(frame)
+        assert not last.is_repeated_by(write_request(key, 4, 7, "you", request)[4:])
         cast(Any, broker).ready = False
         assert client.dispatcher.repeat_heartbeat(frame, client.connection) is None
         cast(Any, broker).ready = True
