@@ -38,6 +38,7 @@ from tests.sim.scenario import (
 )
 from tests.sim.simulation import Outcome
 
+RunPlan = Plan | MirrorPlan
 ONE, THREE, FIVE = 1, 3, 5
 MAX_SEEDS_TRIED: Final = 100  # beside those that detected a rule before: those with the shortest runs
 SEEDS_CHOSEN_FROM: Final = 1000
@@ -154,20 +155,27 @@ def detecting_seed(rule: DisabledRule, likely_seeds: Sequence[int], last: int | 
 
 
 def shortest_seeds(rule: DisabledRule) -> Sequence[int]:
-    """Seeds whose faults are over soonest. Of runs with two clusters the shortest never fail
-    over: half of theirs are those whose logs can diverge before a failback.
+    """Seeds that can detect the rule, by when their faults are over. Of runs with two clusters the
+    shortest never fail over.
     """
-    seeds = range(1, SEEDS_CHOSEN_FROM + 1)
-    if rule.brokers == TWO_CLUSTERS:
-        diverging = [seed for seed in seeds if _fails_back_diverged(MirrorPlan.of(seed))]
-        return [*diverging[: MAX_SEEDS_TRIED // 2], *range(1, MAX_SEEDS_TRIED // 2 + 1)]
-    choose_plan: Callable[[int, int], Plan] = rule.run.args[0]
-    return sorted(seeds, key=lambda seed: choose_plan(seed, rule.brokers).faults_for_s)[:MAX_SEEDS_TRIED]
+    choose_plan: Callable[[int], RunPlan] = (
+        MirrorPlan.of if rule.brokers == TWO_CLUSTERS else partial(rule.run.args[0], brokers=rule.brokers)
+    )
+    plans = {seed: choose_plan(seed) for seed in range(1, SEEDS_CHOSEN_FROM + 1)}
+    seeds = [seed for seed, plan in plans.items() if can_detect(rule.name, plan)]
+    if rule.brokers != TWO_CLUSTERS:
+        seeds.sort(key=lambda seed: plans[seed].faults_for_s)
+    return seeds[:MAX_SEEDS_TRIED]
 
 
-def _fails_back_diverged(plan: MirrorPlan) -> bool:
-    """True if a source that loses records takes back a copy that may have them."""
-    return plan.fails_back and plan.loses_records and not plan.appended
+def can_detect(rule: str, plan: RunPlan) -> bool:
+    """False if a run with this plan has nothing to do with the rule."""
+    match rule, plan:
+        case "divergence offset is end of copy", MirrorPlan():
+            return plan.fails_back and plan.loses_records and not plan.appended
+        case (("dead letters forgotten on takeover" | "records archived before their dead letters"), Plan()):
+            return plan.has_dead_letters
+    return True
 
 
 def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:
