@@ -76,19 +76,20 @@ docs: $(VENV)/.installed-test ## build the documentation site into build/site; f
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The suites. Each is a pytest marker too (pyproject.toml). `make test` runs two groups in parallel. Tests that wait for processes run in
-# STREAMS parallel streams of whole files. Tests that only compute run at lower priority, in two streams, and use what the others leave. At the
-# end it prints how many instructions a small request takes, beside those of the last release.
+# STREAMS parallel streams of whole files. What only computes runs at lower priority and uses what the others leave: the checks, the documents,
+# tests in two streams, and then how many instructions a small request takes, beside those of the last release.
 COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e
 # Tests that need a kubelet: building their programs and images takes longer than running everything else.
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
 STREAMS ?= 2
 
-test: check docs kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
-	@mkdir -p build; nice -n 10 $(BIN)/pytest --numprocesses 2 $(COMPUTING) > build/computing.log 2>&1 & computing=$$!; \
+test: $(VENV)/.installed-test kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
+	@mkdir -p build; nice -n 10 sh -c 'make --no-print-directory --keep-going check docs; checked=$$?; \
+		$(BIN)/pytest --numprocesses 2 $(COMPUTING); computed=$$?; \
+		$(BIN)/python -m bench.instructions; exit $$((checked | computed | $$?))' > build/computing.log 2>&1 & computing=$$!; \
 	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
-	wait $$computing; computed=$$?; echo "$(COMPUTING):"; cat build/computing.log; \
-	$(BIN)/python -m bench.instructions; counted=$$?; exit $$((waited | computed | counted))
+	wait $$computing; computed=$$?; cat build/computing.log; exit $$((waited | computed))
 
 unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit
