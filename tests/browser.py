@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.jars import skip_or_fail_in_ci
 
@@ -38,22 +38,32 @@ def run_chromium() -> Iterator[Browser]:
 
 @contextmanager
 def open_tab(browser: Browser, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Iterator[Page]:
-    """A tab with storage of its own. Fails at the end if a page reported an error, among them
-    everything that the content security policy has stopped.
+    """A tab without cookies. Fails at the end if a page reported an error, among them everything
+    that the content security policy has stopped.
+
+    It is of a context of the browser that no other tab uses, if there is one: in a new context, the
+    browser would start a process and compile the pages' programs again.
     """
     problems: list[str] = []
-    context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light"
-    )
+    context = _unused_context(browser)
     try:
         page = context.new_page()
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.emulate_media(color_scheme="dark" if dark else "light")
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("dialog", lambda dialog: problems.append(f"a page opened a dialog: {dialog.message}"))
         yield page
     finally:
-        context.close()
+        for it in context.pages:
+            it.close()
+        context.clear_cookies()
     assert not problems, problems
+
+
+def _unused_context(browser: Browser) -> BrowserContext:
+    """A context that `open_tab` made before and whose tabs are closed, or a new one."""
+    return next((it for it in browser.contexts if not it.pages), None) or browser.new_context()
 
 
 def take_screenshot(page: Page, name: str) -> None:
