@@ -32,6 +32,18 @@ MIRROR, MIRRORED_TOPIC = 101, 102
 READS_WITHIN_S = 30.0
 
 
+def delete_topics(broker: BrokerProcess) -> None:
+    """Deletes all but internal ones. Apache Kafka takes seconds to start and to stop, so that
+    sources of several tests are one broker.
+    """
+    if not broker.is_running:
+        broker.start()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    topics = [it for it in admin.list_topics(timeout=READS_WITHIN_S).topics if not it.startswith("__")]
+    for deleted in (admin.delete_topics(topics) if topics else {}).values():
+        deleted.result(30)
+
+
 def set_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) -> None:
     """None removes a setting. Raises AssertionError with the broker's message if it rejects
     them.

@@ -13,6 +13,7 @@ from tests.e2e.dump_log_segments import dump_log_segments, join_files
 from tests.e2e.mirroring import (
     append_topics,
     create_topic,
+    delete_topics,
     list_topics,
     mirror_status,
     produce,
@@ -56,10 +57,17 @@ def wait_for_values(target: BrokerProcess, topic: str, expected: dict[str, list[
         assert by_source == expected
 
 
-@pytest.fixture(params=["kafka", "ottla"])
-def west(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+@pytest.fixture(scope="module", params=["kafka", "ottla"])
+def shared_west(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     with BROKERS[request.param](log_cleaner_backoff_ms=200) as broker:
         yield broker
+
+
+@pytest.fixture
+def west(shared_west: BrokerProcess) -> BrokerProcess:
+    """A source without topics."""
+    delete_topics(shared_west)
+    return shared_west
 
 
 def test_two_sources_and_a_producer_share_a_topic(west: BrokerProcess) -> None:

@@ -15,6 +15,7 @@ from tests.e2e.mirroring import (
     Pair,
     commit_offsets,
     committed_offsets,
+    delete_topics,
     mirror_status,
     produce,
     read_records,
@@ -31,13 +32,17 @@ KAFKAS = {f"kafka-{version}": partial(run_apache_kafka, version=version) for ver
 SOURCES: dict[str, Callable[..., AbstractContextManager[BrokerProcess]]] = {**KAFKAS, "ottla": run_ottla_broker}
 
 
-@pytest.fixture(params=SOURCES)
-def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    run_source = SOURCES[request.param]
-    with (
-        run_source(log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as source,
-        run_ottla_broker() as target,
-    ):
+@pytest.fixture(scope="module", params=SOURCES)
+def source(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    with SOURCES[request.param](log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as it:
+        yield it
+
+
+@pytest.fixture
+def pair(source: BrokerProcess) -> Iterator[Pair]:
+    """A source without topics, and a new target."""
+    delete_topics(source)
+    with run_ottla_broker() as target:
         yield Pair(source, target)
 
 
