@@ -82,7 +82,7 @@ COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e
 # Tests that need a kubelet: building their programs and images takes longer than running everything else.
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
-STREAMS ?= 2
+STREAMS ?= 4
 
 test: $(VENV)/.installed-test kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
 	@mkdir -p build; nice -n 10 sh -c 'make --no-print-directory --keep-going check docs; checked=$$?; \
