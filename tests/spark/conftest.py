@@ -14,7 +14,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.resources.common import API_VERSION
-from ottla_spark import jars, launch
 from ottla_spark.definition import parse_pipeline
 from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
@@ -22,16 +21,9 @@ from ottla_spark.runtime_environment import RuntimeEnvironment
 from tests.ports import free_port
 from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
 from tests.spark.broker import KAFKA_LIBS, broker
+from tests.spark.spark_jvm import add_all_sinks, archive_of_all_sinks, shared_jvm_conf, write_archive
 
 Line = dict[str, Any]
-# Spark's own functions for Avro, as a second reader of what sinks write.
-SPARK_AVRO = jars.Jar(
-    "org.apache.spark", "spark-avro_2.13", "4.0.0", "083fb13d7a1091025b135eff216e2009b42c9724bb8bc597d2f28b1207ef4709"
-)
-
-# G1 would mark the small heap of the tests again and again. What little lives is copied less often
-# in a large young generation, and classes are not unloaded each time that some more are loaded.
-SMALL_HEAP = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=512m"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +108,16 @@ class Topics:
 def jars_of_all_sinks() -> Iterator[None]:
     """All tests of a process share one JVM, whose first pipeline fixes its class path."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jars, "SINKS", {**jars.SINKS, "from_avro": (SPARK_AVRO,)})
-        patch.setattr(launch, "needed_jars", lambda _: set(jars.SINKS))
+        add_all_sinks(patch.setattr)
         yield
+
+
+@pytest.fixture(scope="session")
+def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Spark's configuration of that JVM."""
+    archive = archive_of_all_sinks(tmp_path_factory.mktemp("classes"))
+    yield shared_jvm_conf(archive)
+    write_archive(archive)
 
 
 @pytest.fixture(scope="session")
@@ -163,6 +162,7 @@ class Runner:
 
     topics: Topics
     folder: Path
+    conf: Mapping[str, str]
     registry: str = ""
     secrets: Path | None = None
     checkpoint_on_s3: str = ""
@@ -189,7 +189,7 @@ class Runner:
             log=self.folder / "spark.log",
             master="local[2,2]",
             registry=self.registry,
-            conf=SMALL_HEAP,
+            conf=self.conf,
             secrets=self.secrets,
         )
         asked, ended = threading.Event(), threading.Event()
@@ -220,8 +220,8 @@ def database() -> Iterator[PostgreSQL]:
 
 
 @pytest.fixture
-def pipeline(topics: Topics, tmp_path: Path) -> Runner:
-    return Runner(topics, tmp_path)
+def pipeline(topics: Topics, tmp_path: Path, shared_jvm: dict[str, str]) -> Runner:
+    return Runner(topics, tmp_path, shared_jvm)
 
 
 @pytest.fixture

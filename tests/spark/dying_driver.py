@@ -16,6 +16,8 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any, Final
 
+from tests.spark.spark_jvm import add_all_sinks, own_jvm_environment
+
 ROOT: Final = Path(__file__).parents[2]
 Step = tuple[str, str]
 """MODULE:FUNCTION, and "before" or "after" it."""
@@ -27,8 +29,8 @@ def run_driver(steps: Sequence[Step], *arguments: str, queries: int = 1) -> int:
     """
     command = [sys.executable, "-m", "tests.spark.dying_driver", json.dumps(steps), str(queries), *arguments]
     path = os.pathsep.join([str(ROOT), *(str(ROOT / it) for it in ("operator", "spark-app"))])
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=False)
-    return done.returncode
+    environment = {**os.environ, "PYTHONPATH": path, **own_jvm_environment()}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 def _die() -> None:
@@ -55,6 +57,7 @@ def _patch(step: str, when: str, await_death: Callable[[], object]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     steps, queries, *rest = arguments
+    add_all_sinks(setattr)
     barrier = Barrier(int(queries), action=_die)
     for step, when in json.loads(steps):
         _patch(step, when, barrier.wait)

@@ -187,7 +187,7 @@ FLIGHTS = 3_000
 
 
 def test_flights_in_avro_have_the_results_of_flights_in_json(
-    topics: Topics, registry: str, client: SchemaRegistryClient, tmp_path: Path
+    topics: Topics, registry: str, client: SchemaRegistryClient, tmp_path: Path, shared_jvm: dict[str, str]
 ) -> None:
     topics.make("json-flights", "avro-flights", "both-airlines", "both-airports")
     serialize = AvroSerializer(client, json.dumps(FLIGHT))
@@ -213,7 +213,7 @@ def test_flights_in_avro_have_the_results_of_flights_in_json(
         sources["flights"] = {**spec["sources"]["flights"], "topic": f"{variant}-flights", **change}
         sinks = [{**spec["sinks"][0], "topic": f"{variant}-delays"}]
         letters = {"topic": f"{variant}-flights-dead"}
-        runner = Runner(topics, tmp_path / variant, registry)
+        runner = Runner(topics, tmp_path / variant, shared_jvm, registry)
         runner.folder.mkdir()
         runner({"sources": sources, "transforms": spec["transforms"], "sinks": sinks, "deadLetter": letters})
         results.append({message.key: message.json for message in topics.read(f"{variant}-delays")})

@@ -12,7 +12,7 @@ from tests.spark.conftest import Line, Runner, Topics, events
 @pytest.fixture
 def old(topics: Topics, pipeline: Runner) -> Runner:
     """Runs the old version, beside `pipeline`, which runs the new one."""
-    return Runner(topics, pipeline.folder / "old")
+    return Runner(topics, pipeline.folder / "old", pipeline.conf)
 
 
 def compared(lines: list[Line]) -> dict[str, dict[str, Any]]:
