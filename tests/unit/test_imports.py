@@ -6,6 +6,8 @@ between modules.
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -65,12 +67,29 @@ def find_cycles(imports: dict[str, set[str]]) -> list[list[str]]:
     return cycles
 
 
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+@dataclass(frozen=True, slots=True)
+class Module:
+    """imports: modules of this project. names_type_checking: the name occurs in it."""
+
+    imports: set[str]
+    names_type_checking: bool
+
+
+@cache
+def modules() -> dict[str, Module]:
+    """Each by its name. Not when the tests are collected, and without their trees: every collection
+    of garbage in this process would visit the trees' nodes, which are millions.
+    """
+    found = {}
+    for name, path in MODULES.items():
+        tree = ast.parse(path.read_text())
+        named = any(isinstance(node, ast.Name) and node.id == "TYPE_CHECKING" for node in ast.walk(tree))
+        found[name] = Module(set(imported_modules(name, tree)) - {name}, named)
+    return found
 
 
 def test_imports_have_no_cycle() -> None:
-    imports = {name: set(imported_modules(name, tree)) - {name} for name, tree in TREES.items()}
-    assert find_cycles(imports) == []
+    assert find_cycles({name: module.imports for name, module in modules().items()}) == []
 
 
 def test_cycles_are_found() -> None:
@@ -79,9 +98,4 @@ def test_cycles_are_found() -> None:
 
 
 def test_no_import_is_for_type_checking_only() -> None:
-    hidden = [
-        name
-        for name, tree in TREES.items()
-        if any(isinstance(node, ast.Name) and node.id == "TYPE_CHECKING" for node in ast.walk(tree))
-    ]
-    assert hidden == []
+    assert [name for name, module in modules().items() if module.names_type_checking] == []
