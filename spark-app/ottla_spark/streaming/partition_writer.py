@@ -2,14 +2,15 @@
 with them (see `transactional_writer`).
 
 It runs in Python processes of the executors, which begin with it: they import this module in a
-quarter of the time that the rest of a pipeline would take.
+quarter of the time that the rest of a pipeline would take. Spark gives a process the tasks of one
+batch after the other, so a producer stays open for the next batch of its writer.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -24,6 +25,8 @@ TRANSACTION_TIMEOUT_MS: Final = 300_000
 itself."""
 _TIMEOUT_S: Final = 60.0
 _RETRY_PAUSE_S: Final = 0.1
+_IDLE_S: Final = 60.0
+"""A producer is not used again after this time: brokers close idle connections, and forget ids."""
 _SEQUENCE_BITS: Final = 33  # as in Spark's monotonically_increasing_id
 _POLL_EVERY: Final = 10_000
 _PRODUCER: Final[dict[str, Any]] = {
@@ -91,12 +94,60 @@ def write_partition(
     return iter(())
 
 
+@dataclass(frozen=True, slots=True)
+class OpenWriter:
+    """A producer whose last transaction is committed. written: the batch of that transaction. None
+    if the producer has none yet. used_at_s: monotonic.
+    """
+
+    sink: TransactionalSink
+    producer: Any
+    group_metadata: Any
+    written: Batch | None
+    used_at_s: float
+
+    def fits(self, sink: TransactionalSink, batch: Batch) -> bool:
+        """True if the producer wrote the batch before this one, a short time ago."""
+        before = Batch(batch.query, batch.number - 1)
+        return self.sink == sink and self.written == before and time.monotonic() - self.used_at_s < _IDLE_S
+
+
+_open_writers: Final[dict[str, OpenWriter]] = {}
+"""The writers of this process, by their transactional ids."""
+
+
 def _write_transaction(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int, records: Iterator[Record]
 ) -> None:
-    # Each writer has a committed offset of its own in the group: that of the partition with its
-    # number. Consumers of the topic are in other groups.
-    slot = TopicPartition(sink.topic, writer)
+    transactional_id = f"{sink.group}.{writer}"
+    opened = _begin_in_open_writer(sink, batch, writer) or _begin_in_new_writer(sink, batch, connect, writer)
+    if opened is None:
+        return
+    _produce(opened.producer, sink.topic, batch.number, writer, records)
+    _retry(partial(opened.producer.commit_transaction, _TIMEOUT_S))
+    _open_writers[transactional_id] = replace(opened, written=batch, used_at_s=time.monotonic())
+
+
+def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) -> OpenWriter | None:
+    """None if this process has no producer that wrote the batch before this one, or another process
+    has fenced it since: then it may also have written this batch.
+    """
+    opened = _open_writers.pop(f"{sink.group}.{writer}", None)
+    if opened is None or not opened.fits(sink, batch):
+        return None
+    try:
+        _begin(opened, batch, writer)
+    except KafkaException as error:
+        if error.args[0].retriable():
+            raise  # the brokers have not responded in time
+        return None
+    return opened
+
+
+def _begin_in_new_writer(
+    sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int
+) -> OpenWriter | None:
+    """None if the batch is written already."""
     consumer = Consumer(
         {
             **sink.client,
@@ -109,17 +160,25 @@ def _write_transaction(
     try:
         producer = connect({**sink.client, **_PRODUCER, "transactional.id": f"{sink.group}.{writer}"})
         _retry(partial(producer.init_transactions, _TIMEOUT_S))
-        (committed,) = consumer.committed([slot], timeout=_TIMEOUT_S)
+        (committed,) = consumer.committed([TopicPartition(sink.topic, writer)], timeout=_TIMEOUT_S)
         if batch.is_written(committed.metadata):
-            return
-        producer.begin_transaction()
-        _produce(producer, sink.topic, batch.number, writer, records)
-        position = TopicPartition(sink.topic, writer, batch.number, metadata=batch.metadata)
-        group = consumer.consumer_group_metadata()
-        _retry(partial(producer.send_offsets_to_transaction, [position], group, _TIMEOUT_S))
-        _retry(partial(producer.commit_transaction, _TIMEOUT_S))
+            return None
+        opened = OpenWriter(sink, producer, consumer.consumer_group_metadata(), None, 0.0)
     finally:
         consumer.close()
+    _begin(opened, batch, writer)
+    return opened
+
+
+def _begin(opened: OpenWriter, batch: Batch, writer: int) -> None:
+    """Begins a transaction with the batch's number, which goes first: the brokers refuse a producer
+    that is fenced before it has taken any record.
+    """
+    # Each writer has a committed offset of its own in the group: that of the partition with its
+    # number. Consumers of the topic are in other groups.
+    position = TopicPartition(opened.sink.topic, writer, batch.number, metadata=batch.metadata)
+    opened.producer.begin_transaction()
+    _retry(partial(opened.producer.send_offsets_to_transaction, [position], opened.group_metadata, _TIMEOUT_S))
 
 
 def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterator[Record]) -> None:

@@ -10,6 +10,10 @@ failed, or whose process was killed, runs again with the same number:
 - The new writer then reads the committed number. If it is the number of the batch, the predecessor
   had committed its transaction, and the new writer does nothing.
 
+A process that has committed the batch before this one goes on with the same producer. If another
+process has been this writer since, the brokers refuse the producer before it takes a row, and a new
+one begins as above.
+
 So a writer commits a batch once, whichever process fails. The batch as a whole is written once if
 each row goes to the same writer again: see `count_writers`.
 """
