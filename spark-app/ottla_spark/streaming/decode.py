@@ -12,8 +12,9 @@ both its value and its key decode.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -25,6 +26,7 @@ from ottla_operator.resources.formats import Format
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message
 from ottla_spark.streaming.framed_records import decoded_key, decoded_value
+from ottla_spark.streaming.null_on_error import null_on_error
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 
 DECODE_ERROR: Final = "_decode_error"
@@ -33,7 +35,8 @@ _KEY_ERROR: Final = "_key_error"
 PARSED: Final = "_parsed"
 """Column with the struct that JSON of a value was parsed to."""
 _PARSED_KEY: Final = "_parsed_key"
-_CORRUPT_RECORD: Final = "_corrupt"
+_BLANK: Final = r"^[ \t\n\r]*\z"
+"""Matches text that is nothing but white space of JSON."""
 
 
 def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str, unused: Collection[str] = ()) -> DataFrame:
@@ -64,25 +67,31 @@ def _decode_values(raw: DataFrame, pipeline: PipelineDefinition, name: str, unus
         return raw.select("*", F.inline(F.array(columns)))
     schema = parse_schema(format_, where)
     needed = StructType([it for it in schema if it.name not in unused])
-    rows = _parsed_once(raw, PARSED, _parsed_json("_value", needed), name)
-    parsed = F.col(PARSED)
-    no_value = F.when(F.col("_value").isNull(), "the record has no value")
-    error = _json_error(no_value, "value", schema, parsed)
+    error = partial(_json_error, "value", F.when(F.col("_value").isNull(), "the record has no value"), schema)
+    rows = _parsed_once(raw, name, (PARSED, _parsed_json("_value", needed)), (DECODE_ERROR, error))
     decoded = [
-        (F.lit(None).cast(it.dataType) if it.name in unused else parsed[it.name]).alias(it.name) for it in schema
+        (F.lit(None).cast(it.dataType) if it.name in unused else F.col(PARSED)[it.name]).alias(it.name) for it in schema
     ]
-    return rows.withColumn(DECODE_ERROR, error).select(*raw.columns, *decoded, DECODE_ERROR)
+    return rows.select(*raw.columns, *decoded, DECODE_ERROR)
 
 
-def _parsed_once(rows: DataFrame, column: str, parsed: Column, name: str) -> DataFrame:
-    """Adds the column with what JSON was parsed to. The optimizer would evaluate it again in the
-    filter on `_decode_error`. It moves no filter into a generator, nor below the observed metrics
-    of a stream, which take less time.
+def _parsed_once(
+    rows: DataFrame, name: str, parsed: tuple[str, Column], error: tuple[str, Callable[[Column], Column]]
+) -> DataFrame:
+    """Adds a column with what JSON was parsed to, and one with the reason why it did not decode.
+
+    The optimizer would evaluate the first again in the filter on the second. It moves no filter
+    into a generator, nor below the observed metrics of a stream, which take less time. Both columns
+    of a stream are made in one projection, which parses once and copies no more than is needed
+    above it.
     """
+    (column, json), (error_column, make_error) = parsed, error
     if not rows.isStreaming:
-        return rows.select("*", F.explode(F.array(parsed)).alias(column))
-    corrupt = F.count(f"{column}.{_CORRUPT_RECORD}")
-    return rows.withColumn(column, parsed).observe(f"{column.replace('_', '')}_{name}", corrupt.alias("corrupt"))
+        rows = rows.select("*", F.explode(F.array(json)).alias(column))
+        return rows.withColumn(error_column, make_error(F.col(column)))
+    undecoded = F.count(error_column).alias("undecoded")
+    rows = rows.withColumns({column: json, error_column: make_error(json)})
+    return rows.observe(f"{column.replace('_', '')}_{name}", undecoded)
 
 
 def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: PipelineDefinition, name: str) -> DataFrame:
@@ -94,20 +103,19 @@ def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: Pipeli
         # The value may have a column of this name too, which the key replaces.
         return rows.select("*", F.inline(F.array(key))).withColumn(column, F.col(_PARSED_KEY)).drop(_PARSED_KEY)
     schema = parse_schema(format_, where)
-    rows = _parsed_once(rows, _PARSED_KEY, _parsed_json("_key", schema), name)
-    parsed = F.col(_PARSED_KEY)
     no_key = F.when(F.col("_key").isNull(), F.lit(None).cast("string"))
-    error = _json_error(no_key, "key", schema, parsed)
-    present = F.struct(*[parsed[it].alias(it) for it in schema.names])
-    key = F.when(F.col("_key").isNotNull(), present)
-    return rows.withColumns({column: key, _KEY_ERROR: error}).drop(_PARSED_KEY)
+    error = partial(_json_error, "key", no_key, schema)
+    rows = _parsed_once(rows, name, (_PARSED_KEY, _parsed_json("_key", schema)), (_KEY_ERROR, error))
+    present = F.struct(*[F.col(_PARSED_KEY)[it].alias(it) for it in schema.names])
+    return rows.withColumn(column, F.when(F.col("_key").isNotNull(), present)).drop(_PARSED_KEY)
 
 
 def _parsed_json(column: str, schema: StructType) -> Column:
-    """Struct of the schema's columns, all of them nullable, and of the text that does not match."""
+    """Struct of the schema's columns, all of them nullable. Null for text that does not match: to
+    keep it in a column of the struct, Spark looks up each column of each record by its name.
+    """
     nullable = StructType([StructField(it.name, it.dataType, True) for it in schema])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT_RECORD}
-    return F.from_json(F.col(column).cast("string"), nullable.add(_CORRUPT_RECORD, "string"), options)
+    return null_on_error(F.from_json(F.col(column).cast("string"), nullable, {"mode": "FAILFAST"}))
 
 
 @contextmanager
@@ -128,13 +136,15 @@ def parse_schema(format_: Format, where: str) -> StructType:
     return schema
 
 
-def _json_error(missing: Column, part: str, schema: StructType, parsed: Column) -> Column:
+def _json_error(part: str, missing: Column, schema: StructType, parsed: Column) -> Column:
     """The reason why JSON did not decode, or null. `missing`: the error of a record that lacks the
-    part, its key or value. `parsed`: null for nothing but white space.
+    part, its key or value. `parsed`: null for such a record, for nothing but white space, and for
+    text that does not match. It is in the first condition, which is always evaluated, so that Spark
+    evaluates it once.
     """
-    is_corrupt = parsed[_CORRUPT_RECORD].isNotNull()
-    error = missing.when(parsed.isNull(), f"the {part} is empty")
-    error = error.when(is_corrupt, f"the {part} is not JSON that matches the schema")
+    is_blank = F.col(f"_{part}").cast("string").rlike(_BLANK)
+    missing = missing.when(is_blank, f"the {part} is empty")
+    error = F.when(parsed.isNull(), missing.otherwise(f"the {part} is not JSON that matches the schema"))
     prefix = "" if part == "value" else f"{part}'s "
     for field in schema:
         if not field.nullable:
