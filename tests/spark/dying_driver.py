@@ -1,6 +1,7 @@
 """`python -m tests.spark.dying_driver STEPS QUERIES ARGUMENTS…`: runs `python -m ottla_spark
 ARGUMENTS…`, and kills the process when so many of its queries have reached one of the steps. A
-query that has reached one waits there for the others.
+query that has reached one waits there for the others. The environment may have other values of
+constants.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import Barrier
@@ -21,15 +22,20 @@ from tests.spark.spark_jvm import add_all_sinks, own_jvm_environment
 ROOT: Final = Path(__file__).parents[2]
 Step = tuple[str, str]
 """MODULE:FUNCTION, and "before" or "after" it."""
+_CONSTANTS: Final = "OTTLA_TEST_CONSTANTS"
+NO_CONSTANTS: Final[Mapping[str, object]] = {}
 
 
-def run_driver(steps: Sequence[Step], *arguments: str, queries: int = 1) -> int:
+def run_driver(
+    steps: Sequence[Step], *arguments: str, queries: int = 1, constants: Mapping[str, object] = NO_CONSTANTS
+) -> int:
     """Runs such a process; without steps it is not killed. Returns its exit code, negative if it
-    was killed.
+    was killed. `constants`: values by MODULE:NAME.
     """
     command = [sys.executable, "-m", "tests.spark.dying_driver", json.dumps(steps), str(queries), *arguments]
     path = os.pathsep.join([str(ROOT), *(str(ROOT / it) for it in ("operator", "spark-app"))])
-    environment = {**os.environ, "PYTHONPATH": path, **own_jvm_environment()}
+    values = {_CONSTANTS: json.dumps(dict(constants))}
+    environment = {**os.environ, "PYTHONPATH": path, **own_jvm_environment(), **values}
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
@@ -59,6 +65,9 @@ def main(arguments: Sequence[str]) -> int:
     steps, queries, *rest = arguments
     add_all_sinks(setattr)
     barrier = Barrier(int(queries), action=_die)
+    for constant, value in json.loads(os.environ.get(_CONSTANTS, "{}")).items():
+        module_name, _, name = constant.partition(":")
+        setattr(import_module(module_name), name, value)
     for step, when in json.loads(steps):
         _patch(step, when, barrier.wait)
     from ottla_spark.__main__ import main as run
