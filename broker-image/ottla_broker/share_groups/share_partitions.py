@@ -23,7 +23,7 @@ from ottla_broker.share_groups.share_partition_leader import (
 from ottla_broker.share_groups.share_sessions import ShareSession, ShareSessions
 from ottla_broker.share_groups.share_state import SharePartitionKey
 from ottla_broker.share_groups.share_state_client import ShareStateClient
-from ottla_broker.wire.errors import KafkaError
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -43,11 +43,13 @@ class SharePartitions:
     sessions: ShareSessions = field(default_factory=ShareSessions)
     _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     _leaders: dict[SharePartitionKey, SharePartitionLeader] = field(default_factory=dict)
+    _is_closed: bool = False
 
     def config_of(self, group_id: str) -> ShareDeliveryConfig:
         return ShareDeliveryConfig.of_group(self._config, self._image.configs.get((GROUP_RESOURCE, group_id), {}))
 
     def close(self) -> None:
+        self._is_closed = True
         self._tasks.cancel_soon()
         for leader in self._leaders.values():
             leader.close()
@@ -104,15 +106,11 @@ class SharePartitions:
         session.rotate()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + max_wait_s
-        wanted = list(session.partitions)
-        loaded = await asyncio.gather(*(self._find_leader_or_error(session.group_id, at) for at in wanted))
-        found = dict(zip(wanted, loaded, strict=True))
-        leaders = [one for one in found.values() if isinstance(one, SharePartitionLeader)]
+        found: dict[TopicIdPartition, SharePartitionLeader | KafkaError] = {}
         changed = asyncio.Event()
-        for leader in leaders:
-            leader.waiters.add(changed.set)
         try:
             while True:
+                await self._find_leaders(session, found, changed)
                 if session.is_closed:
                     return dict.fromkeys(found)
                 is_last = loop.time() >= until_s
@@ -124,8 +122,29 @@ class SharePartitions:
                     async with asyncio.timeout_at(until_s):
                         await changed.wait()
         finally:
-            for leader in leaders:
-                leader.waiters.remove(changed.set)
+            for leader in found.values():
+                if isinstance(leader, SharePartitionLeader):
+                    leader.waiters.remove(changed.set)
+
+    async def _find_leaders(
+        self,
+        session: ShareSession,
+        found: dict[TopicIdPartition, SharePartitionLeader | KafkaError],
+        changed: asyncio.Event,
+    ) -> None:
+        """Finds the leaders of the session's partitions, which set `changed`. One that is closed is
+        found anew: another member has opened a session, or another broker leads by now.
+        """
+        wanted = list(found or session.partitions)
+        while missing := [at for at in wanted if _is_outdated(found.get(at))]:
+            for at, leader in zip(
+                missing,
+                await asyncio.gather(*(self._find_leader_or_error(session.group_id, at) for at in missing)),
+                strict=True,
+            ):
+                found[at] = leader
+                if isinstance(leader, SharePartitionLeader):
+                    leader.waiters.add(changed.set)
 
     def _deliver(
         self,
@@ -163,6 +182,8 @@ class SharePartitions:
     async def _find_leader(self, group_id: str, at: TopicIdPartition) -> SharePartitionLeader:
         """The share-partition's leader, loaded. Raises UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
         and the share coordinator's errors."""
+        if self._is_closed:
+            raise KafkaError(ErrorCode.not_leader_or_follower, "the broker stops")
         topic_id, index = at
         partition = self._partitions.leader(self._partitions.topic_name(topic_id), index, topic_id=topic_id)
         key = SharePartitionKey(group_id, topic_id, index)
@@ -181,3 +202,7 @@ class SharePartitions:
             )
         await leader.load()
         return leader
+
+
+def _is_outdated(found: SharePartitionLeader | KafkaError | None) -> bool:
+    return found is None or (isinstance(found, SharePartitionLeader) and found.is_closed)
