@@ -119,24 +119,32 @@ _open_writers: Final[dict[str, OpenWriter]] = {}
 def _write_transaction(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int, records: Iterator[Record]
 ) -> None:
-    transactional_id = f"{sink.group}.{writer}"
-    opened = _begin_in_open_writer(sink, batch, writer) or _begin_in_new_writer(sink, batch, connect, writer)
-    if opened is None:
-        return
-    _produce(opened.producer, sink.topic, batch.number, writer, records)
+    opened = _begin_in_open_writer(sink, batch, writer)
+    if opened is not None:
+        _produce(opened.producer, sink.topic, batch.number, writer, records)
+    else:
+        opened = _open_writer(sink, batch, connect, writer)
+        if opened is None:
+            return
+        opened.producer.begin_transaction()
+        # Records go first: they create a topic that does not exist, which the offset is of.
+        _produce(opened.producer, sink.topic, batch.number, writer, records)
+        _send_number(opened, batch, writer)
     _retry(partial(opened.producer.commit_transaction, _TIMEOUT_S))
-    _open_writers[transactional_id] = replace(opened, written=batch, used_at_s=time.monotonic())
+    _open_writers[f"{sink.group}.{writer}"] = replace(opened, written=batch, used_at_s=time.monotonic())
 
 
 def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) -> OpenWriter | None:
     """None if this process has no producer that wrote the batch before this one, or another process
-    has fenced it since: then it may also have written this batch.
+    has fenced it since: then it may also have written this batch. The batch's number goes first, so
+    that the brokers refuse a fenced producer before it has taken any record.
     """
     opened = _open_writers.pop(f"{sink.group}.{writer}", None)
     if opened is None or not opened.fits(sink, batch):
         return None
     try:
-        _begin(opened, batch, writer)
+        opened.producer.begin_transaction()
+        _send_number(opened, batch, writer)
     except KafkaException as error:
         if error.args[0].retriable():
             raise  # the brokers have not responded in time
@@ -144,10 +152,8 @@ def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) ->
     return opened
 
 
-def _begin_in_new_writer(
-    sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int
-) -> OpenWriter | None:
-    """None if the batch is written already."""
+def _open_writer(sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int) -> OpenWriter | None:
+    """Fences every other producer of this writer. None if the batch is written already."""
     consumer = Consumer(
         {
             **sink.client,
@@ -163,21 +169,15 @@ def _begin_in_new_writer(
         (committed,) = consumer.committed([TopicPartition(sink.topic, writer)], timeout=_TIMEOUT_S)
         if batch.is_written(committed.metadata):
             return None
-        opened = OpenWriter(sink, producer, consumer.consumer_group_metadata(), None, 0.0)
+        return OpenWriter(sink, producer, consumer.consumer_group_metadata(), None, 0.0)
     finally:
         consumer.close()
-    _begin(opened, batch, writer)
-    return opened
 
 
-def _begin(opened: OpenWriter, batch: Batch, writer: int) -> None:
-    """Begins a transaction with the batch's number, which goes first: the brokers refuse a producer
-    that is fenced before it has taken any record.
-    """
+def _send_number(opened: OpenWriter, batch: Batch, writer: int) -> None:
     # Each writer has a committed offset of its own in the group: that of the partition with its
     # number. Consumers of the topic are in other groups.
     position = TopicPartition(opened.sink.topic, writer, batch.number, metadata=batch.metadata)
-    opened.producer.begin_transaction()
     _retry(partial(opened.producer.send_offsets_to_transaction, [position], opened.group_metadata, _TIMEOUT_S))
 
 
