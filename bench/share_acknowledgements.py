@@ -42,7 +42,6 @@ CLOSING_EPOCH: Final = -1
 JOINED_WITHIN_S: Final = 30.0
 DONE_WITHIN_S: Final = 120.0
 PAUSE_S: Final = 0.05
-HEARTBEAT_INTERVAL_S: Final = 5.0
 
 Spans = Sequence[tuple[int, int]]
 """First and last offsets."""
@@ -80,7 +79,6 @@ class ShareMember:
     assigned: tuple[int, ...] = ()
     session_epoch: int = 0
     to_acknowledge: Mapping[int, Spans] = field(default_factory=dict)
-    heartbeat_at_s: float = 0.0
 
     async def join(self) -> None:
         """Returns when the member is assigned partitions."""
@@ -97,15 +95,9 @@ class ShareMember:
             )
         )
         check_response(response.error_code, "ShareGroupHeartbeat")
-        self.heartbeat_at_s = time.monotonic()
         self.epoch = int(response.member_epoch)
         if response.assignment is not None:
             self.assigned = tuple(int(at) for one in response.assignment.topic_partitions for at in one.partitions)
-
-    async def stay(self) -> None:
-        """Called between fetches: a group expels a member from which it hears nothing."""
-        if time.monotonic() - self.heartbeat_at_s > HEARTBEAT_INTERVAL_S:
-            await self._heartbeat(self.epoch)
 
     async def fetch(self) -> int:
         """Acknowledges what the last call has got, and gets more. Returns the number of
@@ -180,7 +172,6 @@ async def measure_acknowledgements(
         while count < records:
             acknowledged = await member.fetch()
             count += acknowledged
-            await member.stay()
 
     cpu_s, began = broker.cpu_s(), time.perf_counter()
     async with asyncio.timeout(DONE_WITHIN_S), asyncio.TaskGroup() as tasks:
