@@ -55,7 +55,7 @@ class LoadSize:
 
     repeats: int = 10
     batched: int = 400_000
-    single: int = 20_000
+    single: int = 8_000
 
 
 def measure_groups(
