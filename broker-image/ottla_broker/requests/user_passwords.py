@@ -2,9 +2,7 @@
 as logins on a listener.
 """
 
-import hashlib
-import hmac
-import secrets
+import os
 import time
 from collections import OrderedDict
 from typing import Final
@@ -13,6 +11,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.security.sasl_session import ListenerSasl
 from ottla_broker.security.scram import MECHANISMS, CredentialShapes, ScramMechanism, decoy_credential, make_credential
 from ottla_broker.wire.client_security import PLAIN
+from ottla_broker.wire.digests import are_equal, compute_hmac
 
 MAX_REMEMBERED: Final = 1000
 """Passwords that were right, by a keyed hash: checking one takes milliseconds."""
@@ -21,7 +20,7 @@ MAX_REMEMBERED: Final = 1000
 class UserPasswords:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._secret = secrets.token_bytes(32)
+        self._secret = os.urandom(32)
         self._shapes = CredentialShapes(lambda: broker.image.scram_credentials, time.monotonic)
         self._remembered: OrderedDict[bytes, bytes] = OrderedDict()
 
@@ -30,7 +29,7 @@ class UserPasswords:
         not wait after a wrong password.
         """
         if PLAIN in sasl.mechanisms and (expected := sasl.plain_users.get(name)) is not None:
-            return hmac.compare_digest(password.encode(), expected.encode())
+            return are_equal(password.encode(), expected.encode())
         mechanisms = [MECHANISMS[one] for one in sasl.mechanisms if one in MECHANISMS]
         # One after the other, also for unknown users: the time does not tell who exists.
         found = [await self._matches_scram(mechanism, name, password) for mechanism in mechanisms]
@@ -40,14 +39,14 @@ class UserPasswords:
         stored = self._broker.image.scram_credentials.get((name, mechanism))
         credential = stored or decoy_credential(mechanism, name, self._secret, self._shapes.find(mechanism))
         proof = f"{mechanism}\0{name}\0{password}".encode()
-        key = hmac.new(self._secret, proof, hashlib.sha256).digest()
+        key = compute_hmac("sha256", self._secret, proof)
         stored_key = self._remembered.get(key)
         if stored_key is None:
             made = await self._broker.runtime.run_in_thread(
                 make_credential, mechanism, password, credential.salt, credential.iterations
             )
             stored_key = made.stored_key
-        is_right = hmac.compare_digest(stored_key, credential.stored_key) and stored is not None
+        is_right = are_equal(stored_key, credential.stored_key) and stored is not None
         if is_right:
             self._remembered[key] = stored_key
             if len(self._remembered) > MAX_REMEMBERED:
