@@ -34,6 +34,24 @@ class SameTurnFuture(asyncio.Future[T]):
             if self.on_complete is not None:
                 self.on_complete(self)
 
+    def shield(self) -> "SameTurnFuture[T]":
+        """A future for one waiter, which is completed in the same turn as this one. Cancelling it
+        does not cancel this one.
+        """
+        own = SameTurnFuture[T](loop=self.get_loop())
+        earlier = self.on_complete
+
+        def complete(done: asyncio.Future[T]) -> None:
+            if earlier is not None:
+                earlier(done)
+            if isinstance(reason := done.exception(), Exception):
+                own.fail(reason)
+            else:
+                own.complete(done.result())
+
+        self.on_complete = complete
+        return own
+
 
 class SameTurnTask(SameTurnFuture[T]):
     """Runs a coroutine at once until it waits for the first time, as an eager task of Python 3.12

@@ -92,3 +92,26 @@ async def test_a_coroutine_whose_wait_is_cancelled_is_cancelled() -> None:
     first.cancel()
     await asyncio.sleep(0)
     assert task.cancelled()
+
+
+@async_test
+async def test_those_who_wait_behind_a_shield_continue_in_the_same_turn() -> None:
+    written: SameTurnFuture[int] = SameTurnFuture()
+    results: list[tuple[str, int]] = []
+
+    async def wait(name: str) -> None:
+        results.append((name, await written.shield()))
+
+    for name in ("a", "b"):
+        SameTurnTask(wait(name))
+    written.complete(3)
+    assert results == [("a", 3), ("b", 3)]
+
+
+@async_test
+async def test_cancelling_one_who_waits_behind_a_shield_does_not_cancel_the_others() -> None:
+    written: SameTurnFuture[int] = SameTurnFuture()
+    cancelled, waiting = written.shield(), written.shield()
+    cancelled.cancel()
+    written.fail(KeyError("k"))
+    assert isinstance(waiting.exception(), KeyError) and isinstance(written.exception(), KeyError)

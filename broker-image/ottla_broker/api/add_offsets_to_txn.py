@@ -23,6 +23,7 @@ API = Api(
     ApiKey.ADD_OFFSETS_TO_TXN,
     versions=(0, 4),
     flexible=3,
+    starts_no_task=True,
     rights=(
         Right(Operation.write, ResourceType.transactional_id),
         Right(Operation.read, ResourceType.group),

@@ -37,6 +37,7 @@ API = Api(
     ApiKey.ADD_PARTITIONS_TO_TXN,
     versions=(0, 5),
     flexible=3,
+    starts_no_task=True,
     rights=(
         Right(Operation.write, ResourceType.transactional_id, when="from clients"),
         Right(Operation.write, ResourceType.topic, when="from clients"),

@@ -26,6 +26,7 @@ API = Api(
     ApiKey.END_TXN,
     versions=(0, 5),
     flexible=3,
+    starts_no_task=True,
     rights=(Right(Operation.write, ResourceType.transactional_id),),
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
+from ottla_broker.same_turn import SameTurnFuture
 from ottla_broker.wire.batch import Buffer, iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch, estimate_size
@@ -146,13 +147,23 @@ class JournalWriter:
         """The result is `none` or the error to return to clients of the coordinator; the future
         never raises.
         """
-        return self._add(_PendingWrite(records, apply, asyncio.get_running_loop().create_future()))
+        return self._add(_PendingWrite(records, apply))
+
+    def write_at_once(
+        self, records: Sequence[Record], *, apply: Callable[[], None] | None = None
+    ) -> asyncio.Future[ErrorCode]:
+        """Like `write_records`, but appends in this turn of the event loop, after the writes that
+        were requested before.
+        """
+        done = self.write_records(records, apply=apply)
+        self._send()
+        return done
 
     def write_batch(self, batch: bytes, *, apply: Callable[[], None] | None = None) -> asyncio.Future[ErrorCode]:
         """Like `write_records`, but of an encoded batch: one of a transaction, or its end
         marker.
         """
-        return self._add(_PendingWrite((), apply, asyncio.get_running_loop().create_future(), batch))
+        return self._add(_PendingWrite((), apply, batch))
 
     def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
         """Appends to the leader's log at once, after all writes that were requested before, so that
@@ -160,7 +171,7 @@ class JournalWriter:
         then the log does not have the records. Returns a future like that of `write_records`.
         """
         self._send()
-        write = _PendingWrite(records, None, asyncio.get_running_loop().create_future())
+        write = _PendingWrite(records, None)
         try:
             replicated = self._journal.append(encode_batch(records))
         except KafkaError as reason:
@@ -243,14 +254,19 @@ def _apply(writes: "list[_PendingWrite]") -> None:
 
 def _set_result(writes: "list[_PendingWrite]", code: ErrorCode) -> None:
     for write in writes:
-        if not write.done.done():
-            write.done.set_result(code)
+        write.done.complete(code)
 
 
 async def wait_for_write(write: asyncio.Future[ErrorCode] | None) -> None:
     """Returns when the write, if there is one, has succeeded. Raises KafkaError if it fails. A
     cancelled caller, such as that of a closed connection, does not cancel the write."""
-    if write is not None and (error := await asyncio.shield(write)) is not ErrorCode.none:
+    if write is None:
+        return
+    if write.done():
+        error = write.result()
+    else:
+        error = await (write.shield() if isinstance(write, SameTurnFuture) else asyncio.shield(write))
+    if error is not ErrorCode.none:
         raise KafkaError(error)
 
 
@@ -260,8 +276,8 @@ class _PendingWrite:
 
     records: Sequence[Record]
     apply: Callable[[], None] | None
-    done: asyncio.Future[ErrorCode]
     batch: bytes = b""
+    done: SameTurnFuture[ErrorCode] = field(default_factory=SameTurnFuture)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.coordination.journal import Journal
@@ -42,6 +43,10 @@ UNEVENTFUL_ERRORS = frozenset(
     {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
 )
 """The transaction ended by itself before its timeout could end it."""
+
+
+END_WAIT_S: Final = 0.1
+"""For how long a request waits for the end of the transaction before."""
 
 
 @dataclass(eq=False, repr=False)
@@ -150,13 +155,23 @@ class TransactionCoordinator:
         *,
         client_version: int,
     ) -> None:
-        """Returns when the partitions are in the transaction."""
+        """Returns when the partitions are in the transaction. If the end of the last transaction is
+        in progress, it waits for that, where Kafka refuses with CONCURRENT_TRANSACTIONS: clients
+        try again after 20 ms, and the end takes one or two.
+        """
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
             now_ms = self._runtime.now_ms()
             return add_partitions(current, producer, partitions, now_ms=now_ms, client_version=client_version)
 
-        await self._shard_of(transactional_id).transition(transactional_id, decide)
+        shard = self._shard_of(transactional_id)
+        try:
+            await shard.transition(transactional_id, decide)
+        except KafkaError as reason:
+            if reason.code is not ErrorCode.concurrent_transactions:
+                raise
+            await shard.wait_until_idle(transactional_id, END_WAIT_S)
+            await shard.transition(transactional_id, decide)
 
     def find_missing_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TxnPartition]
@@ -175,7 +190,7 @@ class TransactionCoordinator:
         current = shard.find(transactional_id)
         new_id = NO_PRODUCER_ID
         if current is not None and current.is_epoch_exhausted and client_version >= 2:
-            new_id = await self._new_producer_id()
+            new_id = await asyncio.create_task(self._new_producer_id())  # it needs a task of its own
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
             return end_transaction(

@@ -63,7 +63,7 @@ class TransactionShard:
         self._writes = JournalWriter(journal, timeout_ms=config.write_timeout_ms)
         self._write_markers = write_markers
         self._completions = BackgroundTasks()
-        self._idle_waiters: dict[str, asyncio.Event] = {}
+        self._idle: dict[str, asyncio.Future[None]] = {}
 
     # -- loading and closing -----------------------------------------------------------------------
 
@@ -135,11 +135,14 @@ class TransactionShard:
         self, transactional_id: str, entry: TransactionEntry, new: TransactionMetadata
     ) -> asyncio.Future[ErrorCode]:
         entry.pending = True
-        write = self._writes.write_records(
+        write = self._writes.write_at_once(
             [self._record(transactional_id, encode_transaction(new))],
             apply=partial(self._apply, transactional_id, entry, new),
         )
-        write.add_done_callback(partial(self._on_written, transactional_id, entry))
+        if write.done():
+            self._on_written(transactional_id, entry, write)
+        else:
+            write.add_done_callback(partial(self._on_written, transactional_id, entry))
         return write
 
     def _record(self, transactional_id: str, value: bytes | None) -> Record:
@@ -147,28 +150,29 @@ class TransactionShard:
 
     def _apply(self, transactional_id: str, entry: TransactionEntry, new: TransactionMetadata) -> None:
         entry.metadata = new
-        entry.pending = False
         if new.state in DECIDED_STATES and self.state is ShardState.serving:
             self._start_completion(transactional_id, entry, new)
+        else:
+            self._set_idle(transactional_id, entry)
 
     def _on_written(self, transactional_id: str, entry: TransactionEntry, write: asyncio.Future[ErrorCode]) -> None:
         if write.result() is ErrorCode.none:
             return
-        entry.pending = False
+        self._set_idle(transactional_id, entry)
         if entry.metadata is None and self.entries.get(transactional_id) is entry:
             del self.entries[transactional_id]
+
+    def _set_idle(self, transactional_id: str, entry: TransactionEntry) -> None:
+        entry.pending = False
+        if (idle := self._idle.pop(transactional_id, None)) is not None:
+            idle.set_result(None)
 
     async def wait_until_idle(self, transactional_id: str, timeout_s: float) -> None:
         """Returns when no transition of the id is in flight, or after `timeout_s`."""
         entry = self.entries.get(transactional_id)
-        if entry is None or not entry.pending:
-            return
-        event = self._idle_waiters.setdefault(transactional_id, asyncio.Event())
-        try:
-            async with asyncio.timeout(timeout_s):
-                await event.wait()
-        except TimeoutError:
-            return
+        if entry is not None and entry.pending:
+            idle = self._idle.setdefault(transactional_id, asyncio.get_running_loop().create_future())
+            await asyncio.wait([idle], timeout=timeout_s)
 
     # -- completion of decided transactions --------------------------------------------------------
 
@@ -185,8 +189,6 @@ class TransactionShard:
                 break
             entry.pending = True  # until it is written
             await asyncio.sleep(RETRY_PAUSE_S)
-        if (event := self._idle_waiters.pop(transactional_id, None)) is not None:
-            event.set()
 
     # -- expiry ------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ottla_broker.same_turn import SameTurnTask
 from ottla_broker.transactions.transaction_config import TransactionConfig
-from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
+from ottla_broker.transactions.transaction_coordinator import END_WAIT_S, TransactionCoordinator
 from ottla_broker.transactions.transaction_metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
@@ -113,6 +114,45 @@ def test_decision_is_completed_once_markers_are_written(version: int, commit: bo
         assert (decided.partitions, decided.producer, epoch) == (frozenset({T0}), following, 0)
 
     scenario(test, version)
+
+
+def test_the_response_to_an_end_comes_before_the_markers() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        markers_at_response: list[int] = []
+        end = SameTurnTask(broker.end(await broker.begin()))
+        end.on_complete = lambda _: markers_at_response.append(len(broker.markers))
+        await end
+        await broker.coordinator.wait_until_idle(ID, 1)
+        assert broker.state() is TransactionState.complete_commit
+        assert (markers_at_response, len(broker.markers)) == ([0], 1)
+
+    scenario(test)
+
+
+def test_adding_partitions_waits_for_the_end_of_the_transaction_before() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.begin()
+        broker.can_write_markers.clear()
+        following = await broker.end(producer)
+        asyncio.get_running_loop().call_later(END_WAIT_S / 2, broker.can_write_markers.set)
+        await broker.coordinator.add_partitions(ID, following, [T0], client_version=2)
+        assert broker.state() is TransactionState.ongoing and len(broker.markers) == 1
+
+    scenario(test)
+
+
+def test_a_fenced_producer_does_not_wait_for_the_end() -> None:
+    async def test(broker: CoordinatorBroker) -> None:
+        producer = await broker.begin()
+        broker.can_write_markers.clear()
+        await broker.end(producer)
+        began_s = asyncio.get_running_loop().time()
+        fenced = ProducerIdAndEpoch(producer.producer_id, producer.epoch - 1)
+        adding = broker.coordinator.add_partitions(ID, fenced, [T0], client_version=2)
+        assert await error_of(adding) is ErrorCode.producer_fenced
+        assert asyncio.get_running_loop().time() == began_s
+
+    scenario(test)
 
 
 def test_next_coordinator_completes_the_decision_of_a_failed_one() -> None:
