@@ -7,6 +7,7 @@
   that are not the answer is TRANSACTION_ABORTABLE.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Final, TypeVar, cast
@@ -104,7 +105,9 @@ async def add_partitions_for_leaders(
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        results_by_transaction=tuple([await handle_transaction(ctx, one) for one in request.transactions]),
+        results_by_transaction=tuple(
+            await asyncio.gather(*(handle_transaction(ctx, one) for one in request.transactions))
+        ),
     )
 
 
