@@ -166,3 +166,5 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         appending_resumes_from_memory,
     )
 }
+OF_DIVERGED_COPIES = (divergence_offset_is_end_of_copy,)
+"""Rules that concern failing back to a copy that has diverged."""

@@ -44,7 +44,10 @@ MAX_SEEDS_TRIED: Final = 100  # beside those that detected a rule before: those 
 SEEDS_CHOSEN_FROM: Final = 1000
 TWO_CLUSTERS = 0  # in place of the number of brokers
 # With two of three brokers stopped no ISR or leader can change, so these rules need five brokers.
-NEEDS_FIVE_BROKERS: Final = ("min insync replicas ignored", "unclean elections")
+NEED_FIVE_BROKERS: Final = (
+    disabled_replication_rules.min_insync_replicas_ignored,
+    disabled_replication_rules.unclean_elections,
+)
 PATCH_ERRORS: Final = ("TypeError(", "AttributeError(", "NameError(", "ImportError(")
 # Part of a violation's description → name of the invariant.
 INVARIANT_BY_TEXT: Final = {
@@ -96,27 +99,49 @@ INVARIANT_BY_TEXT: Final = {
 }
 
 
+def any_plan(plan: RunPlan) -> bool:
+    return True
+
+
+def fails_back_diverged(plan: RunPlan) -> bool:
+    return isinstance(plan, MirrorPlan) and plan.fails_back and plan.loses_records and not plan.appended
+
+
+def has_dead_letters(plan: RunPlan) -> bool:
+    return isinstance(plan, Plan) and plan.has_dead_letters
+
+
 @dataclass(frozen=True, slots=True)
 class DisabledRule:
     """A rule of the broker. Inside `disable()` the broker runs without it.
 
     `brokers` is the number of brokers of a run that can detect it, or `TWO_CLUSTERS`.
     `run`: runs a seed that can detect it.
+    `can_detect`: false if a run with this plan has nothing to do with the rule.
     """
 
     name: str
     disable: Callable[[], AbstractContextManager[None]]
     brokers: int
     run: "partial[Outcome]" = run_seed
+    can_detect: Callable[[RunPlan], bool] = any_plan
 
 
 RULES: Final = (
     *(DisabledRule(name, disable, ONE) for name, disable in disabled_rules.RULES.items()),
     *(DisabledRule(name, disable, ONE) for name, disable in disabled_group_rules.RULES.items()),
     *(DisabledRule(name, disable, ONE, run_streams_seed) for name, disable in disabled_streams_rules.RULES.items()),
-    *(DisabledRule(name, disable, TWO_CLUSTERS) for name, disable in disabled_mirroring_rules.RULES.items()),
     *(
-        DisabledRule(name, disable, FIVE if name in NEEDS_FIVE_BROKERS else THREE)
+        DisabledRule(
+            name,
+            disable,
+            TWO_CLUSTERS,
+            can_detect=fails_back_diverged if disable in disabled_mirroring_rules.OF_DIVERGED_COPIES else any_plan,
+        )
+        for name, disable in disabled_mirroring_rules.RULES.items()
+    ),
+    *(
+        DisabledRule(name, disable, FIVE if disable in NEED_FIVE_BROKERS else THREE)
         for name, disable in disabled_replication_rules.RULES.items()
     ),
     *(DisabledRule(name, disable, THREE, run_metadata_seed) for name, disable in disabled_quorum_rules.RULES.items()),
@@ -124,7 +149,16 @@ RULES: Final = (
         DisabledRule(name, disable, THREE, run_transaction_seed)
         for name, disable in disabled_transaction_rules.RULES.items()
     ),
-    *(DisabledRule(name, disable, THREE, run_share_seed) for name, disable in disabled_share_rules.RULES.items()),
+    *(
+        DisabledRule(
+            name,
+            disable,
+            THREE,
+            run_share_seed,
+            can_detect=has_dead_letters if disable in disabled_share_rules.OF_DEAD_LETTERS else any_plan,
+        )
+        for name, disable in disabled_share_rules.RULES.items()
+    ),
     *(DisabledRule(name, disable, THREE, run_access_seed) for name, disable in disabled_access_rules.RULES.items()),
 )
 NAMES: Final = tuple(dict.fromkeys(rule.name for rule in RULES))
@@ -162,20 +196,10 @@ def shortest_seeds(rule: DisabledRule) -> Sequence[int]:
         MirrorPlan.of if rule.brokers == TWO_CLUSTERS else partial(rule.run.args[0], brokers=rule.brokers)
     )
     plans = {seed: choose_plan(seed) for seed in range(1, SEEDS_CHOSEN_FROM + 1)}
-    seeds = [seed for seed, plan in plans.items() if can_detect(rule.name, plan)]
+    seeds = [seed for seed, plan in plans.items() if rule.can_detect(plan)]
     if rule.brokers != TWO_CLUSTERS:
         seeds.sort(key=lambda seed: plans[seed].faults_for_s)
     return seeds[:MAX_SEEDS_TRIED]
-
-
-def can_detect(rule: str, plan: RunPlan) -> bool:
-    """False if a run with this plan has nothing to do with the rule."""
-    match rule, plan:
-        case "divergence offset is end of copy", MirrorPlan():
-            return plan.fails_back and plan.loses_records and not plan.appended
-        case (("dead letters forgotten on takeover" | "records archived before their dead letters"), Plan()):
-            return plan.has_dead_letters
-    return True
 
 
 def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:

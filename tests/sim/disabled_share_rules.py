@@ -197,3 +197,5 @@ RULES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         delivery_limit_ignored,
     )
 }
+OF_DEAD_LETTERS = (dead_letters_forgotten_on_takeover, records_archived_before_their_dead_letters)
+"""Rules that concern share groups with a topic of dead letters."""
