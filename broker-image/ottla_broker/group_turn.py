@@ -45,7 +45,7 @@ class GroupTurn:
         self._loop = loop
         self._clock = clock
         self._is_scheduled = False
-        self._ended_s = 0.0  # when heartbeats were served last
+        self._scheduled_s = 0.0
         self.is_alone = False
         self._last: MemberConnection | None = None  # that has sent a request, at `_last_s`
         self._last_s = 0.0
@@ -81,24 +81,24 @@ class GroupTurn:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._ended_s = self._clock()
+            self._scheduled_s = self._clock()
             self._loop.call_soon(self._complete)  # after what lies ready in sockets, before the loop waits
 
     def _complete(self) -> None:
         self.is_alone = False
         self._serve_heartbeats()
         self._is_scheduled = False
+        self._send()
+        self._last_s = self._clock()
         if self._heartbeats:
             self._schedule()
-        self._send()
-        self._last_s = self._ended_s = self._clock()
 
     def _serve_heartbeats(self) -> None:
         """Serves MAX_UNSENT heartbeats, and more while they have taken less than their share of the
         time.
         """
         began_s = self._clock()
-        end_s = began_s + HEARTBEATS_SHARE * (began_s - self._ended_s)
+        end_s = began_s + HEARTBEATS_SHARE * (began_s - self._scheduled_s)
         while self._heartbeats:
             for _ in range(min(len(self._heartbeats), MAX_UNSENT)):
                 connection, received_s = self._heartbeats.popleft()
