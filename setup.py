@@ -53,7 +53,8 @@ def compile_hot_paths(modules: list[str]) -> list[Any]:
     COLD_PATHS.parent.mkdir(exist_ok=True)
     COLD_PATHS.write_text(ERROR_PATHS_ARE_COLD)
     for extension in extensions:
-        extension.extra_compile_args += COMPILER_OPTIONS
+        # A new list: mypyc gives one to all extensions, and each would add its options to that.
+        extension.extra_compile_args = [*extension.extra_compile_args, *COMPILER_OPTIONS]
         extension.extra_link_args += LINKER_OPTIONS
     return extensions
 
