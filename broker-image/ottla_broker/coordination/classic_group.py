@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ottla_broker.coordination.consumer_protocol import read_subscribed_topics
 from ottla_broker.coordination.effects import (
     CompleteRequest,
     Effect,
@@ -347,26 +348,10 @@ class ClassicGroup:
         # Most members of a large group have the same subscription.
         for subscription in {member.metadata(self.protocol_name) for member in self.members.values()}:
             try:
-                topics.update(parse_subscribed_topics(subscription))
+                topics.update(read_subscribed_topics(subscription))
             except (struct.error, UnicodeDecodeError, IndexError):
                 return None  # not a ConsumerProtocolSubscription, although the protocol type says so
         return frozenset(topics)
-
-
-def parse_subscribed_topics(subscription: bytes) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription: version i16, then the fields of version 0, with
-    which every later version begins. Raises struct.error, UnicodeDecodeError or IndexError for
-    other bytes.
-    """
-    (count,) = struct.unpack_from(">i", subscription, 2)
-    at, topics = 6, []
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", subscription, at)
-        at += 2 + length
-        if length < 0 or at > len(subscription):
-            raise IndexError(at)
-        topics.append(subscription[at - length : at].decode())
-    return topics
 
 
 def restore_group(group_id: str, config: GroupCoordinatorConfig, record: GroupMetadata) -> ClassicGroup:

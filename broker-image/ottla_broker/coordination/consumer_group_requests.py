@@ -45,6 +45,7 @@ from ottla_broker.coordination.heartbeat_turn import (
     WaitingHeartbeat,
     complete_after,
 )
+from ottla_broker.coordination.joint_heartbeats import heartbeat_together
 from ottla_broker.coordination.journal import BATCH_BYTES, wait_for_write
 from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
@@ -121,7 +122,7 @@ class ConsumerGroupRequests:
 
     def _run_together(self, group: ConsumerGroup, waiting: Sequence[WaitingHeartbeat]) -> None:
         requests = [one.request for one in waiting]
-        changes, results = consumer_heartbeat.heartbeat_together(
+        changes, results = heartbeat_together(
             group, requests, self._metadata, self._config_of(group.id), self._store.timestamps()
         )
         outcomes: list[tuple[OnHeartbeat, HeartbeatOutcome]]

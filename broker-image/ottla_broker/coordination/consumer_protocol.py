@@ -5,6 +5,7 @@ Source: `clients/src/main/resources/common/message/ConsumerProtocol*.json` of Ap
 versions only add fields at the end, so they are read as the latest that is known.
 """
 
+import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -64,6 +65,21 @@ def read_version(data: bytes) -> int:
 def read_subscription(data: bytes) -> Subscription:
     """Raises MalformedMessage."""
     return _SUBSCRIPTION.read(data, 2, read_version(data))
+
+
+def read_subscribed_topics(subscription: bytes) -> list[str]:
+    """The topics of a subscription, whatever else it holds: they follow its version, i16, in every
+    version. Raises struct.error, UnicodeDecodeError or IndexError for other bytes.
+    """
+    (count,) = struct.unpack_from(">i", subscription, 2)
+    at, topics = 6, []
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", subscription, at)
+        at += 2 + length
+        if length < 0 or at > len(subscription):
+            raise IndexError(at)
+        topics.append(subscription[at - length : at].decode())
+    return topics
 
 
 def read_assignment(data: bytes) -> ConsumerAssignment:

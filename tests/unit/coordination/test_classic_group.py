@@ -2,7 +2,8 @@
 
 import pytest
 
-from ottla_broker.coordination.classic_group import ClassicGroup, GroupState, parse_subscribed_topics, restore_group
+from ottla_broker.coordination.classic_group import ClassicGroup, GroupState, restore_group
+from ottla_broker.coordination.consumer_protocol import read_subscribed_topics
 from ottla_broker.coordination.effects import LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.membership import leave_group, sync_group
@@ -350,7 +351,7 @@ def test_commits_are_accepted_from_members_of_the_generation_or_into_an_empty_gr
 
 
 def test_subscribed_topics_are_parsed() -> None:
-    assert parse_subscribed_topics(SUBSCRIPTION) == ["a", "bb"]
+    assert read_subscribed_topics(SUBSCRIPTION) == ["a", "bb"]
     group = stable(Client("a", protocols=(("range", SUBSCRIPTION),))).group
     assert group.is_subscribed_to("bb")
     assert not group.is_subscribed_to("c")
