@@ -220,11 +220,7 @@ class GroupCoordinatorShard:
         """Writes commits and returns when they are replicated. The caller has called the group's
         `check_commit`.
         """
-        now_ms = self._runtime.now_ms()
-        records = [
-            Record(now_ms, encode_offset_commit_key(*key), encode_offset_commit_value(commit))
-            for key, commit in commits.items()
-        ]
+        records = self._commit_records(commits)
 
         def apply() -> None:
             self.get_or_create_group(group_id)
@@ -233,6 +229,13 @@ class GroupCoordinatorShard:
             self.pending_offsets.discard(commits)
 
         await self._wait_for_commit(group_id, self._writes.write_records(records, apply=apply))
+
+    def _commit_records(self, commits: Mapping[OffsetCommitKey, OffsetCommit]) -> list[Record]:
+        now_ms = self._runtime.now_ms()
+        return [
+            Record(now_ms, encode_offset_commit_key(*key), encode_offset_commit_value(commit))
+            for key, commit in commits.items()
+        ]
 
     async def _wait_for_commit(self, group_id: str, write: asyncio.Future[ErrorCode]) -> None:
         self._pending_commits.setdefault(group_id, set()).add(write)
@@ -245,12 +248,8 @@ class GroupCoordinatorShard:
         """Writes commits that count once the producer's transaction commits. The caller has had the
         transaction verified, in this iteration of the event loop: the batch is in the journal
         before any later end of the transaction."""
-        now_ms = self._runtime.now_ms()
         batch = encode_batch(
-            [
-                Record(now_ms, encode_offset_commit_key(*key), encode_offset_commit_value(commit))
-                for key, commit in commits.items()
-            ],
+            self._commit_records(commits),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             transactional=True,
@@ -301,9 +300,10 @@ class GroupCoordinatorShard:
     async def delete_offsets(self, keys: Sequence[OffsetCommitKey]) -> None:
         present = [key for key in keys if self.offsets.get(*key) is not None]
         if present:
-            await wait_for_write(
-                self._writes.write_records(self._tombstones(present), apply=partial(self._remove_offsets, present))
-            )
+            await wait_for_write(self._write_tombstones(present))
+
+    def _write_tombstones(self, keys: Sequence[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
+        return self._writes.write_records(self._tombstones(keys), apply=partial(self._remove_offsets, keys))
 
     def _tombstones(self, keys: Iterable[OffsetCommitKey]) -> list[Record]:
         now_ms = self._runtime.now_ms()
@@ -342,11 +342,11 @@ class GroupCoordinatorShard:
                     self.streams_groups.delete_empty_group(group)
             except KafkaError as error:
                 return self._completed_write(error.code)
-            return self._writes.write_records(self._tombstones(keys), apply=partial(self._remove_offsets, keys))
+            return self._write_tombstones(keys)
         del self.groups[group.id]
         self.classic_groups.close_group(group, ErrorCode.coordinator_not_available)
         keys = [*keys, *self.pending_offsets.group_keys(group.id)]
-        records = [*self._tombstones(dict.fromkeys(keys))]
+        records = self._tombstones(dict.fromkeys(keys))
         if group.has_records:
             records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
         if not records:
@@ -385,9 +385,7 @@ class GroupCoordinatorShard:
             if is_over and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
                 error = await self._delete_group(group, keys)
             elif keys:
-                error = await self._writes.write_records(
-                    self._tombstones(keys), apply=partial(self._remove_offsets, keys)
-                )
+                error = await self._write_tombstones(keys)
             else:
                 continue
             count += len(keys) if error is ErrorCode.none else 0
