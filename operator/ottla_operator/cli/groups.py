@@ -36,7 +36,7 @@ def list_(
     """List groups."""
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
-        brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+        brokers = await cluster.list_broker_ids(client)
         found = await groups.list_groups(client, brokers)
         return [{"group": it.id, "kind": it.kind, "state": it.state, "protocol": it.protocol} for it in found]
 

@@ -62,7 +62,7 @@ def partitions(
 
 async def _describe(client: KafkaClient, found: list[TopicDescription]) -> list[dict[str, Any]]:
     """One row for each partition. Values that only an unresponsive broker knows are None."""
-    brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+    brokers = await cluster.list_broker_ids(client)
     starts, ends, sizes = await asyncio.gather(
         offsets.list_reachable_offsets(client, found, EARLIEST_TIMESTAMP),
         offsets.list_reachable_offsets(client, found, LATEST_TIMESTAMP),

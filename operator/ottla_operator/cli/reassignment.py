@@ -143,7 +143,7 @@ async def watch_reassignments(client: KafkaClient, targets: dict[TopicPartition,
 async def remove_throttle(client: KafkaClient, topics: Collection[str]) -> None:
     """Removes the throttle, unless there are other reassignments."""
     if not await reassignments.list_reassignments(client):
-        brokers = [broker.id for broker in (await cluster.describe_cluster(client)).brokers]
+        brokers = await cluster.list_broker_ids(client)
         await throttle.remove_throttle(client, brokers, topics)
 
 

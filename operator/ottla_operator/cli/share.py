@@ -24,7 +24,7 @@ def list_(
     """List share groups."""
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
-        brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+        brokers = await cluster.list_broker_ids(client)
         found = await share_groups.list_share_groups(client, brokers)
         return [{"group": it.id, "state": it.state} for it in found]
 

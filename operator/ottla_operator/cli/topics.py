@@ -46,7 +46,7 @@ def list_(
         shown = [it for it in every if internal or not (it.is_internal or it.name.startswith("__"))]
         ends = await offsets.list_reachable_offsets(client, shown, LATEST_TIMESTAMP)
         starts = await offsets.list_reachable_offsets(client, shown, EARLIEST_TIMESTAMP)
-        brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+        brokers = await cluster.list_broker_ids(client)
         sizes = log_dirs.sum_by_topic(await log_dirs.describe_replica_sizes(client, brokers))
         return [
             {
@@ -118,7 +118,7 @@ async def _describe(client: KafkaClient, name: str, all_settings: bool) -> dict[
     settings = (await configs.describe_topic_configs(client, [name]))[name]
     elr = await topics.describe_eligible_leaders(client, name)
     ongoing = await reassignments.list_reassignments(client)
-    brokers = [it.id for it in (await cluster.describe_cluster(client)).brokers]
+    brokers = await cluster.list_broker_ids(client)
     sizes = await log_dirs.describe_replica_sizes(client, brokers, [(name, it.index) for it in topic.partitions])
     none = topics.EligibleLeaders((), ())
     problems = {it.partition: it.kind for it in cluster.find_partition_problems([topic], ongoing)}

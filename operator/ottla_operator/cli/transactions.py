@@ -61,7 +61,7 @@ def list_(
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
         found = await transactions.list_transactions(
             client,
-            await _broker_ids(client),
+            await cluster.list_broker_ids(client),
             states=state or (),
             producer_ids=producer_id or (),
             running_longer_than_ms=longer_than_ms,
@@ -161,7 +161,7 @@ def find_hanging(
         found = await (topics.require_topics(client, topic) if topic else _all_topics(client))
         searched = [_with_replica_on(it, broker) for it in found.values()]
         hanging = await transactions.find_hanging(
-            client, await _broker_ids(client), searched, silent_since_ms=_now_ms() - age_ms
+            client, await cluster.list_broker_ids(client), searched, silent_since_ms=_now_ms() - age_ms
         )
         return [
             {"topic": it.topic, "partition": it.partition, "transactionalId": transactional_id} | _producer_row(it)
@@ -293,10 +293,6 @@ def _with_replica_on(topic: topics.TopicDescription, broker: int | None) -> topi
 
 async def _all_topics(client: KafkaClient) -> dict[str, topics.TopicDescription]:
     return {it.name: it for it in await topics.list_topics(client)}
-
-
-async def _broker_ids(client: KafkaClient) -> list[int]:
-    return [it.id for it in (await cluster.describe_cluster(client)).brokers]
 
 
 def _parse_partition(text: str) -> tuple[str, int]:

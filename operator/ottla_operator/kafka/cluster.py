@@ -66,6 +66,11 @@ async def describe_cluster(client: KafkaClient, *, include_fenced: bool = False)
     return ClusterDescription(response.cluster_id, response.controller_id, tuple(brokers))
 
 
+async def list_broker_ids(client: KafkaClient) -> list[int]:
+    """Ids of the brokers that are not fenced, in ascending order. Raises KafkaError."""
+    return [broker.id for broker in (await describe_cluster(client)).brokers]
+
+
 async def unregister_broker(client: KafkaClient, broker: int) -> None:
     """Removes the registration of a broker that is stopped for good. Raises KafkaError if it is not
     registered.

@@ -55,7 +55,7 @@ async def describe_mirrored_partitions(client: KafkaClient, mirror: str) -> list
     """
     every = [topic for topic in await topics.list_topics(client) if not topic.is_internal]
     names = [topic.name for topic in every]
-    brokers = [broker.id for broker in (await cluster.describe_cluster(client)).brokers]
+    brokers = await cluster.list_broker_ids(client)
     reports = await asyncio.gather(*(_report_of_broker(client, broker, names, mirror) for broker in brokers))
     partitions = [partition for of_broker, _ in reports for partition in of_broker]
     mirrored = {topic: count for _, counts in reports for topic, count in counts.items()}
