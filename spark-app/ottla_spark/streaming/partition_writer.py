@@ -119,16 +119,12 @@ _open_writers: Final[dict[str, OpenWriter]] = {}
 def _write_transaction(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int, records: Iterator[Record]
 ) -> None:
-    opened = _begin_in_open_writer(sink, batch, writer)
-    if opened is not None:
-        _produce(opened.producer, sink.topic, batch.number, writer, records)
-    else:
-        opened = _open_writer(sink, batch, connect, writer)
-        if opened is None:
-            return
-        opened.producer.begin_transaction()
-        # Records go first: they create a topic that does not exist, which the offset is of.
-        _produce(opened.producer, sink.topic, batch.number, writer, records)
+    opened = _begin_in_open_writer(sink, batch, writer) or _begin_in_new_writer(sink, batch, connect, writer)
+    if opened is None:
+        return
+    _produce(opened.producer, sink.topic, batch.number, writer, records)
+    if opened.written is None:
+        # Records went first: they create a topic that does not exist, which the offset is of.
         _send_number(opened, batch, writer)
     _retry(partial(opened.producer.commit_transaction, _TIMEOUT_S))
     _open_writers[f"{sink.group}.{writer}"] = replace(opened, written=batch, used_at_s=time.monotonic())
@@ -152,7 +148,9 @@ def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) ->
     return opened
 
 
-def _open_writer(sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int) -> OpenWriter | None:
+def _begin_in_new_writer(
+    sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int
+) -> OpenWriter | None:
     """Fences every other producer of this writer. None if the batch is written already."""
     consumer = Consumer(
         {
@@ -169,6 +167,7 @@ def _open_writer(sink: TransactionalSink, batch: Batch, connect: OpenProducer, w
         (committed,) = consumer.committed([TopicPartition(sink.topic, writer)], timeout=_TIMEOUT_S)
         if batch.is_written(committed.metadata):
             return None
+        producer.begin_transaction()
         return OpenWriter(sink, producer, consumer.consumer_group_metadata(), None, 0.0)
     finally:
         consumer.close()
