@@ -13,9 +13,9 @@ import pytest
 
 from tests.brokers import BrokerProcess
 from tests.clients.conftest import NewBroker
-from tests.jars import java_command
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.ports import free_port
+from tests.tools_jvm import run_tool
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -75,11 +75,8 @@ def configs(listener: TlsListener, classpath: str) -> RunTool:
     """Runs kafka-configs for the broker, or with its first argument for other entities."""
 
     def run(*arguments: str, entity: tuple[str, ...] = ("--entity-name", "1")) -> "subprocess.CompletedProcess[str]":
-        command = [
-            *java_command(classpath, "kafka.admin.ConfigCommand"),
-            *("--bootstrap-server", listener.broker.bootstrap, "--entity-type", "brokers", *entity, *arguments),
-        ]
-        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        at = ("--bootstrap-server", listener.broker.bootstrap)
+        return run_tool(classpath, "kafka.admin.ConfigCommand", *at, "--entity-type", "brokers", *entity, *arguments)
 
     return run
 

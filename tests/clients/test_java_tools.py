@@ -1,6 +1,4 @@
-"""Kafka's command-line tools (the Java client). Each call starts a JVM, so each test is a whole
-session.
-"""
+"""Kafka's command-line tools (the Java client). Each test is a whole session of calls."""
 
 import json
 import re
@@ -16,6 +14,7 @@ from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import COMPRESSIONS
 from tests.jars import java_command
+from tests.tools_jvm import run_tool
 from tests.waiting import eventually
 
 Tool = Callable[..., str]
@@ -28,8 +27,8 @@ def tool(broker: BrokerProcess, classpath: str) -> Tool:
 
     def run(main: str, *arguments: str, stdin: str = "", fails: bool = False, bootstrap: bool = True) -> str:
         where = ["--bootstrap-server", broker.bootstrap] if bootstrap else []
-        command = java_command(classpath, main if main.startswith("kafka.") else f"{TOOLS}.{main}", *where, *arguments)
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+        name = main if main.startswith("kafka.") else f"{TOOLS}.{main}"
+        done = run_tool(classpath, name, *where, *arguments, stdin=stdin)
         output = f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert bool(done.returncode) == fails, output
         return done.stdout + done.stderr if fails else done.stdout
@@ -216,9 +215,7 @@ def test_log_dirs_versions_and_quorum_of_a_broker_are_described(tool: Tool, brok
     assert "Cluster ID: " in tool("ClusterTool", "cluster-id", "--bootstrap-server", broker.bootstrap, bootstrap=False)
 
 
-def test_transactions_are_listed_described_and_ended(
-    tool: Tool, broker: BrokerProcess, classpath: str, name: str
-) -> None:
+def test_transactions_are_listed_described_and_ended(tool: Tool, broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name, "linger.ms": 0})
     producer.init_transactions(30)
@@ -239,13 +236,7 @@ def test_transactions_are_listed_described_and_ended(
     assert len(rd.consume(broker.bootstrap, name, isolation_level="read_committed")) == 1
 
     decoded = "".join(
-        subprocess.run(
-            java_command(classpath, "kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log)),
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=True,
-        ).stdout
+        tool("kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log), bootstrap=False)
         for log in sorted(broker.log_dir.glob("__transaction_state-*/*.log"))
         if log.stat().st_size
     )

@@ -5,7 +5,6 @@ while they are used.
 import asyncio
 import json
 import re
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,11 @@ import pytest
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
+from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.api_session import KEYS, build_message
 from tests.clients.conftest import NewBroker
-from tests.jars import java_command
 from tests.waiting import eventually
 
 SLOW = 50_000  # bytes per second
@@ -180,10 +179,8 @@ def test_kafka_reassign_partitions_moves_a_replica_and_kafka_log_dirs_shows_it(
 
 
 def run_tool(broker: BrokerProcess, classpath: str, main: str, *arguments: str) -> str:
-    command = java_command(
-        classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", broker.bootstrap, *arguments
-    )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    name = f"org.apache.kafka.tools.{main}"
+    done = tools_jvm.run_tool(classpath, name, "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -18,6 +18,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.consumer_group_cases import joining_fields
 from tests.clients.group_cases import wait_for_coordinators
 from tests.jars import java_command
+from tests.tools_jvm import run_tool
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -208,9 +209,8 @@ def test_kafkas_tools_consume_and_describe_consumer_groups(
     with members(member):
         poll_until_shares_are([2], member)
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-        command = java_command(newest_classpath, tool, "--bootstrap-server", quick.bootstrap, "--describe")
-        command += ["--group", name, "--state", "--verbose"]
-        completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        arguments = ("--bootstrap-server", quick.bootstrap, "--describe", "--group", name, "--state", "--verbose")
+        completed = run_tool(newest_classpath, tool, *arguments)
         assert "Stable" in completed.stdout and "uniform" in completed.stdout, completed
 
 

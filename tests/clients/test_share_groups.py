@@ -12,6 +12,7 @@ import pytest
 
 from ottla_broker.share_groups.dead_letters import DeadLetterReason
 from ottla_broker.wire.errors import ErrorCode
+from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
@@ -25,7 +26,7 @@ from tests.clients.share_member import (
     run_in_session,
     set_offset_reset,
 )
-from tests.jars import KAFKA_4_3, java_command, kafka_classpath
+from tests.jars import KAFKA_4_3, kafka_classpath
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
@@ -40,8 +41,8 @@ def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 
 def run_tool(broker: BrokerProcess, main: str, *arguments: str) -> str:
-    command = java_command(kafka_classpath(KAFKA_4_3), main, "--bootstrap-server", broker.bootstrap, *arguments)
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    at = ("--bootstrap-server", broker.bootstrap)
+    ran = tools_jvm.run_tool(kafka_classpath(KAFKA_4_3), main, *at, *arguments)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -137,8 +138,7 @@ def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
     them."""
     files = ",".join(str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")))
     main = "org.apache.kafka.tools.DumpLogSegments"
-    command = java_command(kafka_classpath(KAFKA_4_3), main, decoder, "--files", files)
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ran = tools_jvm.run_tool(kafka_classpath(KAFKA_4_3), main, decoder, "--files", files)
     assert ran.returncode == 0 and "Exception" not in ran.stderr, ran.stderr
     return ran.stdout
 

@@ -21,11 +21,12 @@ import pytest
 from confluent_kafka.admin import OffsetSpec
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
+from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import Message
-from tests.jars import KAFKA_4_2, QUIET, SHORT_LIVED_JVM, STREAMS, java_command, java_program, kafka_classpath
+from tests.jars import KAFKA_4_2, QUIET, SHORT_LIVED_JVM, STREAMS, java_program, kafka_classpath
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -148,8 +149,7 @@ def start_word_count(
 
 
 def run_tool(classpath: str, broker: BrokerProcess, main: str, *arguments: str) -> str:
-    command = java_command(classpath, main, "--bootstrap-server", broker.bootstrap, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = tools_jvm.run_tool(classpath, main, "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -168,8 +168,9 @@ def is_settled(group: dict[str, Any]) -> bool:
 def decode_offsets(classpath: str, broker: BrokerProcess) -> str:
     """The records of `__consumer_offsets` as Kafka's tool decodes them."""
     logs = ",".join(str(it) for it in broker.log_dir.glob("__consumer_offsets-*/*.log") if it.stat().st_size)
-    command = java_command(classpath, "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs)
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+    done = tools_jvm.run_tool(classpath, "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs)
+    done.check_returncode()
+    return done.stdout
 
 
 def counts(broker: BrokerProcess, name: str) -> Counter[str]:

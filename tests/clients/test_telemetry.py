@@ -9,6 +9,7 @@ import confluent_kafka as ck
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
@@ -55,8 +56,8 @@ def tool_command(telemetry_broker: TelemetryBroker, classpath: str, main: str, *
 
 
 def run_tool(telemetry_broker: TelemetryBroker, classpath: str, main: str, *arguments: str) -> str:
-    command = tool_command(telemetry_broker, classpath, main, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    at = ("--bootstrap-server", telemetry_broker.broker.bootstrap)
+    done = tools_jvm.run_tool(classpath, f"{TOOLS}.{main}", *at, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

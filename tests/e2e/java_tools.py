@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.jars import java_command, kafka_classpath
+from tests.tools_jvm import run_tool
 
 
-def run_java_tool(main: str, *arguments: str, within_s: float = 60.0) -> str:
+def run_java_tool(main: str, *arguments: str) -> str:
     """Output of the program. Raises AssertionError with the output if its exit code is not 0."""
-    command = java_command(kafka_classpath(), main, *arguments)
-    result = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
+    result = run_tool(kafka_classpath(), main, *arguments)
     output = result.stdout + result.stderr
     assert result.returncode == 0, f"{main} {' '.join(arguments)}: exit code {result.returncode}\n{output[-3000:]}"
     return output
