@@ -94,8 +94,9 @@ def start_jvm() -> Iterator[tuple[JavaGateway, "subprocess.Popen[bytes]"]]:
         jvm.wait()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def gateway() -> Iterator[JavaGateway]:
+    """A JVM for all applications that are not killed: each is closed by its test."""
     with start_jvm() as (opened, _):
         yield opened
 
