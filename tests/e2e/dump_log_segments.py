@@ -6,7 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.jars import java_command, kafka_classpath
+from tests.jars import kafka_classpath
+from tests.tools_jvm import run_tool
 
 FAULTS = re.compile(
     r"Mismatches|Non-secutive|Non-consecutive|Found timestamp mismatch|Found out of order|not found in|failed|invalid"
@@ -17,8 +18,7 @@ FAULTS = re.compile(
 
 def run_dump_log_segments(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Raises AssertionError if the tool fails. It succeeds even when it finds faults."""
-    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = run_tool(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Exception" not in result.stderr, result.stderr
     return result

@@ -4,7 +4,6 @@ Kafka's coordinator serves groups from them, and Ottla loads what Kafka wrote.
 
 import json
 import re
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +38,7 @@ from ottla_broker.coordination.records import (
 from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
-from tests.jars import java_command, kafka_classpath
+from tests.e2e.dump_log_segments import run_dump_log_segments
 from tests.waiting import eventually
 
 PARTITIONS = 5
@@ -59,8 +58,7 @@ def decode_with_kafka(log: Path) -> list[Row]:
     """(key, value) of every record, as `DumpLogSegments --offsets-decoder` prints them; None for a
     tombstone.
     """
-    command = java_command(kafka_classpath(), "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(log))
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = run_dump_log_segments("--offsets-decoder", "--files", str(log)).stdout
     assert "isvalid: false" not in output
     rows = []
     for line in output.splitlines():
