@@ -34,6 +34,7 @@ from ottla_broker.mute_state import (
     UNREAD_RESPONSES,
     MuteState,
 )
+from ottla_broker.receive_buffer import LARGE_REQUEST_BYTES, adapt, make_small
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import CloseConnection, ConnectionState
 from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse, Reply
@@ -84,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._login = ConnectionLogin(self._frames, services.limits.request_bytes, self.close)
         self._is_closed = False
+        self._large_in_row = 0  # large requests since the last smaller one, if the receive buffer adapts to them
         self._poll_credit = PollCredit()
         self.unsent = UnsentResponses(services.responses, services.clock)
         self._responses = ResponseQueue(self._times, self.unsent, services.group_turn)
@@ -96,6 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.state = ConnectionState(host, port, self._listener, mute=self._mute)
         services = self._services
+        if services.limits.adapts_receive_buffer:
+            make_small(self._transport)
         try:
             self._login.begin(self.state, transport, services.sasl_sessions, services.principal_mappers)
         except NoMatchingRule as reason:
@@ -131,6 +135,8 @@ class Connection(asyncio.BufferedProtocol):
             services.busy_poll.on_request(self._poll_credit)
         try:
             for frame in self._frames.buffer_updated(count):
+                if len(frame) >= LARGE_REQUEST_BYTES or self._large_in_row:
+                    self._adapt_receive_buffer(len(frame))
                 self._receive(frame)
         except MalformedMessage as reason:
             self._close_for_error(str(reason))
@@ -138,6 +144,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._frames.is_stalled and not self._is_closed:
             services.requests.add_waiter(self._resume_receiving)
             self._pause_or_resume_reading()
+
+    def _adapt_receive_buffer(self, request_bytes: int) -> None:
+        if self._services.limits.adapts_receive_buffer:
+            self._large_in_row = adapt(self._transport, self._large_in_row, request_bytes)
 
     def eof_received(self) -> bool:
         return False

@@ -11,6 +11,7 @@ from ottla_broker.config import (
     SOCKET_REQUEST_MAX_BYTES,
     Config,
 )
+from ottla_broker.receive_buffer import adapts_receive_buffers
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
@@ -22,6 +23,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     all_responses_bytes: int = 128 << 20
     queued_bytes: int = 1 << 20  # connection.queued.max.bytes
     idle_s: float = 600.0  # connections.max.idle.ms; 0: no limit
+    adapts_receive_buffer: bool = False  # see `receive_buffer`
     slow_reader_timeout_s: float = 10.0  # without progress, while a fetch waits for the memory of unread responses
 
     @classmethod
@@ -33,5 +35,6 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
             all_requests_bytes=half,
             all_responses_bytes=half,
             queued_bytes=config(CONNECTION_QUEUED_MAX_BYTES),
+            adapts_receive_buffer=adapts_receive_buffers(config),
             idle_s=max(config(CONNECTIONS_MAX_IDLE_MS), 0) / 1000,
         )

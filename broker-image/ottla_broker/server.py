@@ -31,6 +31,7 @@ from ottla_broker.listener_certificates import ListenerCertificates, ListenError
 from ottla_broker.logins import ListenerLogins
 from ottla_broker.memory_pool import MemoryPool
 from ottla_broker.produce_turn import ProduceTurn
+from ottla_broker.receive_buffer import adapts_receive_buffers
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.security.authorizer import Authorizer
@@ -67,7 +68,7 @@ def listen_on_socket(listener: Listener, config: Config) -> socket.socket:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not listener.host else 1)
         for option, size in (
             (socket.SO_SNDBUF, config(SOCKET_SEND_BUFFER_BYTES)),
-            (socket.SO_RCVBUF, config(SOCKET_RECEIVE_BUFFER_BYTES)),
+            (socket.SO_RCVBUF, -1 if adapts_receive_buffers(config) else config(SOCKET_RECEIVE_BUFFER_BYTES)),
         ):
             if size != -1:  # accepted connections inherit it
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
