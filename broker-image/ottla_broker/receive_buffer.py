@@ -5,7 +5,7 @@ larger batches. In the megabytes that an operating system allows they would lie 
 record each. So a socket has a small buffer. A producer whose requests are large anyway has nothing
 to gain from that, and with a large buffer it can send the next request while the broker appends
 one: bench line produce-1k is 1,540 instead of 1,140 MB/s, and the 99th percentile of latency under
-load 17 instead of 25 ms (medians of four runs; with the operating system's buffer 50 ms).
+load no higher (medians of four runs; with the operating system's buffer it is twice as high).
 
 - From its LARGE_IN_ROW-th consecutive large request on a connection has a large buffer, until the
   first smaller one. A producer that only catches up after a pause does not send as many.
