@@ -100,6 +100,7 @@ def spark_conf(
         # Otherwise each call that makes a column has PySpark note the line that makes it, in six
         # requests to the JVM. `describe_error` leaves these lines out.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.python.daemon.module": "ottla_spark.streaming.python_daemon",
         "spark.sql.parquet.pushdown.inFilterThreshold": str(VALUES_OF_FILTER),
         "spark.redaction.regex": REDACTED.pattern,
     }

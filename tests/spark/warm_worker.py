@@ -1,5 +1,6 @@
 """Starts the Python process that writes to topics. Prints whether a task before that, and one after
-it, ran in a process with the writer's module.
+it, ran in a process with the writer's module, and whether this process keeps archives that have not
+changed.
 
     python -m tests.spark.warm_worker FOLDER
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from zipimport import zipimporter
 
 from ottla_spark.spark_conf import spark_conf
 from ottla_spark.streaming.session import start_session
@@ -19,13 +21,17 @@ def has_imported_the_writer(_: None) -> bool:
     return "ottla_spark.streaming.partition_writer" in sys.modules
 
 
+def keeps_archives(_: None) -> bool:
+    return zipimporter.invalidate_caches.__name__ == "read_if_changed"
+
+
 def main(folder: Path) -> None:
     conf = spark_conf({}, master="local[1]", jars=[], scratch=folder, log=folder / "spark.log")
     spark = start_session("warm worker", conf, folder)
     one_row = spark.sparkContext.parallelize([None], 1)
     before = one_row.map(has_imported_the_writer).collect()
     start_worker(spark)
-    print(*before, *one_row.map(has_imported_the_writer).collect())
+    print(*before, *one_row.map(has_imported_the_writer).collect(), *one_row.map(keeps_archives).collect())
     spark.stop()
 
 
