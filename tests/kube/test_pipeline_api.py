@@ -176,6 +176,40 @@ def test_a_pipeline_is_suspended_resumed_and_finishes(
     assert (pipeline_state(resources), resources.condition("Pipeline", "hourly")["reason"]) == ("Finished", "Completed")
 
 
+def test_a_topic_with_a_lake_has_a_pipeline_and_its_lag(
+    resources: NamespaceClient, operator: OperatorProcess, driver: FakeDriver, broker: BrokerProcess
+) -> None:
+    """Until the field is removed. Kubernetes' garbage collector does not run here."""
+    rest = {"type": "rest", "uri": "http://catalog:8181"}
+    lake = {"iceberg": {"table": "lake.air.flights", "catalog": rest}, "interval": "1s"}
+    resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 2, "lake": lake})
+
+    def explain() -> str:
+        return f"{resources.get('Topic', 'flights').get('status')}\n{operator.daemon.log_tail()}"
+
+    eventually(lambda: "lake-flights-driver" in resources.list_objects("apps/v1", "deployments"), message=explain)
+    metadata = resources.get("Pipeline", "lake-flights")["metadata"]
+    (owner,) = metadata["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("Topic", "flights", True)
+
+    template = resources.list_objects("apps/v1", "deployments")["lake-flights-driver"]["spec"]["template"]
+    driver.report_progress()
+    create_ready_pod(resources, "lake-flights-driver-x", template, "127.9.1.2")
+    rd.produce(broker.bootstrap, "flights", [Message(None, b"x", START_MS)] * 3)
+    with rd.consumer(broker.bootstrap, "ottla-pipeline-lake-flights") as member:
+        member.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
+    expected = {"pipeline": "lake-flights", "state": "Running", "lagRecords": 2}
+    eventually(
+        lambda: expected.items() <= resources.get("Topic", "flights").get("status", {}).get("lake", {}).items(),
+        within_s=40,
+        message=explain,
+    )
+    resources.patch_spec("Topic", "flights", {"lake": None})
+    pipelines = ("ottla.dev/v1alpha1", "pipelines")
+    eventually(lambda: "lake-flights" not in resources.list_objects(*pipelines), message=explain)
+    eventually(lambda: "lake" not in resources.get("Topic", "flights")["status"], message=explain)
+
+
 def test_a_spark_application_matches_the_documented_fields_and_its_status_is_reported(
     plane: ControlPlane, resources: NamespaceClient, operator: OperatorProcess, driver: FakeDriver
 ) -> None:
