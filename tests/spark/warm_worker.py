@@ -1,6 +1,6 @@
 """Starts the Python process that writes to topics. Prints whether a task before that, and one after
-it, ran in a process with the writer's module, and whether this process keeps archives that have not
-changed.
+it, ran in a process with the writer's module; the same of a task of others; and whether processes
+keep archives that have not changed.
 
     python -m tests.spark.warm_worker FOLDER
 """
@@ -14,6 +14,7 @@ from zipimport import zipimporter
 from ottla_spark.spark_conf import spark_conf
 from ottla_spark.streaming.session import start_session
 from ottla_spark.streaming.transactional_writer import start_worker
+from ottla_spark.streaming.writer_processes import collect_in_own_processes
 
 
 def has_imported_the_writer(_: None) -> bool:
@@ -29,9 +30,11 @@ def main(folder: Path) -> None:
     conf = spark_conf({}, master="local[1]", jars=[], scratch=folder, log=folder / "spark.log")
     spark = start_session("warm worker", conf, folder)
     one_row = spark.sparkContext.parallelize([None], 1)
-    before = one_row.map(has_imported_the_writer).collect()
-    start_worker(spark)
-    print(*before, *one_row.map(has_imported_the_writer).collect(), *one_row.map(keeps_archives).collect())
+    started = one_row.map(has_imported_the_writer)
+    before = collect_in_own_processes(started, "sink")
+    start_worker(spark, "sink")
+    others = one_row.map(has_imported_the_writer).collect()
+    print(*before, *started.collect(), *others, *one_row.map(keeps_archives).collect())
     spark.stop()
 
 

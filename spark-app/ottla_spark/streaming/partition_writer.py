@@ -82,16 +82,18 @@ def open_producer(properties: dict[str, Any]) -> Producer:
 
 def write_partition(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int, records: Iterator[Record]
-) -> Iterator[None]:
-    """Runs in an executor. Raises PipelineError."""
-    first = next(records, None)
+) -> Iterator[int]:
+    """Runs in an executor. The only item: the number of rows that were written. Raises
+    PipelineError.
+    """
+    first, written = next(records, None), 0
     if first is not None:
         try:
-            _write_transaction(sink, batch, connect, writer, chain([first], records))
+            written = _write_transaction(sink, batch, connect, writer, chain([first], records))
         except KafkaException as error:
             reason = error.args[0]
             raise PipelineError(f"cannot write to the topic {sink.topic} in a transaction: {reason.str()}") from error
-    return iter(())
+    return iter((written,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +120,17 @@ _open_writers: Final[dict[str, OpenWriter]] = {}
 
 def _write_transaction(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int, records: Iterator[Record]
-) -> None:
+) -> int:
     opened = _begin_in_open_writer(sink, batch, writer) or _begin_in_new_writer(sink, batch, connect, writer)
     if opened is None:
-        return
-    _produce(opened.producer, sink.topic, batch.number, writer, records)
+        return 0
+    written = _produce(opened.producer, sink.topic, batch.number, writer, records)
     if opened.written is None:
         # Records went first: they create a topic that does not exist, which the offset is of.
         _send_number(opened, batch, writer)
     _retry(partial(opened.producer.commit_transaction, _TIMEOUT_S))
     _open_writers[f"{sink.group}.{writer}"] = replace(opened, written=batch, used_at_s=time.monotonic())
+    return written
 
 
 def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) -> OpenWriter | None:
@@ -180,9 +183,11 @@ def _send_number(opened: OpenWriter, batch: Batch, writer: int) -> None:
     _retry(partial(opened.producer.send_offsets_to_transaction, [position], opened.group_metadata, _TIMEOUT_S))
 
 
-def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterator[Record]) -> None:
-    """Headers are those of `sink.to_records`."""
-    first = writer << _SEQUENCE_BITS
+def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterator[Record]) -> int:
+    """Headers are those of `sink.to_records`. Returns the number of records, of which there is one
+    at least.
+    """
+    first = sequence = writer << _SEQUENCE_BITS
     batch_header = ("ottla.batch", str(batch).encode())
     for sequence, (key, value, *traceparents) in enumerate(records, first):
         headers = [batch_header, ("ottla.sequence", str(sequence).encode())]
@@ -195,6 +200,7 @@ def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterat
                 producer.poll(0.1)
         if sequence % _POLL_EVERY == 0:
             producer.poll(0)
+    return sequence - first + 1
 
 
 def _to_bytes(field: bytearray | None) -> bytes | None:

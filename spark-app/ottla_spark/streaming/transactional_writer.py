@@ -14,6 +14,9 @@ A process that has committed the batch before this one goes on with the same pro
 process has been this writer since, the brokers refuse the producer before it takes a row, and a new
 one begins as above.
 
+After a batch of few rows, one writer writes the next, in a process of its own
+(`writer_processes`).
+
 So a writer commits a batch once, whichever process fails. The batch as a whole is written once if
 each row goes to the same writer again: see `count_writers`.
 """
@@ -35,7 +38,12 @@ from ottla_spark.streaming.sink import is_key_value, record_columns
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 from ottla_spark.streaming.traced_records import TRACEPARENT, traceparent_columns
 from ottla_spark.streaming.transform import is_stateful
+from ottla_spark.streaming.writer_processes import collect_in_own_processes
 
+FEW_ROWS: Final = 30_000
+"""One writer writes the batch that follows one with as many rows. One process writes them in 0.3 s.
+With several processes, a writer is half the time in one that has no open producer for it.
+"""
 _PARTITION: Final = ("_topic", "_partition")
 _OFFSET: Final = "_offset"
 
@@ -56,6 +64,15 @@ def count_writers(rows: DataFrame, partitions: int) -> int:
     return 1 if reads_tables or is_stateful(rows) or not plan.deterministic() else partitions
 
 
+def choose_writers(planned: int, last: int | None, rows: int | None) -> int:
+    """Number of writers of the next batch. planned: that of batches with many rows. last, rows: of
+    the last batch; None for the first one of a driver, which can have any number of rows. Each
+    change costs new producers, so the number stays while rows change a little.
+    """
+    few = FEW_ROWS if last == 1 else FEW_ROWS // 3
+    return planned if rows is None or rows > few else 1
+
+
 def divide(records: DataFrame, origin: Collection[str], *, by_key: bool, writers: int) -> DataFrame:
     """Partition n of the result has the records of writer n. `origin`: those of the records'
     columns that say where a row came from.
@@ -69,7 +86,7 @@ def divide(records: DataFrame, origin: Collection[str], *, by_key: bool, writers
 
 
 class TransactionalWriter:
-    """Writes the batches of a query. `planned`: the number of writers of new batches.
+    """Writes the batches of a query. `planned`: the number of writers of batches with many rows.
 
     The checkpoint has the number of writers of the last batch. If that batch runs again, it has as
     many writers again, even if the pipeline or the topic has changed in between.
@@ -98,16 +115,29 @@ class TransactionalWriter:
         self._stored: int | None = None if text is None else json.loads(text)
         self._unfinished = checkpoint.unfinished_batch(sink.query_name)
         self._query_id: str | None = None
+        self._rows: int | None = None  # of the last batch
+        self._writers_at_first: int | None = None
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         if number != self._unfinished or self._stored is None:
-            self._store(self._planned)
+            self._store(choose_writers(self._planned, self._stored, self._rows))
         if self._query_id is None:
             self._query_id = self._checkpoint.query_id(self._sink.query_name)
         records = rows.select(*self._columns, *self._origin)
-        records = divide(records, self._origin, by_key=self._by_key, writers=self._stored or self._planned)
+        writers = self._stored or self._planned
+        records = divide(records, self._origin, by_key=self._by_key, writers=writers)
         write = partial(write_partition, self._target, Batch(self._query_id, number), open_producer)
-        records.select(*self._written).rdd.mapPartitionsWithIndex(write).count()
+        written = records.select(*self._written).rdd.mapPartitionsWithIndex(write)
+        self._rows = sum(collect_in_own_processes(written, self._processes(writers)))
+
+    def _processes(self, writers: int) -> str:
+        """Those that are started in advance are for the first batch, whatever its number of writers
+        is. One writer later needs another process, because of several it would get any.
+        """
+        if self._writers_at_first is None:
+            self._writers_at_first = writers
+        name = self._sink.query_name
+        return name if writers == self._writers_at_first else f"{name}.{writers}"
 
     def _store(self, writers: int) -> None:
         if writers != self._stored:
@@ -115,8 +145,8 @@ class TransactionalWriter:
             self._stored = writers
 
 
-def start_worker(spark: SparkSession) -> None:
-    """Starts a Python process of the executor and imports `partition_writer` in it. Spark keeps it
-    for the first batch, which would wait for it.
+def start_worker(spark: SparkSession, sink: str) -> None:
+    """Starts a Python process of the sink and imports `partition_writer` in it. Spark keeps it for
+    the first batch, which would wait for it. sink: name of its query.
     """
-    spark.sparkContext.parallelize([None], 1).foreach(ignore_row)
+    collect_in_own_processes(spark.sparkContext.parallelize([None], 1).map(ignore_row), sink)

@@ -1,8 +1,8 @@
 """Work that the first batch of a pipeline would wait for, done while its queries are planned.
 
 Planning keeps one processor busy for seconds. Meanwhile tables read their topics, and a Python
-process of the executor starts, which writes to topics. On a cluster, whose executors may start much
-later than the driver, nothing is done in advance.
+process of the executor starts for each sink that writes to a topic in transactions. On a cluster,
+whose executors may start much later than the driver, nothing is done in advance.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def warm_up_tasks(
 ) -> Iterator[Callable[[], None]]:
     if not str(spark.sparkContext.master).startswith("local"):
         return
-    if any(it.is_transactional for it in sinks):
-        yield partial(start_worker, spark)
+    yield from (partial(start_worker, spark, it.query_name) for it in sinks if it.is_transactional)
     yield from (it.read_ahead for it in tables)
 
 
