@@ -89,6 +89,12 @@ def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]
         "counts, pipeline": lambda: run_pipeline(bootstrap, counts_job()),
         "counts, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "counts", "--no-archive"),
         "counts, pipeline, exactly once": lambda: run_pipeline(bootstrap, counts_job("exactlyOnce")),
+        "counts, by hand, exactly once": lambda: run_beside(
+            "bench.spark_by_hand", bootstrap, "counts-once", "--no-archive"
+        ),
+        "counts, by hand, exactly once, with our daemon": lambda: run_beside(
+            "bench.spark_by_hand", bootstrap, "counts-once", "--no-archive", "--our-daemon"
+        ),
         "keys, pipeline": lambda: run_pipeline(bootstrap, keys_job()),
         "keys, Kafka Streams": lambda: run_beside("bench.kafka_streams", bootstrap, "--rows", str(rows)),
     }

@@ -3,8 +3,8 @@
     python -m bench.spark_by_hand JOB --bootstrap ADDRESS --folder FOLDER [--defaults|--no-archive]
 
 Spark has the configuration of pipelines, so that only the code differs; with --defaults its own,
-except for the number of shuffle partitions. Prints a JSON line for each
-batch: its rows and its time in ms.
+except for the number of shuffle partitions. Python processes of executors are PySpark's, and with
+--our-daemon those of pipelines. Prints a JSON line for each batch: its rows and its time in ms.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from bench.pipeline_jobs import (
     SHUFFLE_PARTITIONS,
     WITHOUT_ARCHIVE,
 )
+from bench.spark_transactions import write_batch
 from ottla_spark.class_archive import class_archive
 from ottla_spark.jars import cache_folder, ensure_jars
 from ottla_spark.spark_conf import local_checkpoint_conf, spark_conf
@@ -41,12 +43,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--defaults", action="store_true")
     parser.add_argument("--no-archive", action="store_true", help="neither use nor list an archive of classes")
+    parser.add_argument("--our-daemon", action="store_true")
     options = parser.parse_args()
-    conf = (
-        _default_conf(options.folder)
-        if options.defaults
-        else _pipeline_conf(options.folder, WITHOUT_ARCHIVE if options.no_archive else {})
-    )
+    own = WITHOUT_ARCHIVE if options.no_archive else {}
+    if not options.our_daemon:
+        own = {**own, "spark.python.daemon.module": "pyspark.daemon"}
+    conf = _default_conf(options.folder) if options.defaults else _pipeline_conf(options.folder, own)
     spark = start_session("by hand", conf, options.folder)
     kafka = {"kafka.bootstrap.servers": options.bootstrap}
     stream = spark.readStream.format("kafka").options(**kafka, subscribe=EVENTS, startingOffsets="earliest")
@@ -95,7 +97,22 @@ def _write_counts(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
     return records.writeStream.format("kafka").options(**kafka, topic=COUNTS).outputMode("update")
 
 
-JOBS: Final = {"rows": _write_rows, "counts": _write_counts}
+def _write_counts_once(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
+    """One task writes the rows in one transaction. If the batch runs again, the last digits of its
+    sums can be others, so half of its rows must not have been written.
+    """
+    rows: DataFrame = sql(COUNTS_SQL)
+    value = F.to_json(F.struct("*")).cast("binary")
+    records = rows.select(F.col("item").cast("binary").alias("key"), value.alias("value"))
+    bootstrap, job = kafka["kafka.bootstrap.servers"], folder.name
+
+    def write(batch_rows: DataFrame, number: int) -> None:
+        batch_rows.coalesce(1).foreachPartition(partial(write_batch, bootstrap, COUNTS, job, number))
+
+    return records.writeStream.foreachBatch(write).outputMode("update")
+
+
+JOBS: Final = {"rows": _write_rows, "counts": _write_counts, "counts-once": _write_counts_once}
 
 if __name__ == "__main__":
     main()
