@@ -152,6 +152,15 @@ def _unknown_views(spec: dict[str, Json]) -> list[str]:
     return found
 
 
+def _steps_with_clock(spec: dict[str, Json]) -> list[str]:
+    """Steps whose timers go by the time of day: Spark always begins another batch for them."""
+    return [
+        repr(step["name"])
+        for step in spec.get("transforms", ())
+        if step.get("transformWithState", {}).get("timers") == "processingTime"
+    ]
+
+
 def _views(spec: dict[str, Json]) -> set[str]:
     """Names that sinks can read from."""
     return {*spec["sources"], *(step["name"] for step in spec.get("transforms", ()))}
@@ -253,6 +262,15 @@ class PipelineSpec(Model, frozen=True):
                 ", ".join(sorted(repr(sink["from"]) for sink in spec["sinks"] if sink["from"] not in _views(spec)))
                 + f" is none of {', '.join(sorted(_views(spec)))}"
             ),
+        ),
+        Rule(
+            "!has(self.trigger) || !has(self.trigger.availableNow) || !has(self.transforms) || "
+            "self.transforms.all(t, !has(t.transformWithState) || !has(t.transformWithState.timers) || "
+            "t.transformWithState.timers != 'processingTime')",
+            "a pipeline with availableNow never finishes with timers: processingTime",
+            lambda spec: "availableNow" not in spec.get("trigger", {}) or not _steps_with_clock(spec),
+            "trigger",
+            lambda spec: f"{', '.join(_steps_with_clock(spec))} has them; use eventTime, or an interval",
         ),
         Rule(
             "!has(self.replaces) || !has(self.replaces.takeOver) || self.replaces.takeOver != 'WhenEqual' || "

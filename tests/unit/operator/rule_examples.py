@@ -239,6 +239,16 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"sources": {"a": SOURCE}, "transforms": [{"name": "a"}], "sinks": [{"from": "a"}]},
         {"sources": {"a-b": SOURCE}, "sinks": [{"from": "a-b"}]},
         {"sources": {"a": SOURCE}, "transforms": [{"name": "b", "union": ["a", "c"]}], "sinks": [{"from": "b"}]},
+        *(
+            {
+                "sources": {"a": SOURCE},
+                "transforms": [{"name": "b", "transformWithState": {"from": "a", **state}}, {"name": "c"}],
+                "sinks": [{"from": "b"}],
+            }
+            | trigger
+            for state in ({}, {"timers": "eventTime"}, {"timers": "processingTime"})
+            for trigger in ({}, {"trigger": {"interval": "1s"}}, {"trigger": {"availableNow": True}})
+        ),
         {"sources": {"a": SOURCE}, "sinks": [{"from": "a"}], "replaces": {"name": "b", "takeOver": "WhenEqual"}},
         {"sources": {"a": SOURCE}, "sinks": [{"from": "a"}], "replaces": {"name": "b", "takeOver": "WhenCaughtUp"}},
         {

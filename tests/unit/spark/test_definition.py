@@ -61,6 +61,14 @@ def test_unset_fields_have_defaults() -> None:
 
 
 STATE = {"from": "events", "key": ["id"], "processor": "steps.py:Visits", "columns": "id INT"}
+FINISHES_NEVER = {
+    **VALID["spec"],
+    "transforms": [
+        *VALID["spec"]["transforms"],
+        {"name": "visits", "transformWithState": {**STATE, "timers": "processingTime"}},
+    ],
+    "trigger": {"availableNow": True},
+}
 
 
 @pytest.mark.parametrize(
@@ -207,6 +215,10 @@ STATE = {"from": "events", "key": ["id"], "processor": "steps.py:Visits", "colum
         (
             with_field("spec", "trigger", to={"interval": "1s", "availableNow": True}),
             "a trigger has exactly one of interval and availableNow: true",
+        ),
+        (
+            with_field("spec", to=FINISHES_NEVER),
+            "spec.trigger: a pipeline with availableNow never finishes with timers: processingTime; 'visits' has them",
         ),
         (with_field("spec", "trigger", to={"interval": "often"}), "spec.trigger.interval: 'often' is not a duration"),
         (with_field("spec", "deadLetter", to={"topic": "dead", "maxRate": 1.5}), "spec.deadLetter.maxRate"),
