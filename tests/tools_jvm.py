@@ -9,6 +9,7 @@ process, because it watches its standard input.
 """
 
 import atexit
+import os
 import subprocess
 from collections.abc import Sequence
 from functools import reduce
@@ -28,9 +29,10 @@ a JVM of its own.
 
 def run_tool(classpath: str, main: str, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
     """Runs `main` of the class to its end, whatever its exit code. Raises AssertionError if it
-    takes longer than ENDS_WITHIN_S.
+    takes longer than ENDS_WITHIN_S. With JAVA_TOOL_OPTIONS, which a JVM reads when it starts, it has
+    one of its own.
     """
-    if stdin or any(word in main for word in ONCE_IN_A_JVM):
+    if stdin or "JAVA_TOOL_OPTIONS" in os.environ or any(word in main for word in ONCE_IN_A_JVM):
         command = java_command(classpath, main, *arguments)
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
     global _jvm

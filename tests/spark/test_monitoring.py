@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from examples.monitoring import collect, plot, report
+from examples.monitoring import load, plot, report
 from tests.brokers import run_ottla_broker
 from tests.ports import free_port
 from tests.spark.conftest import Runner, Topics
 
-EXAMPLE = Path(collect.__file__).parent
+EXAMPLE = Path(load.__file__).parent
 UNDER_REPLICATED = "kafka_server_replicamanager_underreplicatedpartitions"
 TRACE = ["Traceback (most recent call last):", "2026-06-01 10:00:01,000 ERROR a.b: disk full", "not yet complete"]
 
@@ -26,14 +26,14 @@ def test_metrics_and_log_lines_are_in_tables_and_alerts_in_a_topic(pipeline: Run
     topics.make("alerts")
     address = f"127.0.0.1:{free_port()}"
     with run_ottla_broker(http_listener=address) as broker, urllib.request.urlopen(f"http://{address}/metrics") as page:
-        samples = list(collect.samples(page.read().decode(), 1, datetime.now(UTC)))
+        samples = list(load.samples(page.read().decode(), 1, datetime.now(UTC)))
         logged = broker.log_tail().splitlines()
     assert any(it.name == UNDER_REPLICATED and it.value == 0 for it in samples)
-    samples.append(collect.Sample(datetime.now(UTC), 2, UNDER_REPLICATED, {}, 3.0))
+    samples.append(load.Sample(datetime.now(UTC), 2, UNDER_REPLICATED, {}, 3.0))
     file = pipeline.folder / "output.log"
     file.write_text("\n".join([*logged, *TRACE]))
-    reader = collect.LogReader(file)
-    lines = list(collect.log_lines(reader.read(), 1))
+    reader = load.LogReader(file)
+    lines = list(load.log_lines(reader.read(), 1))
     assert lines[-1].message == "disk full"
     assert reader.read() == []
     for topic, records in (("metrics", samples), ("logs", lines)):

@@ -26,7 +26,7 @@ from ottla_operator.local.load_limit import LoadLimit
 
 SCRIPT: Final = "load.py"
 NICENESS: Final = 10  # people wait for the first result, not for the last record
-GRACE_S: Final = 5.0
+GRACE_S: Final = 20.0  # a script may have to stop programs that it has started
 
 
 def cluster_script(cluster: str) -> str:

@@ -1,6 +1,7 @@
 """Writes metrics and log lines of the cluster's brokers to its topics `metrics` and `logs`.
 
-    python examples/monitoring/collect.py [BOOTSTRAP [FOLDER]]
+`ottla up examples/monitoring` runs it until it stops; `python examples/monitoring/load.py [FOLDER]`
+runs it beside another cluster at OTTLA_BOOTSTRAP. It writes the records itself and prints none.
 
 The metrics are read from `/metrics` of each broker every five seconds, without the buckets of
 histograms. The log lines are read from the files of `ottla up` in FOLDER, `.ottla/monitored` by
@@ -10,7 +11,9 @@ default. A broker that does not answer is left out until it does.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import sys
 import time
 import urllib.request
@@ -101,8 +104,9 @@ def scrape(broker: int, port: int) -> list[Sample]:
         return []
 
 
-def main(bootstrap: str = BOOTSTRAP, folder: str = FOLDER) -> None:
-    """Runs until Ctrl-C."""
+def main(bootstrap: str, folder: str = FOLDER) -> None:
+    """Runs until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd", "enable.idempotence": True})
     readers = {broker: LogReader(Path(folder) / str(broker) / "output.log") for broker in METRICS_PORTS}
     try:
@@ -120,4 +124,4 @@ def main(bootstrap: str = BOOTSTRAP, folder: str = FOLDER) -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        main(*sys.argv[1:])
+        main(os.environ.get("OTTLA_BOOTSTRAP", BOOTSTRAP), *sys.argv[1:])
