@@ -29,8 +29,8 @@ a JVM of its own.
 
 def run_tool(classpath: str, main: str, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
     """Runs `main` of the class to its end, whatever its exit code. Raises AssertionError if it
-    takes longer than ENDS_WITHIN_S. With JAVA_TOOL_OPTIONS, which a JVM reads when it starts, it has
-    one of its own.
+    takes longer than ENDS_WITHIN_S. A tool has a JVM of its own if JAVA_TOOL_OPTIONS are set, which
+    a JVM reads when it starts.
     """
     if stdin or "JAVA_TOOL_OPTIONS" in os.environ or any(word in main for word in ONCE_IN_A_JVM):
         command = java_command(classpath, main, *arguments)

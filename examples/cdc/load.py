@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from examples.cdc.database import USER, Database, NotInstalled, database
 
 BOOTSTRAP: Final = "127.0.0.1:9092"
 FOLDER: Final = Path(".ottla/cdc").absolute()
-_STOPS_WITHIN_S: Final = 30
+_STOPS_WITHIN_S: Final = 10  # a worker without brokers does not stop by itself
 
 
 def main(bootstrap: str) -> None:
@@ -42,8 +43,16 @@ def main(bootstrap: str) -> None:
             worker.wait()
             raise RuntimeError(f"Connect has exited; see {FOLDER}/connect.log")
         finally:
-            worker.terminate()
-            worker.wait(_STOPS_WITHIN_S)
+            stop(worker)
+
+
+def stop(worker: subprocess.Popen[bytes]) -> None:
+    worker.terminate()
+    try:
+        worker.wait(_STOPS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
 
 
 def change_new_table(server: Database) -> None:

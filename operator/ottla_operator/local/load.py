@@ -47,7 +47,7 @@ class LoadScript:
     command_config: Path | None = None
     limit: LoadLimit | None = None
     _process_group: int | None = None
-    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     @property
     def row(self) -> LoadRow:
@@ -68,7 +68,6 @@ class LoadScript:
         try:
             code, last_line = await self._run_processes()
         finally:
-            self._ended.set()
             self.end_limit()
         if code == 0:
             self.row.state, self.row.note = State.finished, last_line
@@ -82,16 +81,18 @@ class LoadScript:
         self._limit_file.unlink(missing_ok=True)
 
     async def stop(self) -> None:
-        """Interrupts the load and returns when it has ended."""
+        """Interrupts the load and returns when its processes have ended, also if the task that runs
+        it was cancelled before.
+        """
         group, self._process_group = self._process_group, None
-        if group is None or self._ended.is_set():
+        if group is None or all(it.returncode is not None for it in self._processes):
             return
         for number, timeout_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    await self._ended.wait()
+                    await asyncio.gather(*(it.wait() for it in self._processes))
                     return
 
     @property
@@ -125,6 +126,7 @@ class LoadScript:
                 sys.executable, *produce, stdin=reader, stdout=null, stderr=pipe, env=environment, process_group=0
             )
             self._process_group = sink.pid
+            self._processes.append(sink)
             source = await asyncio.create_subprocess_exec(
                 *(sys.executable, str(self.script)),
                 stdin=null,
@@ -133,10 +135,11 @@ class LoadScript:
                 env=environment,
                 process_group=sink.pid,
             )
+            self._processes.append(source)
         finally:
             os.close(writer)
             os.close(reader)
-        for process in (sink, source):
+        for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
         sink_line, source_line, sink_code, source_code = await asyncio.gather(
