@@ -213,14 +213,15 @@ class TransactionShard:
             entry.pending = True
 
         def apply() -> None:
-            for transactional_id, _ in expired:
+            for transactional_id, entry in expired:
                 del self.entries[transactional_id]
+                self._set_idle(transactional_id, entry)
 
         tombstones = [self._record(transactional_id, None) for transactional_id, _ in expired]
         error = await asyncio.shield(self._writes.write_records(tombstones, apply=apply))
         if error is not ErrorCode.none:
-            for _, entry in expired:
-                entry.pending = False
+            for transactional_id, entry in expired:
+                self._set_idle(transactional_id, entry)
             return 0
         return len(expired)
 
