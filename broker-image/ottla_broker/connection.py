@@ -18,7 +18,6 @@
 import asyncio
 import logging
 from asyncio import Future
-from collections import deque
 from collections.abc import Iterator
 from typing import Final, cast
 
@@ -75,10 +74,10 @@ class Connection(asyncio.BufferedProtocol):
         self._times = services.dispatcher.request_times
         self._listener = listener
         self._frames = services.new_frames()
-        self._queue: deque[tuple[bytearray, float]] = deque()  # requests that wait for their turn, and since when
+        self._queue: list[tuple[bytearray, float]] = []  # requests that wait for their turn, and since when
         self._queued_bytes = 0
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
-        self._templates = ProduceTemplates()
+        self._templates = ProduceTemplates(services.templates)
         self._heartbeat: bytearray | None = None  # served at the end of this turn
         self._joined = 0  # requests in the turn that is not completed
         self._muted = MuteState()
@@ -177,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serves the Produce requests with acks=0 that wait for their turn: their producer counts
         them as sent.
         """
-        requests, self._queue = self._queue, deque()
+        requests, self._queue = self._queue, []
         for frame, received_s in requests:
             if expects_no_response(frame):
                 self._serve_alone(frame, received_s)
@@ -193,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_queued(self) -> None:
         while self._queue and not self._is_blocked() and not self._is_closed:
-            frame, received_s = self._queue.popleft()
+            frame, received_s = self._queue.pop(0)
             self._queued_bytes -= len(frame)
             self._serve(frame, received_s)
         if not self._is_closed:
@@ -397,7 +396,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _put_back(self, frame: bytearray, received_s: float) -> None:
         """Queues a request again, before all others."""
-        self._queue.appendleft((frame, received_s))
+        self._queue.insert(0, (frame, received_s))
         self._queued_bytes += len(frame)
 
     def _refuse(self, close_after_s: float) -> None:

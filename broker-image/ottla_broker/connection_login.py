@@ -18,6 +18,8 @@ from ottla_broker.wire.framing import FrameReader
 class ConnectionLogin:
     """`close` closes the connection, with the reason."""
 
+    __slots__ = ("_close", "_frames", "_max_request_bytes", "_timer")
+
     def __init__(self, frames: FrameReader, max_request_bytes: int, close: Callable[[str], None]) -> None:
         self._frames = frames
         self._max_request_bytes = max_request_bytes

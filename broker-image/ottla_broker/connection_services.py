@@ -1,7 +1,7 @@
 """What the connections of a broker share: services, memory, and the callbacks of the server."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from ottla_broker.busy_poll import BusyPoll
@@ -15,6 +15,7 @@ from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.security.principal_mapping import PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession
 from ottla_broker.wire.framing import FrameReader
+from ottla_broker.wire.produce_template import SharedTemplates
 
 MIN_RESPONSE_BYTES: Final = 64 * 1024
 """Bytes that a fetch may always return, however little memory is left."""
@@ -50,6 +51,7 @@ class ConnectionServices(Generic[C]):
     on_open: Callable[[C], float | None]
     on_close: Callable[[C], None]
     on_response_memory_exhausted: Callable[[], None]
+    templates: SharedTemplates = field(default_factory=SharedTemplates)
 
     def max_response_bytes(self) -> int:
         """A share of what is left, so that no single reader takes all of it."""

@@ -6,7 +6,6 @@ ones. Most responses are ready at once and find the queue empty: they go to the 
 
 import asyncio
 from asyncio import Future
-from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -56,7 +55,7 @@ class ResponseQueue:
         self._turn = turn
         self._unsent = unsent
         self._unread_since_s = 0.0
-        self.waiting: deque[Buffers | WaitingResponse] = deque()
+        self.waiting: list[Buffers | WaitingResponse] = []
         self.last_api = 0
 
     def attach(self, transport: asyncio.Transport) -> None:
@@ -94,7 +93,7 @@ class ResponseQueue:
         while self.waiting:
             first = self.waiting[0]
             if not isinstance(first, WaitingResponse):
-                self.waiting.popleft()
+                self.waiting.pop(0)
                 self._write(first)
                 continue
             future, request, trace = first.response, first.request, first.trace
@@ -102,7 +101,7 @@ class ResponseQueue:
                 return
             self.last_api = request.api
             self._times.observe_deferred(request)
-            self.waiting.popleft()
+            self.waiting.pop(0)
             if request.api in CLASSIC:
                 self._write_with_others(future.result())
             else:

@@ -33,6 +33,7 @@ LEARNING_INTERVAL: Final = 32
 """Requests without a match between two attempts of a connection with `MAX_TEMPLATES` templates, or
 with requests that have none.
 """
+MAX_SHARED_TEMPLATES: Final = 1024
 
 _INDEX_AND_SIZE: Final = struct.Struct(">ii")
 _INDEX: Final = struct.Struct(">i")
@@ -100,12 +101,41 @@ class ProduceTemplate:
         return out
 
 
+class SharedTemplates:
+    """The templates of all connections of a broker: producers with the same settings have the same
+    ones, and each would take 0.7 KiB.
+    """
+
+    __slots__ = ("_by_bytes",)
+
+    def __init__(self) -> None:
+        self._by_bytes: dict[bytes, ProduceTemplate] = {}
+
+    def make(self, frame: bytearray, header: RequestHeader) -> ProduceTemplate | None:
+        """The template of a request; None if no request like it can match a template. Raises
+        MalformedMessage.
+        """
+        if header.version < OLDEST or len(frame) > MAX_FRAME_BYTES:
+            return None
+        start = read_request_start(frame, header)
+        if start is None or start.acks not in (-1, 1):
+            return None
+        compared = bytes(frame[:4] + frame[8 : start.end])
+        template = self._by_bytes.get(compared)
+        if template is None:
+            if len(self._by_bytes) == MAX_SHARED_TEMPLATES:
+                self._by_bytes.clear()  # connections keep theirs
+            template = self._by_bytes[compared] = ProduceTemplate(frame, header, start)
+        return template
+
+
 class ProduceTemplates:
     """The templates of one connection, the last one that matched first."""
 
-    __slots__ = ("_skips", "_templates")
+    __slots__ = ("_shared", "_skips", "_templates")
 
-    def __init__(self) -> None:
+    def __init__(self, shared: SharedTemplates) -> None:
+        self._shared = shared
         self._templates: list[ProduceTemplate] = []
         self._skips = 0
 
@@ -128,19 +158,9 @@ class ProduceTemplates:
         if self._skips:
             self._skips -= 1
         elif self.match(frame) is None:
-            made = make_template(frame, header)
+            made = self._shared.make(frame, header)
             if made is not None:
                 del self._templates[MAX_TEMPLATES - 1 :]
                 self._templates.insert(0, made)
             if made is None or len(self._templates) == MAX_TEMPLATES:
                 self._skips = LEARNING_INTERVAL
-
-
-def make_template(frame: bytearray, header: RequestHeader) -> ProduceTemplate | None:
-    """The template of a request; None if no request like it can match a template. Raises
-    MalformedMessage.
-    """
-    if header.version < OLDEST or len(frame) > MAX_FRAME_BYTES:
-        return None
-    start = read_request_start(frame, header)
-    return None if start is None or start.acks not in (-1, 1) else ProduceTemplate(frame, header, start)

@@ -17,11 +17,12 @@ from ottla_broker.wire.produce import ProduceResponsePartition, Topic, read_prod
 from ottla_broker.wire.produce_template import (
     LEARNING_INTERVAL,
     MAX_FRAME_BYTES,
+    MAX_SHARED_TEMPLATES,
     MAX_TEMPLATES,
     OLDEST,
     ProduceTemplate,
     ProduceTemplates,
-    make_template,
+    SharedTemplates,
 )
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.requests import produce_request
@@ -46,7 +47,7 @@ def produce_frame(
 
 
 def template_of(frame: bytearray) -> ProduceTemplate:
-    template = make_template(frame, read_request_header(frame))
+    template = SharedTemplates().make(frame, read_request_header(frame))
     assert template is not None
     return template
 
@@ -101,7 +102,7 @@ def test_bytes_that_match_are_read_as_by_the_codec(version: int, data: st.DataOb
 @some
 def test_other_requests_have_no_template_or_are_read_as_by_the_codec(version: int, data: st.DataObject) -> None:
     frame = framed(0, version, data.draw(instances(request_class(0, version))))
-    template = make_template(frame, read_request_header(frame))
+    template = SharedTemplates().make(frame, read_request_header(frame))
     if template is not None and template.match(frame) is not None:
         assert_read_as_codec(template, frame)
 
@@ -119,17 +120,17 @@ def test_responses_are_written_as_by_the_codec(version: int, partition: int, off
 
 def test_requests_without_acknowledgement_and_large_ones_have_no_template() -> None:
     for frame in (produce_frame(9, bytes(100), acks=0), produce_frame(9, bytes(MAX_FRAME_BYTES))):
-        assert make_template(frame, read_request_header(frame)) is None
+        assert SharedTemplates().make(frame, read_request_header(frame)) is None
 
 
 def test_cut_request_is_malformed() -> None:
     frame = produce_frame(9, bytes(100))
     with pytest.raises(MalformedMessage):
-        make_template(frame[:12], read_request_header(frame))
+        SharedTemplates().make(frame[:12], read_request_header(frame))
 
 
 def test_connection_keeps_the_templates_that_match() -> None:
-    templates = ProduceTemplates()
+    templates = ProduceTemplates(SharedTemplates())
     frames = [produce_frame(9, bytes(100), topic=f"topic-{number}") for number in range(MAX_TEMPLATES + 1)]
     for frame in frames[:MAX_TEMPLATES]:
         templates.learn(frame, read_request_header(frame))
@@ -139,3 +140,29 @@ def test_connection_keeps_the_templates_that_match() -> None:
         assert templates.match(frames[-1]) is None
     templates.learn(frames[-1], read_request_header(frames[-1]))
     assert [templates.match(frame) is not None for frame in frames] == [True, False, True, True, True]
+
+
+def test_connections_share_the_templates_of_equal_requests() -> None:
+    shared = SharedTemplates()
+    connections = [ProduceTemplates(shared) for _ in range(3)]
+    frames = [
+        produce_frame(9, bytes(100), partition=1, correlation_id=5),
+        produce_frame(9, bytes(200), partition=2, correlation_id=6),
+        produce_frame(9, bytes(100), topic="other"),
+    ]
+    found = []
+    for templates, frame in zip(connections, frames, strict=True):
+        templates.learn(frame, read_request_header(frame))
+        match = templates.match(frame)
+        assert match is not None
+        found.append(match[0])
+    assert found[0] is found[1]
+    assert found[2] is not found[0]
+
+
+def test_templates_beyond_the_limit_are_not_shared_for_ever() -> None:
+    shared = SharedTemplates()
+    frames = [produce_frame(9, bytes(100), topic=f"topic-{number}") for number in range(MAX_SHARED_TEMPLATES + 1)]
+    made = [shared.make(frame, read_request_header(frame)) for frame in frames]
+    assert shared.make(frames[-1], read_request_header(frames[-1])) is made[-1]
+    assert shared.make(frames[0], read_request_header(frames[0])) is not made[0]
