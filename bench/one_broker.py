@@ -17,6 +17,7 @@ RunBroker = Callable[..., AbstractContextManager[BrokerProcess]]
 KIB, HUNDRED = 1024, 100
 CONSUMERS = 20
 READS = 5
+WRITES = 3
 PARTITIONS, TOPICS = 2000, 20
 MANY_CONNECTIONS, MANY_PARTITIONS = (50, 500, 2000), 12
 IDLE_CONNECTIONS = 10_000
@@ -62,21 +63,15 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: Loa
         rd.create_topic(broker.bootstrap, topic)
     where = broker.bootstrap
     if is_any_selected(selected, "produce-1k", "consume-1k", "memory-load"):
-        programs.produce(where, "large", load_size.large // 4, KIB)
-        with _log_broker_cpu(broker):
-            found["produce-1k"] = programs.produce(where, "large", load_size.large, KIB).mb_per_s
+        found["produce-1k"] = _measure_producing(broker, "large", load_size.large, KIB)
         found["consume-1k"] = _measure_consuming(broker, "large", load_size.large)
     if is_any_selected(selected, "produce-100", "consume-100", "memory-load"):
-        programs.produce(where, "small", load_size.small // 4, HUNDRED)
-        with _log_broker_cpu(broker):
-            found["produce-100"] = programs.produce(where, "small", load_size.small, HUNDRED).mb_per_s
+        found["produce-100"] = _measure_producing(broker, "small", load_size.small, HUNDRED)
         found["consume-100"] = _measure_consuming(broker, "small", load_size.small)
     for line, settings in PRODUCER_SETTINGS.items():
         if line in selected:
             rd.create_topic(where, line)
-            programs.produce(where, line, load_size.settings // 4, KIB, settings=settings)
-            with _log_broker_cpu(broker):
-                found[line] = programs.produce(where, line, load_size.settings, KIB, settings=settings).mb_per_s
+            found[line] = _measure_producing(broker, line, load_size.settings, KIB, settings)
     if is_any_selected(selected, "produce-java", "memory-load"):
         programs.produce_with_java(where, "java", load_size.java // 4, HUNDRED)
         with _log_broker_cpu(broker):
@@ -92,10 +87,23 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: Loa
     return found
 
 
-def _measure_consuming(broker: BrokerProcess, topic: str, records: int) -> float:
-    """The median of several reads: one takes less than two seconds, so noise of the machine
+def _measure_producing(
+    broker: BrokerProcess, topic: str, records: int, size: int, settings: Sequence[str] = ()
+) -> float:
+    """The median of several writes: one takes less than three seconds, so noise of the machine
     matters.
     """
+    programs.produce(broker.bootstrap, topic, records // 4, size, settings=settings)
+    found = []
+    for _ in range(WRITES):
+        os.sync()  # else each write would have to wait for the disk to write those before it
+        with _log_broker_cpu(broker):
+            found.append(programs.produce(broker.bootstrap, topic, records, size, settings=settings).mb_per_s)
+    return statistics.median(found)
+
+
+def _measure_consuming(broker: BrokerProcess, topic: str, records: int) -> float:
+    """The median of several reads, as of writes."""
     programs.consume(broker.bootstrap, topic, records)
     os.sync()
     found = []
