@@ -67,8 +67,8 @@ def heartbeat(
     config: ShareGroupConfig,
     now: Timestamps,
 ) -> ShareHeartbeatResult:
-    """The member's result. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-    FENCED_MEMBER_EPOCH."""
+    """Adds the effect of the request to `change`, and returns the member's result. Raises
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
     group = change.group
     member = _find_or_create_member(group, request, config)
     updated = replace(
