@@ -104,7 +104,7 @@ class OidcLogin:
         self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        """Begins to fetch the provider's metadata and keys, again and again, until `close`."""
+        """Begins to fetch the provider's keys regularly, until `close`."""
         self._tasks.start(self._keys.run())
 
     async def close(self) -> None:

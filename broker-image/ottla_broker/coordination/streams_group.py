@@ -338,7 +338,7 @@ class StreamsGroup:
             if self.active_owners.get(task) == member.id:
                 del self.active_owners[task]
 
-    def begin_undo(self) -> CopyOfState:
+    def prepare_undo(self) -> CopyOfState:
         copy = replace(
             self,
             members=dict(self.members),

@@ -110,7 +110,7 @@ async def _create(api: ApiClient, cluster: Cluster, login: LoginSecret) -> Login
         if error.status != FORBIDDEN:
             raise
         message = (
-            f"brokers need passwords of their own, and the operator may not create Secret "
+            f"brokers need passwords of their own, and the operator is not allowed to create Secret "
             f"{secret['metadata']['name']}: install its chart with rbac.secrets=true"
         )
         raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S) from error
