@@ -71,17 +71,17 @@ def _build_response(version: int, end: int, records: memoryview) -> Response:
 
 
 def serve_connection(client: socket.socket, broker_port: int, folder: Path) -> None:
-    """Serves one connection until it closes."""
-    ready: dict[int, Response] = {}
+    """Serves one connection until it closes. Forwards other requests to `broker_port`."""
+    responses: dict[int, Response] = {}
     with client, socket.create_connection(("127.0.0.1", broker_port)) as broker:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while (frame := _receive_frame(client)) is not None:
             header = read_request_header(frame)
             if header.api_key == FETCH:
-                asked = read_fetch_request(frame, header).partitions
-                ready = ready or build_responses(folder, header.version)
-                if asked and (answer := ready.get(asked[0].offset)) is not None:
-                    head, records = answer
+                partitions = read_fetch_request(frame, header).partitions
+                responses = responses or build_responses(folder, header.version)
+                if partitions and (prepared := responses.get(partitions[0].offset)) is not None:
+                    head, records = prepared
                     head[4:8] = frame[4:8]  # the correlation id
                     sent = client.sendmsg((head, records))
                     if sent < len(head) + len(records):
@@ -108,22 +108,22 @@ def start_ideal_broker(broker: BrokerProcess, port: int) -> None:
 
     `broker` gets a listener that advertises this port.
     """
-    passed = free_port()
-    both = f"PLAINTEXT://127.0.0.1:{broker.port},READY://127.0.0.1:"
+    forwarded_port = free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{broker.port},IDEAL://127.0.0.1:"
     broker.settings |= {
-        "listeners": f"{both}{passed}",
-        "advertised.listeners": f"{both}{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,READY:PLAINTEXT",
+        "listeners": f"{listeners}{forwarded_port}",
+        "advertised.listeners": f"{listeners}{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,IDEAL:PLAINTEXT",
     }
     folder = broker.log_dir / f"{TOPIC}-0"
     server = socket.create_server(("127.0.0.1", port))
 
-    def take() -> None:
+    def accept_clients() -> None:
         while True:
             client, _ = server.accept()
-            threading.Thread(target=serve_connection, args=(client, passed, folder), daemon=True).start()
+            threading.Thread(target=serve_connection, args=(client, forwarded_port, folder), daemon=True).start()
 
-    threading.Thread(target=take, daemon=True).start()
+    threading.Thread(target=accept_clients, daemon=True).start()
 
 
 def main() -> None:

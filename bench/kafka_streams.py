@@ -1,9 +1,10 @@
-"""The job `keys` of `bench.pipelines` in Kafka Streams: counts by key, without a step in Java.
+"""The job `keys` of `bench.pipelines` in Kafka Streams: counts by key, with the library's operators
+alone.
 
     python -m bench.kafka_streams --bootstrap HOST:PORT --folder FOLDER --rows ROWS
 
 Prints a JSON line for each `BATCH_ROWS` records whose offsets are committed: their number and their
-time in ms. py4j, which PySpark includes, builds the application in a JVM with its own defaults.
+time in ms. py4j, which PySpark includes, builds the application in a JVM with default options.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ def main() -> None:
         "num.stream.threads": str(os.cpu_count()),
         "auto.offset.reset": "earliest",
     }
-    with counting(properties):
+    with run_application(properties):
         for rows, seconds in committed_batches(options.bootstrap, name, options.rows):
             print(json.dumps({"rows": rows, "batchMs": seconds * 1000}), flush=True)
 
 
 @contextmanager
-def counting(properties: Mapping[str, str]) -> Iterator[None]:
+def run_application(properties: Mapping[str, str]) -> Iterator[None]:
     port, jvm = launch_gateway(
         classpath=kafka_classpath(coordinates=STREAMS),
         javaopts=[*QUIET],
@@ -76,13 +77,13 @@ def counting(properties: Mapping[str, str]) -> Iterator[None]:
     finally:
         application.close()
         gateway.shutdown()
-        jvm.terminate()  # other threads of it go on
+        jvm.terminate()  # its other threads would keep it running
         jvm.wait()
 
 
 def committed_batches(bootstrap: str, group: str, rows: int) -> Iterator[tuple[int, float]]:
-    """Numbers of records that the group has committed since the last one, and its seconds, until it
-    has committed `rows`.
+    """Yields a batch whenever the group has committed at least `BATCH_ROWS` more records: their
+    number, and the seconds since the batch before. Ends when it has committed `rows`.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     partitions = [TopicPartition(EVENTS, it) for it in consumer.list_topics(EVENTS, 20).topics[EVENTS].partitions]

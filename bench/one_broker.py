@@ -14,7 +14,7 @@ from tests.clients import librdkafka as rd
 
 RunBroker = Callable[..., AbstractContextManager[BrokerProcess]]
 """Runs a broker of one side of the comparison: Ottla, or Apache Kafka."""
-KIB, HUNDRED = 1024, 100
+KIB, HUNDRED = 1024, 100  # bytes of a record
 CONSUMERS = 20
 READS = 5
 WRITES = 3
@@ -163,8 +163,8 @@ def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], load
 
 
 def _measure_idle_connections(broker: BrokerProcess, load_size: LoadSize) -> dict[str, float]:
-    """Each connection has sent one record. Raises RuntimeError if the limit on open files is too
-    low.
+    """Memory of the broker for each idle connection, and its use of a core with all of them. Each
+    has sent one record. Raises RuntimeError if the limit on open files is too low.
     """
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit < IDLE_CONNECTIONS + 1_000:

@@ -34,20 +34,20 @@ def main() -> None:
     parser.add_argument("--scrapes", type=int, default=10)
     parser.add_argument("--requests", type=int, default=5000, help="produce requests of one measurement of latency")
     options = parser.parse_args()
-    http = free_port()
-    with run_ottla_broker(http_listener=f"127.0.0.1:{http}") as broker:
+    http_port = free_port()
+    with run_ottla_broker(http_listener=f"127.0.0.1:{http_port}") as broker:
         wait_for_first_ack(broker.port, TOPIC, 30)
         create_partitions(broker, options.partitions)
-        while leaders(http) < options.partitions:  # their logs are made after the response
+        while count_leaders(http_port) < options.partitions:  # logs are created after the response
             time.sleep(0.1)
         for encoding in ("identity", "gzip"):
             before_s = broker.cpu_s()
-            durations, size = zip(*(scrape(http, encoding) for _ in range(options.scrapes)), strict=True)
+            durations, size = zip(*(scrape(http_port, encoding) for _ in range(options.scrapes)), strict=True)
             cpu_ms = (broker.cpu_s() - before_s) / options.scrapes * 1e3
             median_ms = statistics.median(durations) * 1e3
-            print(f"scrape, {encoding}: {median_ms:.0f} ms, of them {cpu_ms:.0f} processor time, {size[-1]:,} bytes")
+            print(f"scrape, {encoding}: {median_ms:.0f} ms, {cpu_ms:.0f} ms of processor time, {size[-1]:,} bytes")
         print_latency("without scrapes", broker.port, options.requests)
-        with scrape_every_second(http):
+        with scrape_every_second(http_port):
             print_latency("with a scrape a second", broker.port, options.requests)
     print(f"prometheus-client, as many samples: {generate_with_library(options.partitions) * 1e3:.0f} ms")
 
@@ -57,7 +57,7 @@ def create_partitions(broker: BrokerProcess, count: int) -> None:
     admin.create_topics([NewTopic("many", count, 1)], operation_timeout=120)["many"].result(120)
 
 
-def leaders(port: int) -> int:
+def count_leaders(port: int) -> int:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
         found = re.search(rb"^kafka_server_replicamanager_leadercount (\d+)$", response.read(), re.MULTILINE)
     assert found is not None
@@ -65,7 +65,7 @@ def leaders(port: int) -> int:
 
 
 def scrape(port: int, encoding: str) -> tuple[float, int]:
-    """Seconds, and bytes of the response."""
+    """Duration in seconds, and size of the response in bytes."""
     headers = {"Accept": ACCEPT, "Accept-Encoding": encoding}
     began_s = time.perf_counter()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
@@ -79,7 +79,7 @@ def scrape(port: int, encoding: str) -> tuple[float, int]:
 
 @contextmanager
 def scrape_every_second(port: int) -> Iterator[None]:
-    """In a process of its own: a thread would share the interpreter's lock with the producer."""
+    """Scrapes in another process: a thread would share the interpreter's lock with the producer."""
     processes = multiprocessing.get_context("spawn")
     started, stopped = processes.Event(), processes.Event()
     scraper = processes.Process(target=scrape_until, args=(port, started, stopped))

@@ -1,4 +1,4 @@
-"""A real Chromium, for tests of web pages. `make console-pictures` leaves screenshots in
+"""A real Chromium, for tests of web pages. With `make console-pictures` they save screenshots in
 build/screenshots.
 """
 
@@ -41,8 +41,8 @@ def open_tab(browser: Browser, size: tuple[int, int] = WIDE, *, dark: bool = Fal
     """A tab without cookies. Fails at the end if a page reported an error, among them everything
     that the content security policy has stopped.
 
-    It is of a context of the browser that no other tab uses, if there is one: in a new context, the
-    browser would start a process and compile the pages' programs again.
+    It reuses a context of the browser whose tabs are closed, if there is one. For a new context the
+    browser would start a process and compile the pages' scripts again.
     """
     problems: list[str] = []
     context = _unused_context(browser)
@@ -67,6 +67,7 @@ def _unused_context(browser: Browser) -> BrowserContext:
 
 
 def take_screenshot(page: Page, name: str) -> None:
+    """Saves a screenshot in SCREENSHOTS if PICTURES_WANTED."""
     if not PICTURES_WANTED:  # each takes as long as opening the page
         return
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,8 @@ def take_screenshot(page: Page, name: str) -> None:
 
 
 def take_picture(page: Page, name: str) -> None:
-    """A screenshot that the documentation shows as docs/images/console-<name>.png."""
+    """Saves a screenshot also as docs/images/console-<name>.png, for the documentation, if
+    PICTURES_WANTED."""
     take_screenshot(page, name)
     if PICTURES_WANTED:
         shutil.copy(SCREENSHOTS / f"{name}.png", ROOT / "docs" / "images" / f"console-{name}.png")

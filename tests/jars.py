@@ -63,7 +63,7 @@ def skip_or_fail_in_ci(reason: str) -> NoReturn:
 
 
 def kafka_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINATES) -> str:
-    """A value for `java -cp`, for tests: see `skip_or_fail_in_ci` if the jars cannot be fetched."""
+    """A value for `java -cp`. Skips the test, or fails in CI, if the jars cannot be fetched."""
     try:
         return fetch_classpath(version, coordinates)
     except JarsUnavailable as reason:

@@ -45,8 +45,8 @@ class PostgreSQL:
 
 @contextmanager
 def postgresql(host: str = LOOPBACK) -> Iterator[PostgreSQL]:
-    """Runs a server in a temporary folder, at the address `host`. Its user has a password. Without
-    the programs, see `skip_or_fail_in_ci`.
+    """Runs a server in a temporary folder, at the address `host`. Its user has a password. Skips
+    the test, or fails in CI, if the programs are missing.
     """
     programs = find_programs()
     if programs is None:

@@ -52,7 +52,7 @@ class Prometheus:
 
 
 def find_program(name: str) -> str:
-    """Path of `prometheus` or `promtool`. Without it, see `skip_or_fail_in_ci`."""
+    """Path of `prometheus` or `promtool`. Skips the test, or fails in CI, if it is missing."""
     return shutil.which(name) or skip_or_fail_in_ci(f"no {name}: install Debian's package (`make prometheus` as root)")
 
 

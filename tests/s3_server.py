@@ -73,8 +73,8 @@ def build() -> Path:
 
 @contextmanager
 def s3_server(folder: Path, host: str = LOOPBACK) -> Iterator[S3Server]:
-    """Runs a server at the address `host` that keeps its objects in the folder. Without the
-    program, see `skip_or_fail_in_ci`.
+    """Runs a server at the address `host` that keeps its objects in the folder. Skips the test, or
+    fails in CI, if the program is missing.
     """
     program = cache_folder() / NAME
     if not program.exists():

@@ -1,7 +1,7 @@
-"""How pytest-xdist distributes tests among the parallel streams of `make test`.
+"""How pytest-xdist distributes tests among its workers, the parallel streams of `make test`.
 
-It distributes whole files, because the tests of a file share expensive fixtures. All tests of
-pipelines that share a JVM are one unit of work: they divide into two, because a stream that runs
+A unit of work is a whole file, because the tests of a file share expensive fixtures. Tests of
+pipelines share a JVM across files and make up two units, each with its own JVM: a worker that runs
 them all would end long after the others. Suites with long tests come first, so that short tests
 fill the end.
 """
@@ -17,7 +17,7 @@ SEPARATE_PROCESSES = tuple(
 
 
 def work_unit(test: str) -> str:
-    """The group of tests that run in the same stream as the test with this node id."""
+    """The group of tests that run in the same worker as the test with this node id."""
     file = test.partition("::")[0]
     if not file.startswith(SPARK) or file in SEPARATE_PROCESSES:
         return file

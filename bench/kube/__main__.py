@@ -1,5 +1,5 @@
-"""`python -m bench.kube [LINE…]`: measure the operator. The exit code is 1 if a requirement is
-missed. Lines with nodes need root.
+"""`python -m bench.kube [LINE…]`: measure the operator. The exit code is 1 if a value is above its
+maximum. The lines `ready`, `roll` and `stall` run nodes and need root.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def _parse_arguments() -> argparse.Namespace:
         "lines",
         nargs="*",
         metavar="LINE",
-        help=f"of: {', '.join(line.name for lines in LINES.values() for line in lines)}",
+        help=f"all if none is given: {', '.join(line.name for lines in LINES.values() for line in lines)}",
     )
     return parser.parse_args()
 

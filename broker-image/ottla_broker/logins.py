@@ -76,7 +76,7 @@ class ListenerLogins:
             self._add_validator(config, broker.runtime, name)
 
     def start(self) -> None:
-        """Fetches the keys of OAuth tokens, and reads login modules again, from now on."""
+        """Begins to fetch the keys of OAuth tokens and to read login modules again, regularly."""
         for keys in self._key_sets:
             self._tasks.start(keys.run())
         if any(key[2] is SASL_JAAS_CONFIG for key in self._broker.config.static.references):

@@ -4,8 +4,8 @@
 
 Each transaction has one to four statements: a new order, its next status, a note, a cancelled order
 that is deleted, or an order that gets another number, which is its primary key. Each tenth
-transaction is rolled back. They are generated, and the same ones each time; a further run continues
-after the largest number.
+transaction is rolled back. The first run always makes the same changes; a further run continues
+after the largest order number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OrderChanges:
         self._orders: list[int] = []
 
     def transactions(self, count: int) -> Iterator[str]:
-        """So many transactions, each as a line of SQL."""
+        """`count` transactions, each as a line of SQL."""
         for number in range(1, count + 1):
             before, is_rolled_back = list(self._orders), number % 10 == 0
             statements = [self._statement() for _ in range(self._generator.randint(1, 4))]
@@ -53,25 +53,26 @@ class OrderChanges:
         self._orders.remove(order)
         if choice < 0.92:
             return f"DELETE FROM orders WHERE id = {order};"
-        return self._update(order, f"id = {self._new_number()}")
+        return self._update(order, f"id = {self._add_order()}")
 
     def _insert(self) -> str:
         customer = self._generator.choice(CUSTOMERS).replace("'", "''")
         amount = self._generator.randint(100, 50_000) / 100
-        values = f"{self._new_number()}, '{customer}', 'placed', {amount:.2f}, NULL, clock_timestamp()"
+        values = f"{self._add_order()}, '{customer}', 'placed', {amount:.2f}, NULL, clock_timestamp()"
         return f"INSERT INTO orders VALUES ({values});"
 
     def _update(self, order: int, change: str) -> str:
         return f"UPDATE orders SET {change}, changed = clock_timestamp() WHERE id = {order};"
 
-    def _new_number(self) -> int:
+    def _add_order(self) -> int:
+        """The number of another order, which later statements may change."""
         number = self._next
         self._next += 1
         self._orders.append(number)
         return number
 
 
-def paced(transactions: Iterable[str]) -> Iterator[str]:
+def add_pauses(transactions: Iterable[str]) -> Iterator[str]:
     """The transactions, with a pause of PAUSE_S after each."""
     return (f"{each} DO 'BEGIN PERFORM pg_sleep({PAUSE_S}); END';" for each in transactions)
 
@@ -79,7 +80,7 @@ def paced(transactions: Iterable[str]) -> Iterator[str]:
 def main(database: Database, count: int = TRANSACTIONS) -> None:
     """Runs the transactions."""
     first = int(database.run(["SELECT coalesce(max(id), 0) + 1 FROM orders;"]))
-    database.run(paced(OrderChanges(first, seed=first).transactions(count)))
+    database.run(add_pauses(OrderChanges(first, seed=first).transactions(count)))
 
 
 if __name__ == "__main__":

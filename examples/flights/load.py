@@ -43,8 +43,9 @@ joined with them.
 """
 
 PUERTO_RICO_AND_VIRGIN_ISLANDS: Final = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), (-4, False))
-_DAY: Final = 24 * 60
-_LONGEST_EARLY: Final = 2 * 60
+_DAY_MINUTES: Final = 24 * 60
+_MAX_EARLY_MINUTES: Final = 2 * 60
+"""More than any flight departs before its scheduled time."""
 BEGIN: Final = datetime(2013, 1, 1, tzinfo=UTC)
 _STANDARD_TIME: Final = -5  # New York's offset from UTC in hours, without summer time
 
@@ -118,14 +119,15 @@ def table_records(data: Path, table: str) -> Iterator[Record]:
     omitted = {"year", "month", "day", "hour"} if table == "weather" else set()  # time_hour has them, in UTC
     with (data / f"{table}.csv").open(newline="") as lines:
         for row in csv.DictReader(lines):
-            value = {name: _cell(text, name in numbers) for name, text in row.items() if name not in omitted}
+            cells = {name: text for name, text in row.items() if name not in omitted}
+            value = {name: _parse_cell(text, is_number=name in numbers) for name, text in cells.items()}
             yield Record(table, "|".join(row[name] for name in KEYS[table]), msgspec.json.encode(value))
 
 
-def _cell(text: str, number: bool) -> str | int | float | None:
+def _parse_cell(text: str, *, is_number: bool) -> str | int | float | None:
     if text in ("NA", ""):
         return None
-    if not number:
+    if not is_number:
         return text
     return int(text) if text.lstrip("-").isdigit() else float(text)
 
@@ -172,7 +174,7 @@ class Clock:
 
     def text(self, moment: int) -> str:
         """ISO 8601."""
-        day, minute = divmod(moment, _DAY)
+        day, minute = divmod(moment, _DAY_MINUTES)
         if (date := self._days.get(day)) is None:
             date = self._days[day] = (BEGIN + timedelta(days=day)).strftime("%Y-%m-%dT")
         return date + self._minutes[minute]
@@ -182,20 +184,20 @@ def flights(data: Path) -> Iterator[Event]:
     """Departures and arrivals in the order of their actual times.
 
     The days are read one by one. A heap holds the events that are later than the day that was read
-    last: an event of a later day is at most _LONGEST_EARLY before that day's midnight.
+    last: an event of a later day is at most _MAX_EARLY_MINUTES before the beginning of that day.
     """
     clock = Clock()
     offsets = _offsets(data)
     waiting: list[tuple[int, int, Event]] = []
-    turn = 0
+    added = 0  # keeps events of the same minute in the order of the file
     for day in _days(data):
         midnight = clock.minutes(day[0].time_hour) - 60 * int(day[0].hour)
-        while waiting and waiting[0][0] < midnight - _LONGEST_EARLY:
+        while waiting and waiting[0][0] < midnight - _MAX_EARLY_MINUTES:
             yield heapq.heappop(waiting)[2]
         for flight in day:
             for moment, event in _events(flight, offsets, clock):
-                heapq.heappush(waiting, (moment, turn, event))
-                turn += 1
+                heapq.heappush(waiting, (moment, added, event))
+                added += 1
     while waiting:
         yield heapq.heappop(waiting)[2]
 
@@ -249,9 +251,9 @@ def _events(flight: Flight, offsets: dict[str, tuple[int, bool]], clock: Clock) 
     winter, has_summer = offsets[flight.dest]
     summer = (int(flight.hour) - hour // 60 - _STANDARD_TIME) % 24 == 1
     offset = winter + (has_summer and summer)
-    arrived = _next(departed, _minute(flight.arr_time), offset)
+    arrived = _next_time(departed, _minute(flight.arr_time), offset)
     if flight.arr_delay == "NA":
-        due, late = _next(scheduled, _minute(flight.sched_arr_time), offset), None
+        due, late = _next_time(scheduled, _minute(flight.sched_arr_time), offset), None
     else:
         late = int(flight.arr_delay)
         due = arrived - late
@@ -279,11 +281,11 @@ def _minute(clock: str) -> int:
     return 60 * hours + minutes
 
 
-def _next(after: int, minute: int, offset: int) -> int:
-    """The first time after another at which it is this minute of the day, `offset` hours from
-    UTC.
+def _next_time(after: int, minute: int, offset: int) -> int:
+    """The first time from `after` on that is this minute of the day where clocks are `offset` hours
+    ahead of UTC.
     """
-    return after + (minute - 60 * offset - after) % _DAY
+    return after + (minute - 60 * offset - after) % _DAY_MINUTES
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Draws what workers have printed as SVG: the jobs that each has done, and its failed attempts.
+"""Draws the output of workers as SVG: the jobs that each has done, and its failed attempts.
 
 python -u examples/messaging/worker.py | tee one.log     # and others in other terminals
 cat *.log | python -m examples.messaging.plot > messaging.svg
@@ -19,7 +19,7 @@ FAILED: Final = re.compile(r"attempt \d+ of job \d+ failed at (\d+)")
 
 
 def count(pattern: re.Pattern[str], lines: Iterable[str]) -> Counter[str]:
-    """Number of the lines that match, by worker."""
+    """Worker → number of its lines that match."""
     return Counter(found[1] for line in lines if (found := pattern.match(line)))
 
 

@@ -1,4 +1,5 @@
-"""The start of Spark for a pipeline. Its JVM starts before PySpark is imported."""
+"""The start of Spark for a pipeline. The JVM starts before PySpark is imported, so that both load
+at the same time."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from ottla_spark.spark_conf import local_checkpoint_conf, spark_conf
 
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
-    """conf: Spark's configuration. scratch: folder for files of this run. archive: None on a
-    cluster. jvm: None if this process has one.
+    """conf: Spark's configuration. scratch: folder for files of this run. archive: of the JVM's
+    classes; None on a cluster. jvm: None if this process already had one.
     """
 
     conf: dict[str, str]
@@ -54,7 +55,8 @@ def launch_spark(
 
 
 def pipeline_jars(spec: PipelineSpec, checkpoint: str) -> set[str]:
-    """Keys of `jars.SINKS`, and other names. `checkpoint`: path or URL."""
+    """The argument `sinks` of `jars.ensure_jars`: names of the sinks and stores of a pipeline, also
+    of those that need no jars. `checkpoint`: path or URL."""
     return needed_jars(spec.sinks) | ({"s3"} if uses_s3(spec, checkpoint) else set())
 
 

@@ -1,9 +1,9 @@
-"""Client properties of Java's Kafka client, as librdkafka names them.
+"""Translates client properties of the Java client to those of librdkafka.
 
-Spark reads topics with Java's client, and transactions are written with librdkafka. So the
-properties that a pipeline is given, which are Java's, are translated. Properties of security that
-have no counterpart are refused, because a client without them would connect in another way than the
-pipeline says. Other properties without a counterpart tune Java's client and are left out.
+Spark reads topics with the Java client, and transactions are written with librdkafka. A pipeline's
+properties are the Java client's. Properties of security that librdkafka lacks are refused, because
+a client without them would connect in another way than the pipeline says. Other properties that it
+lacks tune the Java client and are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _RENAMED: Final = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-# Java's name → the types of store of which librdkafka reads the files, with its name.
+# Prefix of a store's properties → the Java client's property with its file, and for each type of
+# store that librdkafka can read, librdkafka's property with the file.
 _STORES: Final = {
     "ssl.truststore": ("ssl.truststore.location", {"PEM": "ssl.ca.location"}),
     "ssl.keystore": ("ssl.keystore.location", {"PKCS12": "ssl.keystore.location"}),
@@ -84,5 +85,5 @@ def _refusal(name: str, supported: str = "") -> PipelineError:
     reason = f" ({supported})" if supported else ""
     return PipelineError(
         f"the client property {name} is not supported for writing in transactions{reason}; "
-        "set another, or delivery: atLeastOnce in the sink"
+        "change it, or set delivery: atLeastOnce in the sink"
     )

@@ -72,7 +72,7 @@ def log_in(tab: Page, secured: OidcConsole, name: str) -> None:
 
 
 def start_login(secured: OidcConsole) -> tuple[dict[str, str], str]:
-    """The cookies of a login that goes on, and its state."""
+    """The cookies of a login in progress, and its state."""
     answer = requests.get(f"{secured.url}/login/oidc/start", allow_redirects=False, timeout=30)
     found = re.search(r"[?&]state=([^&]+)", answer.headers["Location"])
     assert found is not None

@@ -1,4 +1,4 @@
-"""State of a broker that survives SIGTERM and SIGKILL."""
+"""A broker that ends by SIGTERM or SIGKILL has its state again after the next start."""
 
 import threading
 
@@ -49,14 +49,14 @@ def test_idempotent_producer_continues_without_loss_or_duplicates(new_broker: Ne
         sent = 0
         halfway, stop = threading.Event(), threading.Event()
 
-        def acknowledged(error: ck.KafkaError | None, _: ck.Message) -> None:
+        def on_delivery(error: ck.KafkaError | None, _: ck.Message) -> None:
             if error is not None:
                 refused.append(error)
 
         def send() -> None:
             nonlocal sent
             while not stop.is_set():
-                producer.produce("sequence", b"%d" % sent, on_delivery=acknowledged)
+                producer.produce("sequence", b"%d" % sent, on_delivery=on_delivery)
                 sent += 1
                 producer.poll(0.001)
                 if sent == 500:
@@ -86,7 +86,7 @@ def test_group_members_rejoin(new_broker: NewBroker, how: str) -> None:
         with run_members(broker.bootstrap, "workers", "work", [settings, settings]) as both:
             wait_until_balanced(both, 4)
             rd.produce(broker.bootstrap, "work", rd.numbered_messages(0, 10), partition=0)
-            eventually(lambda: count(both) == 10)
+            eventually(lambda: count_values(both) == 10)
             terminate(broker, how)
             broker.start()
             rd.produce(broker.bootstrap, "work", rd.numbered_messages(10, 20), partition=3)
@@ -118,5 +118,5 @@ def test_records_are_flushed_before_acknowledgement(new_broker: NewBroker) -> No
         assert rd.to_messages(rd.consume(broker.bootstrap, "flushed")) == messages()
 
 
-def count(those: list[GroupMember]) -> int:
-    return sum(len(member.values) for member in those)
+def count_values(members: list[GroupMember]) -> int:
+    return sum(len(member.values) for member in members)

@@ -52,7 +52,7 @@ async def can_log_in(kubelet: ProcessKubelet, user: str, password: str) -> bool:
 def test_passwords_of_brokers_are_rotated_without_a_restart_and_without_a_failed_login(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_rotation, "PREVIOUS_SESSIONS", password_rotation.PREVIOUS_SESSIONS / 15)
+    monkeypatch.setattr(password_rotation, "PREVIOUS_LOGIN_PERIOD", password_rotation.PREVIOUS_LOGIN_PERIOD / 15)
 
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.put_topic("orders", partitions=6, replicas=3)
@@ -95,7 +95,7 @@ def test_passwords_of_brokers_are_rotated_without_a_restart_and_without_a_failed
 def test_a_broker_that_does_not_answer_stops_a_rotation_and_is_not_locked_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_rotation, "PREVIOUS_SESSIONS", password_rotation.PREVIOUS_SESSIONS / 15)
+    monkeypatch.setattr(password_rotation, "PREVIOUS_LOGIN_PERIOD", password_rotation.PREVIOUS_LOGIN_PERIOD / 15)
 
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.edit_spec("Cluster", "demo", rotatePasswordsAt=ASKED_AT)

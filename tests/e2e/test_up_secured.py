@@ -102,7 +102,7 @@ def test_passwords_of_brokers_are_rotated_by_an_edit(up: UpProcess) -> None:
     before = {name: (files / name).read_text() for name in ("broker.password", "operator.password")}
     cluster["spec"]["rotatePasswordsAt"] = "2026-01-31T12:00:00Z"
     up.write_resources(cluster, topic)
-    up.wait_for_line("brokers and operator have new passwords alone", within_s=120)
+    up.wait_for_line("rotation complete: brokers accept only the new passwords", within_s=120)
     assert [up.broker_pid(it) for it in (1, 2, 3)] == pids
     held = {it.name: it.read_text() for it in files.iterdir()}
     assert not {*held} & {*before} and not {*held.values()} & {*before.values()}

@@ -212,7 +212,7 @@ def test_helm_test_passes_and_deletes_its_objects(installed_operator: InstalledO
 
 
 def remaining_test_objects(kube: Kubernetes) -> list[str]:
-    """Names of remaining pods and claims of the chart's test."""
+    """Names of remaining pods and PersistentVolumeClaims of the chart's test."""
     resources = NamespaceClient(kube.plane.admin, OPERATOR_NAMESPACE)
     return [
         name
@@ -229,7 +229,7 @@ def produce_rows(bootstrap: str, *cities: str, topic: str = "events") -> None:
 
 
 def counts(bootstrap: str, topic: str = "counts", partitions: int = 2) -> dict[str, int]:
-    """The latest record of each key."""
+    """City → its latest count in the topic."""
     messages = [it for partition in range(partitions) for it in rd.consume(bootstrap, topic, partition=partition)]
     rows = [json.loads(it.value() or b"") for it in messages]
     return {row["city"]: row["n"] for row in rows}

@@ -145,7 +145,7 @@ class SimulatedBroker:
         self._kill()
 
     def _kill(self) -> None:
-        if self._restart is not None:  # whoever kills a broker starts it again
+        if self._restart is not None:  # the caller decides when the broker starts again
             self._restart.cancel()
             self._restart = None
         if self.process is not None:

@@ -23,7 +23,7 @@ import yaml
 
 from examples.cdc import compare, connect
 from examples.cdc.database import Database, NotInstalled, database, find_programs
-from examples.cdc.orders import OrderChanges, paced
+from examples.cdc.orders import OrderChanges, add_pauses
 from ottla_spark.definition import load_pipeline
 from ottla_spark.streaming.cases import run_cases
 from tests.jars import QUIET, kafka_classpath, skip_or_fail_in_ci
@@ -121,7 +121,7 @@ def test_iceberg_table_equals_the_table_of_the_database(
     with ThreadPoolExecutor() as executor:
         with worker.run():
             eventually(lambda: topics.read(TOPIC), within_s=60, message="the snapshot's records")
-            writing = executor.submit(server.run, paced(orders.transactions(500)))
+            writing = executor.submit(server.run, add_pauses(orders.transactions(500)))
             eventually(lambda: has_committed_offsets(topics), within_s=60, message="committed offsets of the connector")
         writing.result()
         killing = executor.submit(run_pipeline_until_killed, pipeline, spec)

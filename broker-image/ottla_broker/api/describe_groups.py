@@ -1,9 +1,9 @@
 """DescribeGroups (15), versions 0–6.
 
-- Describes classic groups: state, protocol and members, and once the group is stable the members'
-  metadata and assignments.
-- A missing group, and a consumer group (KIP-848), is Dead, without an error; from v6 on
-  GROUP_ID_NOT_FOUND with a message (KIP-1043).
+- Describes classic groups: state, and members with their assignments. The protocol and the members'
+  metadata are included only while the group is stable.
+- A group that does not exist or has another protocol (KIP-848, KIP-932, KIP-1071) is Dead, without
+  an error; from v6 on GROUP_ID_NOT_FOUND with a message (KIP-1043).
 - v3 adds authorized operations (KIP-430); v4 static members; v6 error messages.
 """
 

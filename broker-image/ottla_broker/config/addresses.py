@@ -199,7 +199,7 @@ def parse_oidc_scope(text: str) -> str:
 
 
 def oidc_scope() -> ValueType[str]:
-    return parsed(parse_oidc_scope, "scopes separated by blanks, openid among them")
+    return parsed(parse_oidc_scope, "scopes separated by spaces, openid among them")
 
 
 def parse_mechanisms(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@
   advertised host.
 - Where clients log in, so do users of the console (`login_methods`), and the cluster's access rules
   hold for them. Without TLS (`http.security.listener`), logins are taken from this machine only:
-  from a browser on it, `kubectl port-forward`, or a proxy that ends TLS.
+  from a browser on it, `kubectl port-forward`, or a proxy that terminates TLS.
 """
 
 import ipaddress
@@ -95,7 +95,7 @@ def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
         return None
 
 
-def keeps_logins_secret(http: web.Request) -> bool:
+def is_private_connection(http: web.Request) -> bool:
     """True if the connection has TLS or does not leave this machine."""
     address = parse_address(http.remote or "")
     mapped = getattr(address, "ipv4_mapped", None) or address

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS, CONSOLE_WRITE
-from ottla_broker.console.access import AllowedHosts, ConsoleUser, keeps_logins_secret, make_context
+from ottla_broker.console.access import AllowedHosts, ConsoleUser, is_private_connection, make_context
 from ottla_broker.console.requests import PageError
 from ottla_broker.console.sessions import TOKEN_BYTES, Login, Sessions
 from ottla_broker.requests.login import MAX_AUDITED_NAME
@@ -26,10 +26,10 @@ from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
 
-NOT_SECRET: Final = (
+NOT_PRIVATE: Final = (
     "The console takes logins over TLS or from this machine only, because passwords and sessions would cross the "
     "network in the clear: set http.security.listener, or use kubectl port-forward, an SSH tunnel, or a proxy on this "
-    "machine that ends TLS."
+    "machine that terminates TLS."
 )
 
 
@@ -61,7 +61,7 @@ class SessionAccess:
 
     def find_user(self, http: web.Request) -> ConsoleUser | None:
         """None if nobody has logged in. Raises PageError."""
-        check_secret(http)
+        require_private_connection(http)
         token = http.cookies.get(self._cookie, "")
         session = self._sessions.find(token)
         if session is None or not session.login.is_presented(http):
@@ -99,10 +99,10 @@ class SessionAccess:
         return response
 
 
-def check_secret(http: web.Request) -> None:
+def require_private_connection(http: web.Request) -> None:
     """Raises PageError where a login would cross the network in the clear."""
-    if not keeps_logins_secret(http):
-        raise PageError(403, NOT_SECRET)
+    if not is_private_connection(http):
+        raise PageError(403, NOT_PRIVATE)
 
 
 async def read_page_form(http: web.Request, form_token: str) -> dict[str, str]:
@@ -129,7 +129,8 @@ async def read_form(http: web.Request) -> dict[str, str]:
 
 
 def is_same_origin(http: web.Request) -> bool:
-    """Every browser sends `Origin` with a form. Its scheme may be that of a proxy that ends TLS."""
+    """Every browser sends `Origin` with a form. Its scheme is not compared, because a proxy may
+    terminate TLS."""
     origin = http.headers.get("Origin", "")
     return http.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin" and urlsplit(origin).netloc == http.host
 

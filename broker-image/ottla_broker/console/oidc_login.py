@@ -1,8 +1,8 @@
 """Logins by an OpenID Connect provider: the authorization code flow with PKCE (RFC 7636).
 
 The principal is that of an OAUTHBEARER client: `sasl.oauthbearer.sub.claim.name` of the id token.
-A browser comes back from the provider's site, and so without cookies that are SameSite=Strict: the
-cookie of a login that goes on is Lax, and the page that follows the login loads the overview
+The provider's site sends the browser back, and so without cookies that are SameSite=Strict. The
+cookie of a login in progress is therefore Lax, and the page after the login loads the overview
 itself, with the session's cookie.
 """
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
-from ottla_broker.console.login import SessionAccess, check_secret, redirect
+from ottla_broker.console.login import SessionAccess, redirect, require_private_connection
 from ottla_broker.console.login_methods import OidcSettings
 from ottla_broker.console.oidc_provider import LoginRefused, OidcProvider, ProviderError, describe_refusal
 from ottla_broker.console.sessions import TOKEN_BYTES, Login
@@ -33,18 +33,18 @@ logger = logging.getLogger(__name__)
 
 START_PATH: Final = "/login/oidc/start"
 REDIRECT_PATH: Final = "/login/oidc"
-ATTEMPT_S: Final = 600
+ATTEMPT_LIFETIME_S: Final = 600
 """How long a user may take at the provider."""
 NOT_STARTED: Final = (
-    f"This login was not started in this browser, or more than {ATTEMPT_S // 60} minutes ago. Log in again."
+    f"This login was not started in this browser, or more than {ATTEMPT_LIFETIME_S // 60} minutes ago. Log in again."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LoginAttempt:
     """Values that tie a response of the provider to the browser that has sent the request. They are
-    derived from the browser's cookie by a secret of this broker, which keeps nothing else of a
-    login that goes on.
+    derived from the browser's cookie and a secret of this broker, so that the broker stores nothing
+    about logins in progress.
     """
 
     cookie: str
@@ -65,10 +65,10 @@ class LoginAttempts:
         self._secret = secrets.token_bytes(TOKEN_BYTES)
 
     def start(self) -> LoginAttempt:
-        return self._derive(f"{int(self._now_s()) + ATTEMPT_S}.{secrets.token_urlsafe(TOKEN_BYTES)}")
+        return self._derive(f"{int(self._now_s()) + ATTEMPT_LIFETIME_S}.{secrets.token_urlsafe(TOKEN_BYTES)}")
 
     def find(self, cookie: str, state: str) -> LoginAttempt | None:
-        """None if no attempt with this cookie and state has been started, or too long ago."""
+        """None if no attempt with this cookie and state was started, or it has expired."""
         attempt, end = self._derive(cookie), cookie.partition(".")[0]
         # A cookie with the right state is this broker's own, so its end is a number.
         is_right = hmac.compare_digest(attempt.state.encode(), state.encode())
@@ -104,7 +104,7 @@ class OidcLogin:
         self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        """Fetches the provider's metadata and keys from now on."""
+        """Begins to fetch the provider's keys regularly, until `close`."""
         self._tasks.start(self._keys.run())
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class OidcLogin:
 
     async def send_to_provider(self, http: web.Request) -> web.Response:
         """Redirects to the provider. Raises PageError."""
-        check_secret(http)
+        require_private_connection(http)
         try:
             metadata = await self._provider.find_metadata()
         except ProviderError as reason:
@@ -133,7 +133,7 @@ class OidcLogin:
         response.set_cookie(
             self._cookie,
             attempt.cookie,
-            max_age=ATTEMPT_S,
+            max_age=ATTEMPT_LIFETIME_S,
             httponly=True,
             samesite="Lax",
             secure=http.secure,
@@ -142,8 +142,9 @@ class OidcLogin:
         return response
 
     async def finish(self, http: web.Request) -> web.Response:
-        """The response of the provider, by way of the browser. Raises PageError."""
-        check_secret(http)
+        """Ends the login with the provider's response, which the browser brings as the query.
+        Raises PageError."""
+        require_private_connection(http)
         query = http.query
         attempt = self._attempts.find(http.cookies.get(self._cookie, ""), query.get("state", ""))
         if attempt is None:

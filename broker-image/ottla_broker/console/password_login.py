@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config.listener_security import listener_sasl
-from ottla_broker.console.login import SessionAccess, check_secret, read_form, redirect
+from ottla_broker.console.login import SessionAccess, read_form, redirect, require_private_connection
 from ottla_broker.console.sessions import Login
 from ottla_broker.requests.user_passwords import UserPasswords
 from ottla_broker.security.principal import Principal
@@ -36,7 +36,7 @@ class PasswordLogin:
         """Redirects to the overview, with the cookie of a new session. Raises PageError: 401 after
         the delay of failed logins.
         """
-        check_secret(http)
+        require_private_connection(http)
         form = await read_form(http)
         name, password = form.get("name", ""), form.get("password", "")
         if not await self._is_right(name, password):

@@ -287,7 +287,7 @@ class ConsumerGroup:
             found = self.deadlines[member_id] = MemberDeadlines()
         return found
 
-    def begin_undo(self) -> ConsumerGroupUndo:
+    def prepare_undo(self) -> ConsumerGroupUndo:
         return ConsumerGroupUndo(self)
 
 

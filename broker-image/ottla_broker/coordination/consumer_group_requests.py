@@ -95,15 +95,16 @@ class ConsumerGroupRequests:
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return await self._leave(self.find_group(group_id), request)
         outcome: SameTurnFuture[HeartbeatOutcome] = SameTurnFuture()
-        self.join_turn(group_id, request, outcome.complete)
+        self.queue_heartbeat(group_id, request, outcome.complete)
         result = await outcome
         if isinstance(result, KafkaError):
             raise result
         return result
 
-    def join_turn(self, group_id: str, request: ConsumerHeartbeat, complete: OnHeartbeat) -> None:
-        """Runs a heartbeat of a member that does not leave at the end of this turn of the event
-        loop. `complete` gets its result once what it has changed is replicated.
+    def queue_heartbeat(self, group_id: str, request: ConsumerHeartbeat, complete: OnHeartbeat) -> None:
+        """Queues a heartbeat, which must not be that of a leaving member. The heartbeats of a group
+        run together at the end of this turn of the event loop. `complete` is called with the result
+        once the records that the heartbeat wrote are replicated.
         """
         self._turn.add(group_id, WaitingHeartbeat(request, complete))
 
@@ -140,7 +141,8 @@ class ConsumerGroupRequests:
         complete_after(write, outcomes)
 
     def _run_first(self, group_id: str, request: ConsumerHeartbeat) -> tuple[HeartbeatResult, Write | None]:
-        """Runs a heartbeat that creates the consumer group, if it can. Raises KafkaError."""
+        """Runs a heartbeat of a group that is not a consumer group yet. It creates the group, if
+        that is possible. Raises KafkaError."""
         replaced = self._store.groups.get(group_id)
         change, first_records = self._find_or_create_group(group_id, replaced, request)
         try:
@@ -154,7 +156,7 @@ class ConsumerGroupRequests:
         if replaced is not change.group:
             self._store.groups[group_id] = change.group
             if isinstance(replaced, ClassicGroup):
-                # Members that wait rejoin, and find a consumer group.
+                # Members with a waiting JoinGroup or SyncGroup rejoin, and find a consumer group.
                 self._classic_groups.close_group(replaced, ErrorCode.rebalance_in_progress)
         self._store.schedule_timer(change.group)
         return result, write
@@ -183,8 +185,8 @@ class ConsumerGroupRequests:
     def _find_or_create_group(
         self, group_id: str, group: Group | None, request: ConsumerHeartbeat
     ) -> tuple[ConsumerChange, list[Record]]:
-        """The change that the heartbeat continues, and records to write before its own. A group of
-        another protocol, and a new one, take their place once the heartbeat succeeds."""
+        """The change to which the heartbeat is added, and records to write before its own. A new
+        group, also one converted from a classic group, is stored once the heartbeat succeeds."""
         if isinstance(group, ConsumerGroup):
             return ConsumerChange(group), []
         if request.member_epoch != JOINING_EPOCH:

@@ -25,7 +25,7 @@ class RecordedGroup(Protocol):
 
     def apply(self, key: Any, value: Any) -> None: ...
 
-    def begin_undo(self) -> Undo: ...
+    def prepare_undo(self) -> Undo: ...
 
 
 GroupT = TypeVar("GroupT", bound=RecordedGroup)
@@ -47,7 +47,7 @@ class GroupChange(Generic[GroupT, KeyT, ValueT]):
     def add_record(self, key: KeyT, value: ValueT | None) -> None:
         """Like `write`, of a record that the caller applies to the group."""
         if self._undo is None:
-            self._undo = self.group.begin_undo()
+            self._undo = self.group.prepare_undo()
         self._undo.before_record(key)
         self.records.append((key, value))
 

@@ -65,7 +65,9 @@ class ShareMember(msgspec.Struct, frozen=True):
         return ShareAssignmentValue(self.epoch, self.previous_epoch, 0, to_topic_partitions(self.assigned))
 
 
-class InitializedTopic(msgspec.Struct, frozen=True):
+class NamedPartitions(msgspec.Struct, frozen=True):
+    """Partitions of one topic, with the topic's name."""
+
     name: str
     partitions: frozenset[int]
 
@@ -82,7 +84,7 @@ class ShareGroup:
     assignment_epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
-    initialized: dict[UUID, InitializedTopic] = field(default_factory=dict)
+    initialized: dict[UUID, NamedPartitions] = field(default_factory=dict)
     is_dead: bool = False
     deadlines: dict[str, int] = field(default_factory=dict)
     next_deadline_ms: int | None = None
@@ -158,7 +160,7 @@ class ShareGroup:
                 self.assignment_epoch = 0
             case StatePartitionsKey(), StatePartitionsValue():
                 self.initialized = {
-                    one.topic_id: InitializedTopic(one.topic_name, frozenset(one.partitions))
+                    one.topic_id: NamedPartitions(one.topic_name, frozenset(one.partitions))
                     for one in value.initialized
                     if one.topic_id is not None
                 }
@@ -169,7 +171,7 @@ class ShareGroup:
         if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
             self.next_deadline_ms = deadline_ms
 
-    def begin_undo(self) -> CopyOfState:
+    def prepare_undo(self) -> CopyOfState:
         copy = replace(
             self,
             members=dict(self.members),
@@ -181,11 +183,11 @@ class ShareGroup:
 
 
 def state_partitions_value(
-    initialized: Mapping[UUID, InitializedTopic], initializing: Mapping[UUID, InitializedTopic]
+    initialized: Mapping[UUID, NamedPartitions], initializing: Mapping[UUID, NamedPartitions]
 ) -> StatePartitionsValue:
     return StatePartitionsValue(tuple(_named_partitions(initializing)), tuple(_named_partitions(initialized)), ())
 
 
-def _named_partitions(topics: Mapping[UUID, InitializedTopic]) -> Iterator[NamedTopicPartitions]:
+def _named_partitions(topics: Mapping[UUID, NamedPartitions]) -> Iterator[NamedTopicPartitions]:
     for topic_id, topic in sorted(topics.items()):
         yield NamedTopicPartitions(topic_id, topic.name, tuple(sorted(topic.partitions)))

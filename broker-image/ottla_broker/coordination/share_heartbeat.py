@@ -24,7 +24,7 @@ from ottla_broker.coordination.group_type import SHARE
 from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
 from ottla_broker.coordination.share_assignor import assign_shares
 from ottla_broker.coordination.share_change import ShareChange
-from ottla_broker.coordination.share_group import InitializedTopic, ShareGroup, ShareMember
+from ottla_broker.coordination.share_group import NamedPartitions, ShareGroup, ShareMember
 from ottla_broker.coordination.share_group_records import (
     ShareAssignmentKey,
     ShareMemberKey,
@@ -67,8 +67,8 @@ def heartbeat(
     config: ShareGroupConfig,
     now: Timestamps,
 ) -> ShareHeartbeatResult:
-    """The member's result. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-    FENCED_MEMBER_EPOCH."""
+    """Adds the effect of the request to `change`, and returns the member's result. Raises
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
     group = change.group
     member = _find_or_create_member(group, request, config)
     updated = replace(
@@ -156,7 +156,7 @@ def _follow_target(change: ShareChange, member: ShareMember) -> ShareMember:
     return group.members[member.id]
 
 
-def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, InitializedTopic]:
+def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, NamedPartitions]:
     """Partitions of subscribed topics whose share state has not been initialized, by topic."""
     found = {}
     for name in sorted(group.subscribed_topics()):
@@ -164,7 +164,7 @@ def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict
             continue
         missing = frozenset(range(metadata.partition_count(topic_id))) - group.initialized_partitions(topic_id)
         if missing:
-            found[topic_id] = InitializedTopic(name, missing)
+            found[topic_id] = NamedPartitions(name, missing)
     return found
 
 
@@ -177,7 +177,7 @@ def add_initialized(change: ShareChange, added: Iterable[tuple[UUID, int]], meta
     for topic_id, partition in added:
         if (name := metadata.topic_name(topic_id)) is not None:
             before: frozenset[int] = initialized[topic_id].partitions if topic_id in initialized else frozenset()
-            initialized[topic_id] = InitializedTopic(name, before | {partition})
+            initialized[topic_id] = NamedPartitions(name, before | {partition})
     share_change.write_initialized(change, initialized)
     group.assigned_ms = None
     share_change.raise_epoch(change, metadata)

@@ -52,7 +52,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 MEMBER_EPOCHS_SINCE: Final = 9
 """The version of OffsetCommit that has member epochs."""
-LEFT: Final = -1
+LEAVING_EPOCH: Final = -1
 
 
 class StreamsGroupState(StrEnum):
@@ -278,7 +278,7 @@ class StreamsGroup:
                 self._apply_current(key.member_id, value)
             case StreamsCurrentKey(), _:
                 if key.member_id in self.members:
-                    nothing = StreamsMember(key.member_id, epoch=LEFT).current_value()
+                    nothing = StreamsMember(key.member_id, epoch=LEAVING_EPOCH).current_value()
                     self._apply_current(key.member_id, nothing)
             case StreamsTargetKey(), StreamsTargetValue():
                 self.targets[key.member_id] = TaskAssignment(*map(from_task_ids, value))
@@ -338,7 +338,7 @@ class StreamsGroup:
             if self.active_owners.get(task) == member.id:
                 del self.active_owners[task]
 
-    def begin_undo(self) -> CopyOfState:
+    def prepare_undo(self) -> CopyOfState:
         copy = replace(
             self,
             members=dict(self.members),

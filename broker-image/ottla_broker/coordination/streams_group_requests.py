@@ -20,7 +20,7 @@ from ottla_broker.coordination.group_writes import GroupWrites, Write
 from ottla_broker.coordination.journal import wait_for_write
 from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.streams_change import StreamsChange
-from ottla_broker.coordination.streams_group import LEFT, StreamsGroup
+from ottla_broker.coordination.streams_group import LEAVING_EPOCH, StreamsGroup
 from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS
 from ottla_broker.coordination.streams_heartbeat import JOINING_EPOCH, StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.wire.errors import KafkaError
@@ -41,7 +41,7 @@ class StreamsGroupRequests:
 
     async def heartbeat(self, group_id: str, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
         """Raises GROUP_ID_NOT_FOUND, and the errors of `streams_heartbeat`."""
-        if request.member_epoch <= LEFT:
+        if request.member_epoch <= LEAVING_EPOCH:  # −2 for a static member
             return await self._leave(self.find_group(group_id), request)
         now = self._store.timestamps()
         group, first = self._find_or_create_group(group_id, request, now)

@@ -92,7 +92,8 @@ def heartbeat(
     config: StreamsGroupConfig,
     now: Timestamps,
 ) -> StreamsHeartbeatResult:
-    """Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
+    """Adds the effect of the request to `change`, and returns the member's result. Raises
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
     STREAMS_INVALID_TOPOLOGY.
     """
     group = change.group
@@ -317,7 +318,9 @@ def schedule_session_timeout(group: StreamsGroup, member: StreamsMember, timeout
 
 
 def schedule_revocation_timeout(group: StreamsGroup, member: StreamsMember, now: Timestamps) -> None:
-    """Sets the deadline by which the member must have given up its tasks: its rebalance timeout."""
+    """Sets the deadline for a member that has to give up tasks, its rebalance timeout from now.
+    Clears it for another member.
+    """
     deadlines = group.deadlines_of(member.id)
     if member.state is not StreamsMemberState.unrevoked_tasks:
         deadlines.revocation = None

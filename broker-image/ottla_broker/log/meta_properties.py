@@ -54,7 +54,7 @@ def load_or_create_identity(
 
 
 def describe_mismatch(file: str, key: str, found: str, expected: str) -> str:
-    return f"{file} says {key}={found}, but this broker has {key}={expected}: the directory belongs to another broker"
+    return f"{file} says {key}={found}, but this broker has {key}={expected}: the directory belongs to another one"
 
 
 def identity_properties(node_id: int, cluster_id: str | None, directory_id: UUID) -> dict[str, str]:

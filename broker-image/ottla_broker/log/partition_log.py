@@ -109,7 +109,8 @@ class PartitionLog(LogState):
             # Before the producer's sequence is checked, as in Kafka.
             validate_records(records, BatchHeader(*fields), config, now_ms)
         if fields[9] >= 0 and (sent := self._check_producer(records, fields, from_client)):
-            # Kafka answers a duplicate with the batch's own timestamp, whoever set it.
+            # As in Kafka, the response to a duplicate has the timestamp of the stored batch, even
+            # if the producer set it.
             return LogAppendInfo(
                 sent.first_offset, sent.last_offset, sent.timestamp, self.start, True, 1, sent.offset_delta + 1, 0
             )

@@ -3,8 +3,8 @@
 After a clean stop only the last few KiB are read. After a crash the batches above the recovery
 point are read and their CRCs checked; indexes, epochs and producers follow from them. The first
 bytes that are no batch end the log: a torn tail is cut off. Everything below the recovery point was
-on the device. So corruption there is not cut off but takes the partition offline, with the file and
-the offset in the log.
+on the device. So corruption there is not cut off but takes the partition offline, and the broker's
+log names the file and the offset.
 """
 
 import logging
@@ -66,7 +66,7 @@ def open_log(
     storage: Storage, directory: str, topic: str, partition: int, config: LogConfig, checkpoint: LogCheckpoint
 ) -> PartitionLog:
     """Opens an existing partition's folder. A damaged partition has `failure` set. Raises OSError
-    only for a full disk."""
+    only if the disk is full or file descriptors are exhausted."""
     log = PartitionLog(topic, partition, directory, config, storage, checkpoint.start)
     recovery = LogRecovery(log, checkpoint)
     try:
@@ -75,7 +75,7 @@ def open_log(
     except (CorruptSegment, ValueError) as error:
         reason = str(error)
     except OSError as error:
-        # The partition is intact: the start is retried when there is space.
+        # The partition may be intact: it can be opened again when there are resources.
         if is_out_of_resources(error):
             raise
         reason = f"{error.filename or directory}: {error.strerror or error}"

@@ -44,7 +44,7 @@ FailureCallback = Callable[[int, int, str], None]
 
 class FailureDetector:
     """`update_peers` is called whenever a broker changes in the image. `on_broker_failed(broker,
-    epoch, why)` is the controller's, while this broker is the active one."""
+    epoch, why)`: callback that is set while this broker is the active controller."""
 
     def __init__(
         self, me: int, image: MetadataImage, listener: str, channels: ChannelBuilder = UNSECURED_CHANNELS
@@ -55,7 +55,8 @@ class FailureDetector:
         self._channels = channels
         self._watched: dict[BrokerIncarnation, asyncio.Task[None]] = {}
         self._probes: dict[BrokerIncarnation, PeerProbe] = {}
-        self._suspects: dict[BrokerIncarnation, float] = {}  # whose probe broke, and has not been answered since → when
+        # Brokers that have not answered since their probe connection broke → loop time when it did.
+        self._suspects: dict[BrokerIncarnation, float] = {}
         self._failed: dict[BrokerIncarnation, str] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
         self.on_broker_failed: FailureCallback | None = None
@@ -167,14 +168,16 @@ def is_connection_refused(reason: OSError) -> bool:
 
 
 class PeerProbe(asyncio.Protocol):
-    """`ended` is done when the connection is closed by either side."""
+    """The probe connection to one broker. `ended` is done when the connection is closed by either
+    side. `answered`: whether the broker has answered any request.
+    """
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.answered = False  # ever
+        self.answered = False
         self._received = bytearray()
-        self._awaited: asyncio.Future[None] | None = None
-        self._next: asyncio.Future[None] | None = None  # of all callers while one answer is awaited
+        self._awaited: asyncio.Future[None] | None = None  # answer to the request that was sent
+        self._next: asyncio.Future[None] | None = None  # to the next request, which all callers share meanwhile
 
     def send_probe(self) -> asyncio.Future[None]:
         """Sends a request. The future is done when the other end has answered it, or the connection

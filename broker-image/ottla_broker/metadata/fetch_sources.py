@@ -40,8 +40,8 @@ def _is_serving(broker: BrokerRegistration) -> bool:
 
 
 def assign_voter(me: ReplicaKey, image: MetadataImage, voters: VoterSet, leader: int, listener: str) -> Voter | None:
-    """The voter from which observer `me` copies; None if that is the leader, as for a broker that
-    starts or stops. A restart of an observer changes nothing for the others.
+    """The voter from which observer `me` copies; None for the leader. A broker that starts or stops
+    copies from the leader, but keeps its place, so that a restart changes nothing for the others.
     """
     brokers = {broker.key: broker for broker in registered_brokers(image, listener)}
     if me not in brokers or not _is_serving(image.brokers[me[0]]):
@@ -64,8 +64,8 @@ def _live_voters(brokers: Mapping[int, BrokerRegistration], voters: VoterSet, le
 
 class FetchSources:
     """Chooses the source of one broker, `me`, and excludes voters that failed for a while. `now`:
-    the event loop's clock. Nothing but the leader is chosen until `is_caught_up`, which is once the
-    broker has been as current as its leader."""
+    the event loop's clock. Only the leader is chosen until `is_caught_up` is set, when the broker
+    has been as current as its leader for the first time."""
 
     def __init__(self, me: ReplicaKey, log: MetadataLog, listener: str, now: Callable[[], float]) -> None:
         self.is_caught_up = False

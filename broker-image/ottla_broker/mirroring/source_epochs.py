@@ -1,4 +1,4 @@
-"""Leader epochs of a source partition, as the mirrored partition holds its records. Pure.
+"""Leader epochs of a source partition, for the records that the mirrored partition has. Pure.
 
 The epochs let a source detect that its log has diverged from ours (KIP-595), and let a failback
 compute the offset up to which two logs are identical. An entry is (epoch, first offset of the
@@ -40,9 +40,8 @@ class EpochHistory(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def last_record_epoch(epochs: EpochEntries, start: int, end: int) -> int:
-    """Epoch of the last record in a log from `start` to `end`;
-
-    NO_EPOCH if the log is empty or the epoch unknown.
+    """Epoch of the last record in a log from `start` to `end`; NO_EPOCH if the log is empty or the
+    epoch is unknown.
     """
     if end <= start:
         return NO_EPOCH

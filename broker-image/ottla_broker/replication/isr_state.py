@@ -47,13 +47,15 @@ class IsrState:
         return isr if self.pending is None else (*isr, *self.pending.isr, *self.pending.replaced)
 
     def update_registration(self, registration: PartitionRecord) -> None:
+        """Ends the pending proposal if the registration has a newer partition epoch."""
         if self.pending is not None and registration.partition_epoch > self.pending.partition_epoch:
             self.pending = None
 
     def propose_with(
         self, registration: PartitionRecord, candidates: Iterable[Follower], may_join: Callable[[Follower], bool]
     ) -> bool:
-        """Proposes an ISR with those of the candidates that may join (rule 4)."""
+        """Proposes an ISR with those of the candidates that may join (rule 4). While a proposal is
+        undecided, the candidates are deferred."""
         if self.pending is not None:
             self._has_deferred_followers = True
             return False
@@ -75,6 +77,7 @@ class IsrState:
 
     @property
     def has_deferred_followers(self) -> bool:
+        """True if followers were deferred and the proposal that deferred them is decided."""
         return self._has_deferred_followers and self.pending is None
 
     def reject(self, change: IsrChange) -> bool:

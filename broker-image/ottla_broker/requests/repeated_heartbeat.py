@@ -90,7 +90,7 @@ def _run(last: RepeatableHeartbeat, correlation_id: int, epoch: int) -> Reply:
     def complete(outcome: HeartbeatOutcome) -> None:
         reply.complete([_write(last, correlation_id, outcome)])
 
-    groups.join_turn(last.group_id, last.heartbeat.with_epoch(epoch), complete)
+    groups.queue_heartbeat(last.group_id, last.heartbeat.with_epoch(epoch), complete)
     return reply
 
 

@@ -14,7 +14,9 @@ EPOCH_SIZE: Final = 4
 
 
 class RequestPattern:
-    """The bytes of a request `frame` without its size. `epoch_at`: offset of the epoch."""
+    """The bytes that all repetitions of a request have in common. `frame`: the request without its
+    size. `epoch_at`: offset of the epoch in it.
+    """
 
     def __init__(self, frame: bytes, epoch_at: int) -> None:
         self._size = len(frame)
@@ -36,7 +38,9 @@ class RequestPattern:
 
 
 class UnparsedRequest:
-    """A request that is being parsed."""
+    """The last heartbeat of a connection until it is parsed: no request repeats it. When it is
+    parsed, its pattern can be made.
+    """
 
     __slots__ = ("body_offset", "frame", "key")
 
@@ -52,7 +56,8 @@ class UnparsedRequest:
         return None
 
     def pattern(self, strings: int, flexible: bool = True) -> RequestPattern:
-        """`strings`: number of strings in its body before the epoch. `flexible`: of its version."""
+        """`strings`: number of strings in its body before the epoch. `flexible`: whether it has a
+        flexible version."""
         cursor = Cursor(self.frame, self.body_offset)
         if flexible:
             skip_tagged_fields(cursor)

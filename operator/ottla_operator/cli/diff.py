@@ -41,7 +41,7 @@ def diff(
     inputs: Annotated[list[Path], typer.Argument(metavar="DIR|FILE…", help="YAML files or folders.")],
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", help="Name of the Cluster that the brokers are. Needed if there are several."),
+        typer.Option("--cluster", help="Cluster to compare with the brokers. Required if the files have several."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -49,13 +49,14 @@ def diff(
 ) -> None:
     """Show what `ottla up` or the operator would change on the brokers.
 
-    Compares Clusters (number of brokers, settings), Topics and Users, and names resources of
-    other kinds. Changes nothing. The exit code is 1 if there are differences.
+    Compares Clusters (number of brokers, settings), Topics and Users, and lists resources of
+    other kinds, which it cannot compare. Changes nothing. The exit code is 1 if there are
+    differences.
 
     Example: ottla diff orders.yaml --bootstrap localhost:9092
     """
     try:
-        # Without what they refer to: a file with one Topic is enough.
+        # Not validated together: a file may have one Topic without its Cluster.
         documents = [it for file in find_files(inputs) for it in read_file(file)]
     except InvalidFiles as error:
         raise CommandError(ExitCode.usage, str(error)) from error
@@ -85,11 +86,12 @@ def _row(document: Document, it: Difference) -> Mapping[str, Any]:
 
 
 def select_documents(documents: Iterable[Document], cluster: str | None) -> list[Document]:
-    """The resources of one Cluster. Raises CommandError if the files are about several."""
+    """The resources of one Cluster. Raises CommandError if the files have several and `cluster` is
+    None."""
     found = [it for it in documents if it.kind in (*KINDS, POLICY)]
     names = sorted({name for it in found if (name := _cluster_name(it)) is not None})
     if cluster is None and len(names) > 1:
-        raise CommandError(ExitCode.usage, f"the files are about several Clusters; set --cluster: {', '.join(names)}")
+        raise CommandError(ExitCode.usage, f"the files have several Clusters; set --cluster: {', '.join(names)}")
     if cluster is not None and cluster not in names:
         raise CommandError(ExitCode.usage, f"no resource is of Cluster {cluster!r}; in the files: {', '.join(names)}")
     return [it for it in found if _cluster_name(it) in (None, cluster or next(iter(names), None))]

@@ -50,7 +50,7 @@ def reassign(
     ] = None,
     throttle: Throttle = None,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel ongoing reassignments of the topics, or all of them.")
+        bool, typer.Option("--cancel", help="Cancel ongoing reassignments: of the given topics, or of all topics.")
     ] = False,
     watch: Watch = False,
     dry_run: DryRun = False,
@@ -172,7 +172,12 @@ async def _cancel(client: KafkaClient, names: Sequence[str], dry_run: bool) -> N
             {"topic": topic, "partition": index, "adding": it.adding, "removing": it.removing}
             for (topic, index), it in sorted(ongoing.items())
         ]
-        columns = {"topic": "TOPIC", "partition": "PARTITION", "adding": "NOT ADDED TO", "removing": "KEPT ON"}
+        columns = {
+            "topic": "TOPIC",
+            "partition": "PARTITION",
+            "adding": "CANCELS ADDING",
+            "removing": "CANCELS REMOVING",
+        }
         print_rows(rows, columns, OutputFormat.table)
         return
     await reassignments.cancel_reassignments(client, ongoing)

@@ -11,8 +11,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 T = TypeVar("T")
 
 BROKER_TIMEOUT_S: Final = 10.0
-"""Longest wait for one broker where each is asked, so that one that hangs does not delay what the
-others report.
+"""Timeout of a request that each broker is sent, so that a broker that hangs does not delay the
+results of the others.
 """
 
 

@@ -119,10 +119,11 @@ async def alter_configs(
     broker: int | None = None,
     allow: Collection[ErrorCode] = (),
 ) -> None:
-    """Resource name → key → value, None to delete it. Raises KafkaError for the first error that is
-    not in `allow`.
+    """Sets and deletes keys. Raises KafkaError for the first error that is not in `allow`.
 
-    broker: Apache Kafka alters a broker's configuration only on that broker. None: the controller.
+    changes: resource name → key → value; None deletes the key. broker: the broker that gets the
+    request, as Apache Kafka alters a broker's configuration only on that broker; None for the
+    controller.
     """
     if not any(changes.values()):
         return

@@ -22,7 +22,7 @@ RETRY_S: Final = 5.0
 
 
 async def read_login(api: ApiClient, cluster: Cluster) -> LoginSecret | None:
-    """None without the Secret. Raises Blocked if it cannot be used."""
+    """None if there is no Secret. Raises Blocked if it cannot be used."""
     secret = await _get_secret(api, cluster)
     return None if secret is None else _parse(secret)
 
@@ -30,7 +30,7 @@ async def read_login(api: ApiClient, cluster: Cluster) -> LoginSecret | None:
 async def ensure_login(api: ApiClient, cluster: Cluster, observed: ClusterObjects, due_rotation: str) -> LoginSecret:
     """Creates the Secret if there is none. Raises Blocked if it was deleted or changed while
     brokers run: a broker that restarts with other passwords than the rest could not rejoin them.
-    `due_rotation`: the time of the rotation that is due, which a new Secret counts as done.
+    `due_rotation`: the time of the rotation that is due, for which a new Secret needs no rotation.
     """
     name = names.login_secret(cluster)
     found = await read_login(api, cluster)
@@ -102,16 +102,16 @@ def _parse(secret: Json) -> LoginSecret:
     return found
 
 
-async def _create(api: ApiClient, cluster: Cluster, made: LoginSecret) -> LoginSecret:
-    secret = secret_object(names.metadata(cluster, names.login_secret(cluster)), made.to_values())
+async def _create(api: ApiClient, cluster: Cluster, login: LoginSecret) -> LoginSecret:
+    secret = secret_object(names.metadata(cluster, names.login_secret(cluster)), login.to_values())
     try:
         await api.create(secret)
     except ApiError as error:
         if error.status != FORBIDDEN:
             raise
         message = (
-            f"brokers need passwords of their own, and the operator may not create Secret "
+            f"brokers need passwords of their own, and the operator is not allowed to create Secret "
             f"{secret['metadata']['name']}: install its chart with rbac.secrets=true"
         )
         raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S) from error
-    return made
+    return login

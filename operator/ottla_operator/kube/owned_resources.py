@@ -22,8 +22,9 @@ class OwnedResources:
         self._objects = OwnedObjects(self.api)
 
     async def ensure(self, owner: Json, resource: Json, known: Json | None) -> Json | None:
-        """Creates or updates the resource. Returns `known`, the cached one, if it has the spec;
-        None if it is still to be observed. Raises Blocked if the name is taken.
+        """Creates or updates the resource. Returns `known`, the cached one, if its spec is already
+        the desired one; else None, as the change has not been observed yet. Raises Blocked if the
+        name is taken, or the operator's role does not allow the change.
         """
         if known is not None and known["spec"] == resource["spec"]:
             return known
@@ -37,7 +38,7 @@ class OwnedResources:
                 raise
             reason = "UserNotReady" if resource["kind"] == "User" else "PipelineNotAllowed"
             name = f"{resource['kind']} {metadata['name']}"
-            message = f"the operator may not make {name}: upgrade the roles of its chart"
+            message = f"the operator is not allowed to create {name}: upgrade its Helm chart, which has the role"
             raise Blocked(Stalled(reason, message)) from error
         return None
 

@@ -35,7 +35,7 @@ from ottla_operator.resources.user import User
 
 
 class KubePlatform:
-    """`identity`: this operator's identity."""
+    """`identity`: name of this operator process in events."""
 
     roll_timeout_s = 600.0
 
@@ -119,12 +119,13 @@ class KubePlatform:
         await write_records(self.api, cluster, TOPICS, records)
 
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
-        return await self._owned_resources.ensure(topic, pipeline, self._find_lake(topic, pipeline["metadata"]["name"]))
+        known = self._find_topic_pipeline(topic, pipeline["metadata"]["name"])
+        return await self._owned_resources.ensure(topic, pipeline, known)
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
-        await self._owned_resources.delete(topic, self._find_lake(topic, name))
+        await self._owned_resources.delete(topic, self._find_topic_pipeline(topic, name))
 
-    def _find_lake(self, topic: Json, name: str) -> Json | None:
+    def _find_topic_pipeline(self, topic: Json, name: str) -> Json | None:
         """The cached Pipeline of this name, if the Topic owns it."""
         known = self.cache.pipelines.get(Key(topic["metadata"]["namespace"], name))
         return known if known is not None and is_owned_by(known, topic) else None

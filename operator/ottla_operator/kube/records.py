@@ -1,5 +1,5 @@
-"""Records of deleted resources that the operator still has to act on: JSON in a ConfigMap, which is
-deleted with the Cluster.
+"""Records of Topics and Users, so that the operator can still act on their deletion when the
+resources are gone: JSON in a ConfigMap, which is deleted with the Cluster.
 """
 
 import json

@@ -30,7 +30,7 @@ async def get_secret(api: ApiClient, namespace: str, name: str) -> Json | None:
         if error.status != FORBIDDEN:
             raise
         raise SecretUnusable(
-            f"the operator may not read Secret {name}: install its chart with rbac.secrets=true, "
+            f"the operator is not allowed to read Secret {name}: install its chart with rbac.secrets=true, "
             "or grant it get on this Secret"
         ) from error
 

@@ -67,7 +67,7 @@ class StatusWriter:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """`identity`: this operator's identity. `now`: wall time."""
+    """`identity`: name of this operator process in events. `now`: wall time."""
 
     api: ApiClient
     identity: str

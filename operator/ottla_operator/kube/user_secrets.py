@@ -16,8 +16,8 @@ from ottla_operator.resources.model import Json
 
 
 async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: str) -> Contents:
-    """Empty if there is none. Raises Blocked if the name is taken, SecretUnusable if the operator
-    may not read it.
+    """Empty if there is none, or only that of a deleted User of the same name. Raises Blocked if
+    the name is taken, SecretUnusable if the operator may not read it.
     """
     secret = await get_secret(api, namespace, name)
     if secret is None or not _check_owner(secret, user_uid):

@@ -1,4 +1,4 @@
-"""New passwords for a Cluster's brokers and its operator, without a restart and without one failed
+"""New passwords for a Cluster's brokers and its operator, without a restart and without a failed
 login (`spec.rotatePasswordsAt`). Pure.
 
 Brokers read the file of their login module again while they run, one earlier than another. So the
@@ -38,9 +38,9 @@ PASSWORDS: Final = (("broker.password", "operator.password"), ("broker-2.passwor
 """Keys of the Secret, and names of the files of `ottla up`, by LoginPasswords.name."""
 ROTATION: Final = "rotation"
 CLIENT_PROPERTIES: Final = "client.properties"
-PREVIOUS_SESSIONS: Final = datetime.timedelta(seconds=30)
-"""Time for which previous logins are accepted after every broker uses the new ones: connections of
-the operator that were opened just before end by themselves."""
+PREVIOUS_LOGIN_PERIOD: Final = datetime.timedelta(seconds=30)
+"""Time for which previous logins are accepted after every broker uses the new ones. Connections
+that the operator opened before the change have ended by then."""
 
 
 class RotationStep(StrEnum):
@@ -60,7 +60,7 @@ TWO_LOGINS: Final = (RotationStep.ACCEPT, RotationStep.USE)
 class LoginSecret:
     """Content of the Secret with the inter-broker login, or of its folder with `ottla up`.
 
-    `next`: the passwords that follow during a rotation. `since`: begin of the step, RFC 3339.
+    `next`: the passwords that follow during a rotation. `since`: start of the step, RFC 3339.
     `rotated_at`: the `spec.rotatePasswordsAt` that the newest passwords were generated for.
     """
 
@@ -141,12 +141,13 @@ def due_rotation(cluster: Cluster, now: datetime.datetime) -> str:
 
 
 def is_rotation_due(secret: LoginSecret, due: str) -> bool:
-    """True if a step is left. `due`: see `due_rotation`."""
+    """True if a rotation has to begin or is in progress. `due`: see `due_rotation`."""
     return bool(secret.step) or bool(due and due != secret.rotated_at)
 
 
-def find_waiting(secret: LoginSecret, versions: Mapping[int, str], brokers: Collection[int]) -> list[int]:
-    """Brokers that have not read the present login module yet. `versions`: what they report."""
+def find_outdated_brokers(secret: LoginSecret, versions: Mapping[int, str], brokers: Collection[int]) -> list[int]:
+    """Brokers that have not read the present login module yet. `versions`: of the login modules
+    that brokers report."""
     return sorted(it for it in brokers if versions.get(it) != secret.version)
 
 
@@ -154,18 +155,18 @@ def next_rotation_step(
     secret: LoginSecret, due: str, versions: Mapping[int, str], brokers: Collection[int], now: datetime.datetime
 ) -> LoginSecret | None:
     """The Secret of the next step; None if there is none yet. `brokers`: all that exist."""
-    if not is_rotation_due(secret, due) or find_waiting(secret, versions, brokers):
+    if not is_rotation_due(secret, due) or find_outdated_brokers(secret, versions, brokers):
         return None
     since = format_time(now.timestamp())
     match secret.step:
         case RotationStep.NONE:
-            made = LoginPasswords.generate(1 - secret.current.name)
-            return LoginSecret(secret.current, made, RotationStep.ACCEPT, since, due)
+            generated = LoginPasswords.generate(1 - secret.current.name)
+            return LoginSecret(secret.current, generated, RotationStep.ACCEPT, since, due)
         case RotationStep.ACCEPT:
             return replace(secret, step=RotationStep.USE, since=since)
         case RotationStep.USE:
             assert secret.next is not None
-            if now - parse_time(secret.since) < PREVIOUS_SESSIONS:
+            if now - parse_time(secret.since) < PREVIOUS_LOGIN_PERIOD:
                 return None
             return LoginSecret(secret.next, None, RotationStep.REMOVE, since, secret.rotated_at)
         case RotationStep.REMOVE:
@@ -182,7 +183,7 @@ def describe_step(secret: LoginSecret) -> str:
         case RotationStep.REMOVE:
             return "step 3 of 3: the previous passwords are removed"
         case RotationStep.NONE:
-            return "brokers and operator have new passwords alone"
+            return "rotation complete: brokers accept only the new passwords"
 
 
 def _parse_passwords(values: Mapping[str, str], name: int) -> LoginPasswords | None:

@@ -131,8 +131,8 @@ STALLED_REASONS: Final = (
     Reason(
         "PipelineNotAllowed",
         "Topic",
-        "The operator may not create the Pipeline of `spec.lake`.",
-        "Upgrade the roles of its chart.",
+        "The operator is not allowed to create the Pipeline of `spec.lake`.",
+        "Upgrade the operator's Helm chart, which has the role.",
     ),
     Reason("RejectedByApiServer", ALL_KINDS, "The API server rejected an object.", "Check quota and admission."),
     Reason(

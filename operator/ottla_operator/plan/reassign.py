@@ -34,9 +34,9 @@ def spread_replicas(
     *,
     registered: Sequence[UsableBroker] = (),
 ) -> tuple[Move, ...]:
-    """Spreads replicas evenly over `targets`, those of brokers that are `leaving` too. Brokers that
-    are neither are left alone: they may be down for a while. `registered`: the brokers that are
-    divided into cells, if these are not just the targets. Raises ImpossibleAssignment if a
+    """Spreads the replicas of `targets` and of brokers that are `leaving` evenly over `targets`.
+    Replicas on other brokers stay, as these may be down for a while. `registered`: the brokers that
+    are divided into cells, if these are not just the targets. Raises ImpossibleAssignment if a
     partition has more replicas than there are targets.
     """
     request = _home_request(partitions, _without(targets, leaving), leaving, registered)

@@ -14,7 +14,7 @@ from ottla_operator.plan.password_rotation import (
     LoginSecret,
     describe_step,
     due_rotation,
-    find_waiting,
+    find_outdated_brokers,
     is_rotation_due,
     next_rotation_step,
 )
@@ -57,16 +57,17 @@ async def rotate_passwords(
 
 
 def _describe_waiting(login: LoginSecret, versions: dict[int, str], existing: Collection[int]) -> str:
-    if waiting := find_waiting(login, versions, existing):
-        many = "s" if len(waiting) > 1 else ""
-        what = f"until broker{many} {', '.join(map(str, waiting))} has read it"
+    if outdated := find_outdated_brokers(login, versions, existing):
+        ids = ", ".join(map(str, outdated))
+        what = f"until broker {ids} has" if len(outdated) == 1 else f"until brokers {ids} have"
+        what += " read the login file of this step"
     else:
         what = "for connections with the previous passwords to end"
     return f"{describe_step(login)}; waiting {what}" if login.step else f"waiting {what}"
 
 
 async def _read_versions(client: KafkaClient, brokers: Collection[int]) -> dict[int, str]:
-    """The version of the login module that each broker has, without brokers that do not answer."""
+    """The version of the login module that each broker has. Omits brokers that do not respond."""
     ids = list(brokers)
     found = await asyncio.gather(*(_read_version(client, it) for it in ids))
     return {broker: version for broker, version in zip(ids, found, strict=True) if version}

@@ -1,5 +1,5 @@
-"""Brings changed settings, images and certificates to running brokers: at once where they can, else
-by restarting one broker at a time."""
+"""Brings changed settings, images and certificates to running brokers: dynamic settings without a
+restart, everything else by one restart per step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,8 +36,9 @@ class AppliedConfig:
 
 @dataclass(frozen=True, slots=True)
 class RestartStep:
-    """`broker`: the broker that was restarted in this step, for `reason`; None if none may be
-    restarted, because of `blocked_by` or because others must be ready first (`waits_for_brokers`).
+    """`broker`: the broker that was restarted in this step, for `reason`; None if no broker is
+    outdated or may be restarted. `blocked_by`: partitions that need the outdated brokers now.
+    `waits_for_brokers`: brokers must become ready before the next step.
     """
 
     broker: int | None = None
@@ -121,7 +122,7 @@ async def _step_by_partitions(
 
 
 def _state(id_: int, broker: ObservedBroker | None, outdated: str, registered: frozenset[int] | None) -> BrokerState:
-    """`registered`: None when no broker can be asked. Then a ready broker does not count as
+    """`registered`: None if the brokers are unreachable. Then a ready broker does not count as
     outdated: it may be the one that others need."""
     if broker is None or broker.is_terminating:
         return BrokerState(id_, False, "")

@@ -8,9 +8,9 @@ from ottla_operator.resources.model import Json
 
 
 async def report_status(platform: Platform, body: Json, readiness: Readiness, fields: Mapping[str, Json]) -> bool:
-    """Writes the status, and records an event if the resource has just stalled. False if the
-    platform rejects the status, which an event says then. Raises PlatformError while the platform
-    is unavailable.
+    """Writes the status, and records an event if the resource has just stalled. If the platform
+    rejects the status, records an event about that and returns False. Raises PlatformError while
+    the platform is unavailable.
     """
     reported = find_condition(body, STALLED).get("message")
     try:

@@ -6,7 +6,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla_operator.resources.model import Json
 
-MAX_DELETED_TOPICS: Final = 10_000  # of one Cluster: a standby operator sees Topics go and never reconciles
+MAX_DELETED_TOPICS: Final = 10_000
+"""Of one Cluster. It bounds the memory of a standby operator, which sees Topics deleted and does
+not reconcile them.
+"""
 
 GROUPED_KINDS: Final = ("Topic", "Group", "Schema", "User")
 """Kinds whose resources are reconciled together, all of one Cluster."""
@@ -15,7 +18,8 @@ K = TypeVar("K")
 
 
 class Key(NamedTuple):
-    """Names a Cluster, a Pipeline or a Mirror."""
+    """Names what is reconciled as a unit: a Cluster, Pipeline, Mirror or AccessPolicy. The Topics,
+    Groups, Schemas or Users of a Cluster have its key."""
 
     namespace: str
     name: str
@@ -113,7 +117,7 @@ def resource_key(resource: Json) -> Key:
 
 
 def reconcile_key(resource: Json) -> Key:
-    """The key of a resource's reconcile: a Topic, Group, Schema or User with all others of its
+    """The key under which a resource is reconciled. For GROUPED_KINDS it is that of their
     Cluster."""
     if resource["kind"] not in GROUPED_KINDS:
         return resource_key(resource)
@@ -138,8 +142,8 @@ def _without_version(resource: Json) -> Json:
 
 
 def reduce_resource(body: Mapping[str, Json]) -> Json:
-    """A resource without fields that no reconciler reads, such as managedFields. Owners are read of
-    Pipelines alone: a Topic can own one.
+    """A resource without fields that no reconciler reads, such as managedFields. Owner references
+    are kept of Pipelines alone, which a Topic can own.
     """
     metadata = body["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")

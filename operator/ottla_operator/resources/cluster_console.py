@@ -25,7 +25,7 @@ class OidcLogin(Model, frozen=True):
         ),
     ]
     client_id: Annotated[
-        str, Meta(min_length=1, max_length=256, description="Id by which the provider knows the console.")
+        str, Meta(min_length=1, max_length=256, description="Client id of the console at the provider.")
     ]
     client_secret_from: Annotated[
         SecretKeyRef | None, doc("Secret key that holds the client's secret. Defaults to none: a public client.")
@@ -39,7 +39,7 @@ class OidcLogin(Model, frozen=True):
     ] = None
     scope: Annotated[
         Annotated[str, Meta(max_length=1024)] | None,
-        doc("Scopes to ask for, separated by blanks, openid among them. Defaults to openid."),
+        doc("Scopes to request, separated by spaces, openid among them. Defaults to openid."),
     ] = None
     user_claim: Annotated[
         Annotated[str, Meta(min_length=1, max_length=256)] | None,
@@ -48,8 +48,8 @@ class OidcLogin(Model, frozen=True):
     redirect_uri: Annotated[
         Url | None,
         doc(
-            "URL of the console's /login/oidc as browsers reach it. Set it where a proxy ends TLS. Defaults to that of "
-            "the address under which the browser has opened the console."
+            "URL of the console's /login/oidc as browsers reach it. Set it where a proxy terminates TLS. Defaults to "
+            "/login/oidc at the address with which the browser opened the console."
         ),
     ] = None
 

@@ -18,7 +18,7 @@ from ottla_spark.record_schema import UnusableSchema
 from ottla_spark.streaming.protobuf_types import DURATION, JSON_MESSAGES, TIMESTAMP, WRAPPERS, describe_type, is_map
 
 Convert = Callable[[Any], Any]
-"""A value of the writer's as Spark takes it. Raises ValueError."""
+"""Converts a value of the writer to one that Spark accepts. Raises ValueError."""
 
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -73,7 +73,9 @@ def _field_projection(writer: FieldDescriptor | None, reader: FieldDescriptor) -
 
 
 def _list_projection(name: str, convert: Convert | None, absent: Any, *, is_list: bool) -> Convert:
-    """Elements of a repeated field; of one that the reader has once, the last."""
+    """Reads a repeated field as a list. `is_list` False: the reader's field is not repeated, and
+    gets the last element.
+    """
     if not is_list:
         read = convert or (lambda value: value)
         return lambda message: read(found[-1]) if (found := getattr(message, name)) else absent

@@ -1,8 +1,8 @@
 """Writes batches to a topic at least once.
 
-A batch waits for every plan that Spark analyzes and for every request to the JVM. So what fits all
-batches is made when the query starts, and the records are handed to the function that Spark's own
-`save` calls in the end. `save` plans them twice more.
+Every plan that Spark analyzes and every request to the JVM delays a batch. So whatever is the same
+for all batches is made when the query starts, and the records are passed to the function that
+Spark's own `save` calls last. `save` would plan them twice more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def topic_writer(sink: Sink, rows: DataFrame, kafka: Mapping[str, str], encode: 
 
 
 def record_sender(spark: SparkSession, topic: str, kafka: Mapping[str, str]) -> Callable[[Any], None]:
-    """Writes records (a Dataset with key, value, headers) to the topic."""
+    """A function that writes records (a Dataset with key, value, headers) to the topic."""
     jvm = cast(Any, spark._jvm)
     connector = jvm.org.apache.spark.sql.kafka010
     options = jvm.PythonUtils.toScalaMap({f"kafka.{name}": value for name, value in kafka.items()})

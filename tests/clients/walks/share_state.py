@@ -33,6 +33,7 @@ class ShareSessionsState:
         ]
 
     def update(self, step: Step, sent: dict[str, Any], answer: Any, topic_of: Callable[[UUID], str]) -> None:
+        """Takes over what a response to ShareFetch or ShareAcknowledge means for its session."""
         session, epoch = step.source, sent["share_session_epoch"]
         group, slot = session
         if answer.error_code is ErrorCode.none:
@@ -49,8 +50,8 @@ class ShareSessionsState:
                 at = group, slot, topic_of(topic.topic_id), int(one.partition_index)
                 offsets = self._acquired.setdefault(at, [])
                 if int(getattr(one, "acknowledge_error_code", one.error_code)) == 0:
-                    gone = acknowledged.get((topic.topic_id, one.partition_index), [])
-                    done = {it for batch in gone for it in range(batch["first_offset"], batch["last_offset"] + 1)}
+                    batches = acknowledged.get((topic.topic_id, one.partition_index), [])
+                    done = {it for batch in batches for it in range(batch["first_offset"], batch["last_offset"] + 1)}
                     offsets[:] = [offset for offset in offsets if offset not in done]
                 spans = getattr(one, "acquired_records", ())
                 offsets += [offset for span in spans for offset in range(span.first_offset, span.last_offset + 1)]

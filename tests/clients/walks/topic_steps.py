@@ -5,7 +5,7 @@ from typing import Any, Final
 from tests.clients.walks.step_generator import DAY_MS, TOPICS, StepGenerator
 from tests.clients.walks.steps import Reference, Step
 
-TOPIC: Final = 2
+TOPIC: Final = 2  # resource type
 SETTINGS: Final = {
     "cleanup.policy": ("compact", "delete", "compact,delete", "shred"),
     "message.timestamp.type": ("LogAppendTime", "CreateTime"),
@@ -16,7 +16,7 @@ SETTINGS: Final = {
     "delete.retention.ms": ("0", "1000"),
     "no.such.thing": ("1",),
 }
-BAD: Final = ("shred", "many", "-2", "1")  # invalid values
+BAD: Final = ("shred", "many", "-2", "1")  # invalid values, and that of a setting that does not exist
 OPERATIONS: Final = (0, 0, 0, 1, 1, 2, 3)  # set, delete, append, subtract
 
 
@@ -42,6 +42,7 @@ def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
 
 
 def some_settings(generator: StepGenerator, good: float) -> list[str]:
+    """Names of up to two settings. `good`: probability that all of them exist for certain."""
     keys = list(SETTINGS)[: None if generator.random.random() > good else -1]
     return generator.random.sample(keys, generator.random.choices((0, 1, 2), (5, 5, 2))[0])
 

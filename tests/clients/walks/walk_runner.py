@@ -16,8 +16,8 @@ from tests.clients.walks.walk import Difference, Walk
 class Verdict(Enum):
     EQUAL = "equal"
     NONDETERMINISTIC = "ended where Kafka's own response varies"
-    NOT_REPRODUCED = "differed once, not when repeated"
-    DIFFERS = "differ"
+    NOT_REPRODUCED = "differed once, but not when run again"
+    DIFFERS = "different"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class WalkRunner:
         self._walks = 0
 
     async def walk(self, seed: int, count: int, theme: str | None = None) -> WalkOutcome:
-        """Runs a walk. A difference is repeated: one that depends on timing does not occur
-        twice."""
+        """Runs a walk; again if there is a difference, because one that depends on timing does not
+        occur twice."""
         steps = generate_steps(seed, count, self._highest, theme)
         found = await self._run(steps)
         if found is None:

@@ -1,4 +1,5 @@
-"""The clients as processes on their host: what each has read is in the file that it writes."""
+"""The clients as processes on their host. Each writes the offsets that it has read or produced to a
+file."""
 
 import subprocess
 import sys
@@ -17,9 +18,9 @@ JOINING = b"-> wait-join"  # in librdkafka's log
 
 
 @dataclass
-class ClientProcess:
-    """`ends`: by partition, the offset after the last record that was read, or acknowledged to the
-    producer.
+class ClientProcesses:
+    """The processes of a producer, or of the members of a group. `ends`: by partition, the offset
+    after the last record that was read, or acknowledged to the producer.
     """
 
     name: str
@@ -29,7 +30,7 @@ class ClientProcess:
     _read_bytes: dict[Path, int] = field(default_factory=dict)
 
     def update(self) -> None:
-        """Takes what has been written since the last call into `ends`."""
+        """Reads what the processes have written since the last call, and updates `ends`."""
         for output in self.outputs:
             with output.open("rb") as file:
                 file.seek(self._read_bytes.get(output, 0))
@@ -59,11 +60,11 @@ class ClientProcess:
             process.wait()
 
 
-def start_client(moving: MovingCluster, kind: str, topic: str, group: str, folder: Path) -> ClientProcess:
+def start_client(moving: MovingCluster, kind: str, topic: str, group: str, folder: Path) -> ClientProcesses:
     """Starts a "producer", or a group of one of `GROUP_KINDS`."""
     module = [sys.executable, "-m", "tests.e2e.new_addresses.client", kind, moving.bootstrap, topic, group]
     commands = [java_consumer(moving.bootstrap, topic, group)] * MEMBERS if kind == "java" else [module]
-    client = ClientProcess(group, [], [])
+    client = ClientProcesses(group, [], [])
     for number, command in enumerate(commands):
         output = folder / f"{group}-{number}.out"
         with output.open("wb") as out, output.with_suffix(".log").open("wb") as log:

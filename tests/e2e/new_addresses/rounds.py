@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from tests.e2e.new_addresses.client import MEMBERS
-from tests.e2e.new_addresses.client_processes import ClientProcess, start_client
+from tests.e2e.new_addresses.client_processes import ClientProcesses, start_client
 from tests.e2e.new_addresses.moving_cluster import MovingCluster
 from tests.waiting import eventually
 
@@ -64,7 +64,7 @@ def run_rounds(
 @contextmanager
 def run_clients(
     moving: MovingCluster, kinds: Sequence[str], topic: str, folder: Path
-) -> Iterator[tuple[ClientProcess, dict[str, ClientProcess]]]:
+) -> Iterator[tuple[ClientProcesses, dict[str, ClientProcesses]]]:
     """A producer and a group of each kind, which has read its first records."""
     clients = [start_client(moving, "producer", topic, f"{topic}-producer", folder)]
     try:
@@ -81,7 +81,7 @@ def run_clients(
 
 
 def run_round(
-    moving: MovingCluster, producer: ClientProcess, groups: dict[str, ClientProcess], number: int, random: Random
+    moving: MovingCluster, producer: ClientProcesses, groups: dict[str, ClientProcesses], number: int, random: Random
 ) -> RoundResult:
     loss = random.choices(list(LOSSES), list(LOSSES.values()))[0]
     return lose_brokers(moving, producer, groups, number, loss, random.uniform(0, LONGEST_DOWN_S), READS_ON_WITHIN_S)
@@ -107,14 +107,14 @@ def run_joining_rounds(
                     group.kill()
 
 
-def has_joining_members(group: ClientProcess) -> bool:
+def has_joining_members(group: ClientProcesses) -> bool:
     return group.count_joining_members() >= MEMBERS
 
 
 def lose_brokers(
     moving: MovingCluster,
-    producer: ClientProcess,
-    groups: dict[str, ClientProcess],
+    producer: ClientProcesses,
+    groups: dict[str, ClientProcesses],
     number: int,
     loss: str,
     down_s: float,

@@ -30,7 +30,7 @@ class Image:
 
 BASE_IMAGES = {"debian:bookworm-slim": debian.install_debian_slim}
 IMAGES = {
-    # What pods of the tests run: to compile takes minutes, after each change of the source.
+    # Pods of the tests run the broker from source: compiling it takes minutes after each change.
     "broker": Image("broker-image/Dockerfile", "broker-source", "python"),
     "broker-compiled": Image("broker-image/Dockerfile", "broker", "python"),
     "operator": Image("broker-image/Dockerfile", "operator", "python"),

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from ottla_broker.config.listener_security import OauthSettings
 from ottla_broker.console import oidc_provider
 from ottla_broker.console.login_methods import OidcSettings
-from ottla_broker.console.oidc_login import ATTEMPT_S, LoginAttempts
+from ottla_broker.console.oidc_login import ATTEMPT_LIFETIME_S, LoginAttempts
 from ottla_broker.console.oidc_provider import LoginRefused, OidcProvider, ProviderError, parse_metadata
 from ottla_broker.security.jwks import JwksEndpoint
 from ottla_broker.security.oauth_token import TokenRules
@@ -33,7 +33,7 @@ def test_attempt_is_found_by_its_cookie_and_state_for_a_while() -> None:
     later = f"{10**12}{first.cookie[first.cookie.index('.') :]}"
     assert attempts.find(later, first.state) is None
     assert LoginAttempts(lambda: now.s).find(first.cookie, first.state) is None
-    now.s += ATTEMPT_S
+    now.s += ATTEMPT_LIFETIME_S
     assert attempts.find(first.cookie, first.state) is None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla_broker.config import Config
-from ottla_broker.console.access import keeps_logins_secret
+from ottla_broker.console.access import is_private_connection
 from ottla_broker.console.login import is_same_origin
 from ottla_broker.console.password_login import find_credentials
 from ottla_broker.console.sessions import IDLE_S, MAX_AGE_S, MAX_SESSIONS, Login, Sessions
@@ -129,7 +129,7 @@ def test_session_ends_when_its_token_expires() -> None:
 )
 def test_passwords_cross_no_network_in_the_clear(remote: str | None, secure: bool, expected: bool) -> None:
     http: Any = SimpleNamespace(remote=remote, secure=secure)
-    assert keeps_logins_secret(http) is expected
+    assert is_private_connection(http) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""kstatus of the conditions is correct after every step of a history."""
+"""Conditions have the right kstatus after each of several reconciles and edits of the spec."""
 
 from typing import Any
 
@@ -18,22 +18,24 @@ from ottla_operator.plan.conditions import (
 from ottla_operator.resources.common import Condition
 from ottla_operator.resources.crds import KINDS, openapi_schema
 
-WORDS = st.sampled_from(["Rolling", "Waiting", "Refused"])
-VERDICTS = st.one_of(
+REASONS = st.sampled_from(["Rolling", "Waiting", "Refused"])
+READINESS = st.one_of(
     st.builds(Ready, st.text(max_size=9)),
-    st.builds(Reconciling, WORDS, st.text(max_size=9)),
-    st.builds(Stalled, WORDS, st.text(max_size=9)),
+    st.builds(Reconciling, REASONS, st.text(max_size=9)),
+    st.builds(Stalled, REASONS, st.text(max_size=9)),
 )
-ASPECTS = st.lists(st.builds(ExtraCondition, st.just("Serving"), st.booleans(), WORDS, st.text(max_size=9)), max_size=1)
-MEANT = {Ready: "Current", Reconciling: "InProgress", Stalled: "Failed"}
+EXTRA_CONDITIONS = st.lists(
+    st.builds(ExtraCondition, st.just("Serving"), st.booleans(), REASONS, st.text(max_size=9)), max_size=1
+)
+KSTATUS = {Ready: "Current", Reconciling: "InProgress", Stalled: "Failed"}
 
 
-@given(st.lists(st.tuples(VERDICTS, ASPECTS, st.integers(0, 2)), min_size=1, max_size=8))
+@given(st.lists(st.tuples(READINESS, EXTRA_CONDITIONS, st.integers(0, 2)), min_size=1, max_size=8))
 @settings(max_examples=150, deadline=None)
 def test_kstatus_is_correct_after_each_step(history: list[tuple[Readiness, list[ExtraCondition], int]]) -> None:
     before: list[dict[str, Any]] = []
     generation = 1
-    for moment, (verdict, aspects, edits) in enumerate(history):
+    for moment, (readiness, extra, edits) in enumerate(history):
         generation += edits
         if edits and before:  # the spec was changed and not reconciled yet
             assert (
@@ -46,22 +48,22 @@ def test_kstatus_is_correct_after_each_step(history: list[tuple[Readiness, list[
                 == "InProgress"
             )
         now = f"2026-01-01T00:00:{moment:02}Z"
-        found = render_conditions(Conditions(verdict, generation, aspects), before, now)
+        found = render_conditions(Conditions(readiness, generation, extra), before, now)
         by_type = {it["type"]: it for it in found}
         resource = {
             "metadata": {"generation": generation},
             "status": {"observedGeneration": generation, "conditions": found},
         }
-        assert kstatus(resource) == MEANT[type(verdict)]
+        assert kstatus(resource) == KSTATUS[type(readiness)]
         assert {"Ready", "Reconciling", "Stalled"} <= by_type.keys()
         assert sum(by_type[it]["status"] == "True" for it in ("Ready", "Reconciling", "Stalled")) == 1
         assert {it["observedGeneration"] for it in found} == {generation}
         for it in found:
             Condition.parse(it)
-            was = next((old for old in before if old["type"] == it["type"]), None)
-            same = was is not None and was["status"] == it["status"]
-            assert it["lastTransitionTime"] == (was["lastTransitionTime"] if was and same else now)
-        assert render_conditions(Conditions(verdict, generation, aspects), found, "later") == found
+            previous = next((old for old in before if old["type"] == it["type"]), None)
+            is_same = previous is not None and previous["status"] == it["status"]
+            assert it["lastTransitionTime"] == (previous["lastTransitionTime"] if previous and is_same else now)
+        assert render_conditions(Conditions(readiness, generation, extra), found, "later") == found
         before = found
 
 

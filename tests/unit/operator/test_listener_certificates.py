@@ -201,7 +201,7 @@ def test_missing_permission_to_read_the_secret_is_reported(
     operator = Operator(api)
     operator.reconcile()
     assert (
-        "the operator may not read Secret demo-tls: install its chart with rbac.secrets=true"
+        "the operator is not allowed to read Secret demo-tls: install its chart with rbac.secrets=true"
         in (operator.conditions["Stalled"]["message"])
     )
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from ottla_broker.security.jaas import LoginModule, parse_jaas_config
 from ottla_operator.plan.inter_broker_login import RESERVED_USERS
 from ottla_operator.plan.password_rotation import (
-    PREVIOUS_SESSIONS,
+    PREVIOUS_LOGIN_PERIOD,
     LoginSecret,
     due_rotation,
-    find_waiting,
+    find_outdated_brokers,
     next_rotation_step,
 )
 from ottla_operator.resources.cluster import Cluster
@@ -42,7 +42,7 @@ def rotate(secret: LoginSecret, due: str = DUE) -> list[LoginSecret]:
     steps, at = [secret], NOW
     while (following := next_step(steps[-1], due, at)) is not None:
         steps.append(following)
-        at += PREVIOUS_SESSIONS
+        at += PREVIOUS_LOGIN_PERIOD
     return steps
 
 
@@ -71,7 +71,7 @@ def test_a_login_that_is_used_anywhere_is_accepted_everywhere(operator_is_late: 
         versions = {id_: it.version for id_, it in enumerate(brokers, 1)}
         following = next_rotation_step(written, DUE, versions, [1, 2, 3], at)
         operator = written if operator_is_late else following or written  # one that connected just before
-        written, at = following or written, at + PREVIOUS_SESSIONS / 2
+        written, at = following or written, at + PREVIOUS_LOGIN_PERIOD / 2
         at_once = data.draw(st.lists(st.booleans(), min_size=3, max_size=3))
         brokers = [written if it else old for it, old in zip(at_once, brokers, strict=True)]
     assert written.rotated_at in ("", DUE)
@@ -80,15 +80,15 @@ def test_a_login_that_is_used_anywhere_is_accepted_everywhere(operator_is_late: 
 def test_a_step_waits_for_every_broker_that_exists() -> None:
     secret = LoginSecret.generate()
     versions = {1: secret.version, 2: "", 3: "other"}
-    assert find_waiting(secret, versions, [1, 2, 3, 4]) == [2, 3, 4]
+    assert find_outdated_brokers(secret, versions, [1, 2, 3, 4]) == [2, 3, 4]
     assert next_rotation_step(secret, DUE, versions, [1, 2, 3], NOW) is None
 
 
 def test_previous_logins_are_accepted_for_a_time_after_every_broker_has_the_new_one() -> None:
     _, _, use, *_ = rotate(LoginSecret.generate())
     since = datetime.datetime.fromisoformat(use.since)
-    assert next_step(use, at=since + PREVIOUS_SESSIONS / 2) is None
-    assert next_step(use, at=since + PREVIOUS_SESSIONS) is not None
+    assert next_step(use, at=since + PREVIOUS_LOGIN_PERIOD / 2) is None
+    assert next_step(use, at=since + PREVIOUS_LOGIN_PERIOD) is not None
 
 
 def test_a_rotation_that_has_begun_ends_also_if_it_is_no_longer_asked_for() -> None:

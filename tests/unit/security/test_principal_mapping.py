@@ -1,4 +1,4 @@
-"""`ssl.principal.mapping.rules`: which name a certificate's subject becomes."""
+"""`ssl.principal.mapping.rules`: the principal's name for a certificate's subject."""
 
 import pytest
 

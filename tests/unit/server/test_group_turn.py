@@ -47,7 +47,8 @@ def server_test(test: Callable[[Server], Awaitable[None]]) -> Callable[[Path], N
         async def with_server() -> None:
             async with run_broker(tmp_path, group_initial_rebalance_delay_ms="0") as broker:
                 server = Server(broker)
-                server._services.group_turn._clock = lambda: 0.0  # nothing comes alone because this machine is slow
+                # On a slow machine, requests would otherwise seem to come alone.
+                server._services.group_turn._clock = lambda: 0.0
                 await asyncio.wait_for(test(server), 30)
                 await server.close()
 
@@ -216,7 +217,7 @@ async def test_heartbeat_is_served_after_a_join_group_of_the_same_turn(server: S
     joined = await member.request(ApiKey.JOIN_GROUP, member_id="", **JOIN)
     named = GROUP | {"member_id": joined.member_id, "generation_id": joined.generation_id}
     await member.request(ApiKey.SYNC_GROUP, protocol_type="consumer", protocol_name="range", **named)
-    for _ in range(2):  # of the first two, one names another member, and one is parsed
+    for _ in range(2):  # the first is parsed, as that before it names another member; the second repeats it
         assert (await member.request(ApiKey.HEARTBEAT, **named)).error_code is ErrorCode.none
     member.inject(ApiKey.HEARTBEAT, **named)
     other.inject(ApiKey.JOIN_GROUP, member_id="", **JOIN)

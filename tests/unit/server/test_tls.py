@@ -74,7 +74,7 @@ async def connect_with_tls(port: int, context: ssl.SSLContext) -> RawConnection:
     )
 
 
-async def received_alert(connection: RawConnection) -> str:
+async def receive_alert(connection: RawConnection) -> str:
     """OpenSSL's text of the alert with which the broker closes a connection."""
     with pytest.raises(ssl.SSLError) as raised:
         await connection.receive()
@@ -160,7 +160,7 @@ async def test_principal_of_a_connection_is_that_of_the_client_certificate(
     without_certificate = await connect_with_tls(
         port, client_context(authority)
     )  # with TLS 1.3 the client completes its handshake before
-    assert "certificate required" in await received_alert(without_certificate)
+    assert "certificate required" in await receive_alert(without_certificate)
     await eventually(lambda: bool(lines()))
     assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")
     await server.close()
@@ -181,7 +181,7 @@ async def test_requested_client_certificate_may_be_missing_but_not_invalid(
     untrusted = await connect_with_tls(
         port, client_context(authority, create_client_certificate(other_authority, "eve"))
     )
-    assert "unknown ca" in await received_alert(untrusted)
+    assert "unknown ca" in await receive_alert(untrusted)
     await eventually(lambda: bool(lines()))
     assert "the client's certificate is rejected: unable to get local issuer certificate" in lines()[0]
     await server.close()

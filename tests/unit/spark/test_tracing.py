@@ -108,7 +108,7 @@ def test_batch_that_fails_is_a_span_with_the_class_of_its_error() -> None:
         "error.type": "ValueError",
     }
     assert batch.start_time is not None and batch.end_time is not None and batch.start_time <= batch.end_time
-    assert "4711" not in batch.to_json(), "values of records"
+    assert "4711" not in batch.to_json(), "the span has a value of a record"
 
 
 def test_failure_is_not_that_of_a_batch_that_has_completed() -> None:
