@@ -10,8 +10,10 @@ from ottla_broker.registry.state import RegistryState
 
 KEPT_FIELDS: Final = (
     "alias",
+    "aliasForDeks",
     "normalize",
     "validateFields",
+    "validateNewSchemas",
     "validateRules",
     "compatibilityGroup",
     "compatibilityPolicy",

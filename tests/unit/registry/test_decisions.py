@@ -37,7 +37,8 @@ class Registry:
             self.state.apply(decoded)
 
     def register(self, subject: str, schema: Schema, **wanted: int) -> tuple[int, int]:
-        planned = plan_schema_registration(self.state, Registration(subject, schema, **wanted))
+        registration = Registration(subject, schema, wanted.get("id"), wanted.get("version"))
+        planned = plan_schema_registration(self.state, registration)
         if isinstance(planned, NewVersion):
             self.write(list(planned.records))
         return planned.version, planned.id

@@ -96,7 +96,8 @@ class SubjectsApi:
         if not state.versions(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=has_flag(request, "normalize"))
-        version = self._registry.state.find_in_subject(subject, schema, deleted=deleted)
+        normal_form = await self._registry.find_normal_form(subject, schema)
+        version = self._registry.state.find_in_subject(subject, schema, deleted=deleted, normal_form=normal_form)
         if version is None:
             raise errors.schema_not_found()
         return respond(requests.version_fields(request, version, await self._text(request, version)))
@@ -106,12 +107,15 @@ class SubjectsApi:
         schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=self._normalizes(request))
         wanted_id = body.id if body.id is not None and body.id >= 0 else None
         wanted_version = body.version if body.version is not None and body.version > 0 else None
-        registration = Registration(subject, schema, wanted_id, wanted_version)
+        normal_form = await self._registry.find_normal_form(subject, schema)
+        registration = Registration(subject, schema, wanted_id, wanted_version, normal_form)
         version, schema_id = await self._registry.register(registration)
         if not requests.accepts_unknown(request):
             return respond({"id": schema_id})
         # Not the text: clients would keep it, whatever format they ask for later.
-        return respond({"id": schema_id, "version": version, "guid": schema.guid()})
+        known = self._registry.state.version(subject, version, deleted=True)
+        guid = schema.guid() if known is None else known.schema.guid()
+        return respond({"id": schema_id, "version": version, "guid": guid})
 
     def _normalizes(self, request: web.Request) -> bool:
         if has_flag(request, "normalize"):
