@@ -11,6 +11,7 @@ from ottla_broker.registry.compatibility import (
     level_of,
     versions_to_check,
 )
+from ottla_broker.registry.inherited_metadata import with_inherited
 from ottla_broker.registry.modes import Mode, check_writable, mode_of
 from ottla_broker.registry.record_format import SchemasRecord, context_record, schema_key, schema_value
 from ottla_broker.registry.schema import LATEST, NamedSchema, Reference, Schema
@@ -60,8 +61,12 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
         raise errors.invalid_subject(subject)
     check_writable(state, subject)
     is_import = mode_of(state, subject) is Mode.import_
-    if registration.id is not None and not is_import:
-        raise errors.operation_not_permitted(f"Subject {subject} is not in import mode")
+    if (registration.id is not None) is not is_import:
+        mode = "read-write" if is_import else "import"
+        raise errors.operation_not_permitted(f"Subject {subject} is not in {mode} mode")
+    if not is_import:
+        schema = with_inherited(state, subject, registration.schema)
+        registration = replace(registration, schema=schema)
     existing = state.find_in_subject(subject, registration.schema, normal_form=registration.normal_form)
     if (
         existing is not None
@@ -93,7 +98,7 @@ def _plan_import(state: RegistryState, registration: Registration) -> NewVersion
     context = state.contexts.get(context_of(registration.subject))
     known = None if context is None else context.schemas.get(schema_id)
     if known is not None and known.fingerprint() != registration.schema.fingerprint():
-        raise errors.id_does_not_match(schema_id)
+        raise errors.operation_not_permitted(f"Overwrite new schema with id {schema_id} is not permitted.")
     number = registration.version or next_version(state, registration.subject)
     return _new_version(state, registration, number, schema_id, CompatibilityCheck(CompatibilityLevel.none, ()))
 

@@ -77,6 +77,11 @@ class SchemaRegistry:
                 self._printed.popitem(last=False)
         return msgspec.structs.replace(schema, text=response.text)
 
+    async def find_version(self, subject: str, schema: Schema, *, deleted: bool) -> SchemaVersion | None:
+        """The newest version of the subject that has the schema, or None. Raises RegistryError."""
+        normal_form = await self.find_normal_form(subject, schema)
+        return self.state.find_in_subject(subject, schema, deleted=deleted, normal_form=normal_form)
+
     async def find_normal_form(self, subject: str, schema: Schema) -> bytes | None:
         """The fingerprint of a normalized schema, if another registry has written versions of the
         subject; their normal forms are then known to the state. Raises RegistryError.
