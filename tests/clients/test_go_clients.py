@@ -124,7 +124,7 @@ def test_franz_go_registers_looks_up_encodes_and_deletes_schemas() -> None:
         {"subject": "orders-value", "id": 2, "version": 1},
         {"frame": base64.b64encode(b"\0" + (2).to_bytes(4, "big")).decode(), "city": "Newark"},
         {"found": 2, "references": 1, "used by": 2},
-        {"refused": 40901},
+        {"refused": 409},
         {"compatible": False, "messages": 0},
         {"deleted": [1], "subjects": ["address"]},
     ]

@@ -75,7 +75,8 @@ def plan_version_deletion(
 
 
 def soft_deleted(version: SchemaVersion) -> SchemaValue:
-    return schema_value(version.subject, version.version, version.id, version.schema, deleted=True)
+    subject, number, schema_id = version.subject, version.version, version.id
+    return schema_value(subject, number, schema_id, version.schema, is_printed=version.is_printed, deleted=True)
 
 
 def _highest_id_records(state: RegistryState, deleted: Sequence[SchemaVersion]) -> list[SchemasRecord]:

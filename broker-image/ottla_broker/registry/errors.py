@@ -58,7 +58,7 @@ def mode_not_configured(subject: str) -> RegistryError:
 
 
 def incompatible(message: str) -> RegistryError:
-    return RegistryError(40901, message)
+    return RegistryError(409, message)
 
 
 def invalid_schema(message: str) -> RegistryError:
@@ -94,10 +94,6 @@ def operation_not_permitted(message: str) -> RegistryError:
 
 def reference_exists(subject: str, version: int) -> RegistryError:
     return RegistryError(42206, f"One or more references exist to the schema of subject '{subject}' version {version}")
-
-
-def id_does_not_match(schema_id: int) -> RegistryError:
-    return RegistryError(42207, f"Overwrite new schema with id {schema_id} is not permitted.")
 
 
 def invalid_subject(subject: str) -> RegistryError:

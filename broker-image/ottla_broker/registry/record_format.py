@@ -4,6 +4,8 @@ Another registry can use this topic, and this registry can use the topic of anot
 fields of values are dropped when a record is written again; records of unknown types are ignored.
 """
 
+import base64
+import uuid
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +14,11 @@ from ottla_broker.registry.schema import JsonObject, Reference, Schema, SchemaTy
 
 SCHEMA_MAGIC: Final = 1
 OTHER_MAGIC: Final = 0
+DELETIONS: Final = (None, b"", b"null", b'""')
+"""Values of a deleted key: Kafka's tombstone, and what Karapace writes and reads as one."""
+DEFAULT_TENANT: Final = "default"
+USUAL_KEY: Final = b'{"keytype":"SCHEMA","subject":'
+"""How nearly every key begins."""
 
 
 class RecordKey(msgspec.Struct, omit_defaults=False):
@@ -24,7 +31,9 @@ class RecordKey(msgspec.Struct, omit_defaults=False):
 
 
 class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set": "ruleSet"}):
-    """`deleted`: True if the version is soft-deleted."""
+    """`guid`: only in records that this registry has written, with the text that it prints. `md5`:
+    the GUID in base64, in some records of Confluent's. `deleted`: the version is soft-deleted.
+    """
 
     subject: str
     version: int
@@ -35,10 +44,23 @@ class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set
     metadata: JsonObject | None = None
     rule_set: JsonObject | None = None
     guid: str | None = None
+    md5: str | None = None
     deleted: bool = False
 
+    def find_guid(self) -> str | None:
+        """The GUID that the record names, or None."""
+        if self.guid is None and self.md5 is not None:
+            try:
+                return str(uuid.UUID(bytes=base64.b64decode(self.md5, validate=True)))
+            except ValueError:
+                return None
+        return self.guid
 
-def schema_value(subject: str, version: int, id_: int, schema: Schema, *, deleted: bool = False) -> SchemaValue:
+
+def schema_value(
+    subject: str, version: int, id_: int, schema: Schema, *, is_printed: bool = True, deleted: bool = False
+) -> SchemaValue:
+    """`is_printed`: False if the text is as another registry wrote it."""
     return SchemaValue(
         subject,
         version,
@@ -48,8 +70,8 @@ def schema_value(subject: str, version: int, id_: int, schema: Schema, *, delete
         schema.references,
         schema.metadata,
         schema.rule_set,
-        schema.guid(),
-        deleted,
+        schema.guid() if is_printed else None,
+        deleted=deleted,
     )
 
 
@@ -72,24 +94,42 @@ class DeleteSubjectValue(msgspec.Struct):
     version: int
 
 
-Value = SchemaValue | ConfigValue | ModeValue | DeleteSubjectValue | None
+class ContextValue(msgspec.Struct):
+    """A context other than the default one exists."""
+
+    context: str
+    tenant: str = DEFAULT_TENANT
+
+
+Value = SchemaValue | ConfigValue | ModeValue | DeleteSubjectValue | ContextValue | None
 
 _decode_key: Final = msgspec.json.Decoder(RecordKey).decode
 _decode_schema: Final = msgspec.json.Decoder(SchemaValue).decode
 _decode_mode: Final = msgspec.json.Decoder(ModeValue).decode
 _decode_deletion: Final = msgspec.json.Decoder(DeleteSubjectValue).decode
+_decode_context: Final = msgspec.json.Decoder(ContextValue).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SchemasRecord(msgspec.Struct):
-    """`value` None: the key is deleted for good."""
+    """`value` None: the key is deleted for good. `foreign_key`: the key as another registry wrote
+    it, if this one writes it differently.
+    """
 
     key: RecordKey
     value: Value
+    foreign_key: bytes | None = None
 
 
 def decode_record(key: bytes, value: bytes | None) -> SchemasRecord | None:
     """None for a record of a type that this registry ignores, such as NOOP. Raises ValueError."""
+    found = _decode(key, None if value in DELETIONS else value)
+    if found is not None and not key.startswith(USUAL_KEY) and encode_key(found.key) != key:
+        found.foreign_key = bytes(key)
+    return found
+
+
+def _decode(key: bytes, value: bytes | None) -> SchemasRecord | None:
     try:
         decoded = _decode_key(key)
         match decoded.keytype:
@@ -101,6 +141,8 @@ def decode_record(key: bytes, value: bytes | None) -> SchemasRecord | None:
                 return SchemasRecord(decoded, None if value is None else _decode_mode(value))
             case "DELETE_SUBJECT":
                 return SchemasRecord(decoded, None if value is None else _decode_deletion(value))
+            case "CONTEXT":
+                return SchemasRecord(decoded, None if value is None else _decode_context(value))
             case "CLEAR_SUBJECT":
                 return SchemasRecord(decoded, None)
     except msgspec.MsgspecError as reason:
@@ -117,7 +159,11 @@ def encode_record(record: SchemasRecord) -> tuple[bytes, bytes | None]:
 
 
 def encode_key(key: RecordKey) -> bytes:
-    fields: JsonObject = {"keytype": key.keytype, "subject": key.subject}
+    fields: JsonObject = {"keytype": key.keytype}
+    if key.keytype == "CONTEXT":
+        fields |= {"tenant": key.tenant, "context": key.context}
+    else:
+        fields["subject"] = key.subject
     if key.keytype == "SCHEMA":
         fields["version"] = key.version
     fields["magic"] = key.magic
@@ -138,6 +184,8 @@ def encode_value(key: RecordKey, value: Value) -> bytes | None:
             return msgspec.json.encode(subject | {"mode": value.mode})
         case DeleteSubjectValue():
             return msgspec.json.encode(value)
+        case ContextValue():
+            return msgspec.json.encode({"tenant": value.tenant, "context": value.context})
 
 
 def _schema_fields(value: SchemaValue) -> JsonObject:
@@ -169,3 +217,8 @@ def mode_key(subject: str | None) -> RecordKey:
 
 def delete_subject_key(subject: str) -> RecordKey:
     return RecordKey("DELETE_SUBJECT", subject, magic=OTHER_MAGIC)
+
+
+def context_record(context: str) -> SchemasRecord:
+    key = RecordKey("CONTEXT", magic=OTHER_MAGIC, tenant=DEFAULT_TENANT, context=context)
+    return SchemasRecord(key, ContextValue(context))

@@ -2,7 +2,7 @@
 compatible with. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla_broker.registry import errors
 from ottla_broker.registry.compatibility import (
@@ -11,8 +11,9 @@ from ottla_broker.registry.compatibility import (
     level_of,
     versions_to_check,
 )
+from ottla_broker.registry.inherited_metadata import with_inherited
 from ottla_broker.registry.modes import Mode, check_writable, mode_of
-from ottla_broker.registry.record_format import SchemasRecord, schema_key, schema_value
+from ottla_broker.registry.record_format import SchemasRecord, context_record, schema_key, schema_value
 from ottla_broker.registry.schema import LATEST, NamedSchema, Reference, Schema
 from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import context_of, is_valid_subject, qualify_subject
@@ -24,13 +25,15 @@ MAX_REFERENCED_CHARACTERS = 16 << 20
 @dataclass(frozen=True, slots=True)
 class Registration:
     """`schema.text` is in the form that its language prints. `id`, `version`: those that an import
-    requests; None if the registry assigns them.
+    requests; None if the registry assigns them. `normal_form`: as in
+    `RegistryState.find_in_subject`.
     """
 
     subject: str
     schema: Schema
     id: int | None = None
     version: int | None = None
+    normal_form: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,13 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
         raise errors.invalid_subject(subject)
     check_writable(state, subject)
     is_import = mode_of(state, subject) is Mode.import_
-    if registration.id is not None and not is_import:
-        raise errors.operation_not_permitted(f"Subject {subject} is not in import mode")
-    existing = state.find_in_subject(subject, registration.schema)
+    if (registration.id is not None) is not is_import:
+        mode = "read-write" if is_import else "import"
+        raise errors.operation_not_permitted(f"Subject {subject} is not in {mode} mode")
+    if not is_import:
+        schema = with_inherited(state, subject, registration.schema)
+        registration = replace(registration, schema=schema)
+    existing = state.find_in_subject(subject, registration.schema, normal_form=registration.normal_form)
     if (
         existing is not None
         and (registration.id in (None, existing.id))
@@ -69,12 +76,21 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
         return existing
     if is_import:
         return _plan_import(state, registration)
+    registration = _with_known_text(state, registration)
     number = next_version(state, subject)
     if registration.version not in (None, number):
         raise errors.invalid_version(f"{registration.version}, and the next version is {number}")
-    return _new_version(
-        registration, number, allocate_id(state, registration), plan_check(state, subject, registration.schema)
-    )
+    check = plan_check(state, subject, registration.schema)
+    return _new_version(state, registration, number, allocate_id(state, registration), check)
+
+
+def _with_known_text(state: RegistryState, registration: Registration) -> Registration:
+    """A schema that another registry has written, and that was soft-deleted, keeps its text when it
+    is registered again, and so its id: one id must not have two texts.
+    """
+    subject, schema = registration.subject, registration.schema
+    known = state.find_in_subject(subject, schema, deleted=True, normal_form=registration.normal_form)
+    return registration if known is None else replace(registration, schema=known.schema)
 
 
 def _plan_import(state: RegistryState, registration: Registration) -> NewVersion:
@@ -82,15 +98,21 @@ def _plan_import(state: RegistryState, registration: Registration) -> NewVersion
     context = state.contexts.get(context_of(registration.subject))
     known = None if context is None else context.schemas.get(schema_id)
     if known is not None and known.fingerprint() != registration.schema.fingerprint():
-        raise errors.id_does_not_match(schema_id)
+        raise errors.operation_not_permitted(f"Overwrite new schema with id {schema_id} is not permitted.")
     number = registration.version or next_version(state, registration.subject)
-    return _new_version(registration, number, schema_id, CompatibilityCheck(CompatibilityLevel.none, ()))
+    return _new_version(state, registration, number, schema_id, CompatibilityCheck(CompatibilityLevel.none, ()))
 
 
-def _new_version(registration: Registration, number: int, schema_id: int, check: CompatibilityCheck) -> NewVersion:
-    value = schema_value(registration.subject, number, schema_id, registration.schema)
-    record = SchemasRecord(schema_key(registration.subject, number), value)
-    return NewVersion(number, schema_id, (record,), check)
+def _new_version(
+    state: RegistryState, registration: Registration, number: int, schema_id: int, check: CompatibilityCheck
+) -> NewVersion:
+    subject = registration.subject
+    is_printed = state.is_printed(subject, schema_id)
+    value = schema_value(subject, number, schema_id, registration.schema, is_printed=is_printed)
+    records = [SchemasRecord(schema_key(subject, number), value)]
+    if (context := context_of(subject)) not in state.contexts:
+        records.insert(0, context_record(context))  # from which Confluent's registry lists contexts
+    return NewVersion(number, schema_id, tuple(records), check)
 
 
 def next_version(state: RegistryState, subject: str) -> int:

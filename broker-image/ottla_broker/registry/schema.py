@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final
 
@@ -39,15 +40,72 @@ class Schema(msgspec.Struct, frozen=True, eq=False):
     metadata: JsonObject | None = None
     rule_set: JsonObject | None = None
 
+    @property
+    def is_plain_avro(self) -> bool:
+        return self.type == SchemaType.avro and not (self.references or self.metadata or self.rule_set)
+
     def fingerprint(self) -> bytes:
         """16 bytes, equal for equal schemas."""
-        if self.type == SchemaType.avro and not (self.references or self.metadata or self.rule_set):
+        if self.is_plain_avro:
             return hashlib.md5(self.text.encode(), usedforsecurity=False).digest()
         parts = [self.type, self.text, self.references, self.metadata or None, self.rule_set or None]
         return hashlib.md5(msgspec.json.encode(parts, order="deterministic"), usedforsecurity=False).digest()
 
+    def md5(self) -> bytes:
+        """The hash by which Confluent's registry finds equal schemas, and which is their GUID. The
+        type is not in it.
+        """
+        digest = hashlib.md5(self.text.encode(), usedforsecurity=False)
+        for reference in self.references:
+            digest.update(f"{reference.name}{reference.subject}".encode())
+            digest.update((reference.version & 0xFFFFFFFF).to_bytes(4))
+        if self.metadata:
+            digest.update(b"\x01" + "".join(_metadata_texts(self.metadata)).encode())
+        if self.rule_set:
+            digest.update(b"\x01" + "".join(_rule_set_texts(self.rule_set)).encode())
+        return digest.digest()
+
     def guid(self) -> str:
-        return str(uuid.UUID(bytes=self.fingerprint()))
+        return str(uuid.UUID(bytes=self.md5()))
+
+
+def _metadata_texts(metadata: JsonObject) -> Iterator[str]:
+    for name, values in _sorted_items(metadata.get("tags")):
+        yield name
+        yield from _sorted_texts(values)
+    yield from _property_texts(metadata.get("properties"))
+    yield from _sorted_texts(metadata.get("sensitive"))
+
+
+def _rule_set_texts(rule_set: JsonObject) -> Iterator[str]:
+    for kind in ("migrationRules", "domainRules", "encodingRules"):
+        rules = rule_set.get(kind)
+        for rule in rules if isinstance(rules, list) else ():
+            if isinstance(rule, dict):
+                yield from _rule_texts(rule)
+    yield str(rule_set.get("enableAt") or "")
+
+
+def _rule_texts(rule: JsonObject) -> Iterator[str]:
+    defaults = {"kind": "TRANSFORM", "mode": "WRITEREAD"}
+    yield from (str(rule.get(name) or defaults.get(name, "")) for name in ("name", "doc", "kind", "mode", "type"))
+    yield from _sorted_texts(rule.get("tags"))
+    yield from _property_texts(rule.get("params"))
+    yield from (str(rule.get(name) or "") for name in ("expr", "onSuccess", "onFailure"))
+    if rule.get("disabled"):
+        yield "\x01"
+
+
+def _property_texts(properties: object) -> Iterator[str]:
+    return (f"{name}{value}" for name, value in _sorted_items(properties))
+
+
+def _sorted_items(value: object) -> list[tuple[str, Any]]:
+    return sorted(value.items(), key=lambda it: it[0]) if isinstance(value, dict) else []
+
+
+def _sorted_texts(value: object) -> list[str]:
+    return sorted(map(str, value)) if isinstance(value, list) else []
 
 
 class NamedSchema(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ Schemas are parsed and compared by the worker process; decisions are pure and re
 the topic `_schemas`.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -28,6 +29,8 @@ from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import context_of
 from ottla_broker.registry.worker_messages import CompareRequest, EncodeRequest, FormatRequest, PrintRequest
 from ottla_broker.registry.worker_process import SchemaWorker
+
+logger = logging.getLogger(__name__)
 
 MAX_CACHED: Final = 2000
 MAX_CACHED_CHARACTERS: Final = 64 << 10
@@ -73,6 +76,32 @@ class SchemaRegistry:
             if len(self._printed) > MAX_CACHED:
                 self._printed.popitem(last=False)
         return msgspec.structs.replace(schema, text=response.text)
+
+    async def find_version(self, subject: str, schema: Schema, *, deleted: bool) -> SchemaVersion | None:
+        """The newest version of the subject that has the schema, or None. Raises RegistryError."""
+        normal_form = await self.find_normal_form(subject, schema)
+        return self.state.find_in_subject(subject, schema, deleted=deleted, normal_form=normal_form)
+
+    async def find_normal_form(self, subject: str, schema: Schema) -> bytes | None:
+        """The fingerprint of a normalized schema, if another registry has written versions of the
+        subject; their normal forms are then known to the state. Raises RegistryError.
+
+        Another registry keeps another text of the same schema, so texts alone do not tell whether
+        the subject has it.
+        """
+        versions = self.state.foreign_versions(subject, schema.type)
+        for version in versions:
+            known = self.state.contexts[context_of(subject)].normal_forms
+            if version.id not in known:
+                try:
+                    known[version.id] = await self._normalize(subject, version.schema)
+                except errors.RegistryError as reason:
+                    logger.info("schema %d of %s cannot be compared with others: %s", version.id, subject, reason)
+                    known[version.id] = b""
+        return await self._normalize(subject, schema) if versions else None
+
+    async def _normalize(self, subject: str, schema: Schema) -> bytes:
+        return (await self.parse_schema(subject, schema, normalize=True)).fingerprint()
 
     def source(self, subject: str, schema: Schema) -> SchemaSource:
         """Raises RegistryError for a reference to nothing."""

@@ -90,8 +90,9 @@ class SchemasTopic:
                 result, records = decide(self.state)
                 if records:
                     self._check_writable(partition)
-                    offset = await journal.append(self._encode(records))
-                    await self._wait_until_applied(offset + len(records))
+                    encoded = self._encode(records)
+                    offset = await journal.append(encode_batch(encoded))
+                    await self._wait_until_applied(offset + len(encoded))
                 return result
         except TimeoutError:
             raise errors.operation_timed_out(f"not replicated within {WRITE_TIMEOUT_S:.0f} s") from None
@@ -114,9 +115,18 @@ class SchemasTopic:
                 raise errors.operation_not_permitted(f"schemas are mirrored from another cluster: {reason}")
             raise errors.store_error(str(reason))
 
-    def _encode(self, records: list[SchemasRecord]) -> bytes:
+    def _encode(self, records: list[SchemasRecord]) -> list[Record]:
+        """A deleted key gets a tombstone in every form in which a registry has written it, because
+        compaction compares bytes.
+        """
         now_ms = self._broker.runtime.now_ms()
-        return encode_batch([Record(now_ms, *encode_record(record)) for record in records])
+        encoded = []
+        for record in records:
+            key, value = encode_record(record)
+            encoded.append(Record(now_ms, key, value))
+            if value is None:
+                encoded += [Record(now_ms, other, None) for other in sorted(self.state.foreign_keys.get(key, ()))]
+        return encoded
 
     async def _led_partition(self) -> Partition:
         """Raises NotLeader, RegistryError, KafkaError."""

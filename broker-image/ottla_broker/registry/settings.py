@@ -4,14 +4,17 @@ from typing import Final
 
 from ottla_broker.registry import errors
 from ottla_broker.registry.compatibility import DEFAULT_LEVEL, parse_level
+from ottla_broker.registry.modes import check_writable
 from ottla_broker.registry.record_format import ConfigValue, SchemasRecord, config_key
 from ottla_broker.registry.schema import JsonObject
 from ottla_broker.registry.state import RegistryState
 
 KEPT_FIELDS: Final = (
     "alias",
+    "aliasForDeks",
     "normalize",
     "validateFields",
+    "validateNewSchemas",
     "validateRules",
     "compatibilityGroup",
     "compatibilityPolicy",
@@ -25,6 +28,7 @@ KEPT_FIELDS: Final = (
 
 def plan_config(state: RegistryState, subject: str | None, request: JsonObject) -> list[SchemasRecord]:
     """Fields that the request leaves out keep their values. Raises RegistryError."""
+    check_writable(state, subject)
     fields = dict(state.configs.get(subject, {}))
     level = request.get("compatibility", request.get("compatibilityLevel"))
     if level is not None:
@@ -40,6 +44,7 @@ def plan_config(state: RegistryState, subject: str | None, request: JsonObject) 
 
 def plan_config_removal(state: RegistryState, subject: str | None) -> tuple[JsonObject, list[SchemasRecord]]:
     """Returns (removed settings, records). Raises RegistryError."""
+    check_writable(state, subject)
     if subject is not None and subject not in state.configs:
         raise errors.subject_not_found(subject)
     return dict(state.configs.get(subject, {})), [SchemasRecord(config_key(subject), None)]

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 
 from ottla_broker.registry.record_format import (
     ConfigValue,
+    ContextValue,
     DeleteSubjectValue,
     ModeValue,
     RecordKey,
     SchemasRecord,
     SchemaValue,
+    encode_key,
 )
 from ottla_broker.registry.schema import LATEST, JsonObject, Reference, Schema
 from ottla_broker.registry.subject_names import (
@@ -27,25 +29,35 @@ from ottla_broker.registry.subject_names import (
 
 
 class SchemaVersion:
-    """One version of a subject. `deleted`: it is soft-deleted."""
+    """One version of a subject. `deleted`: it is soft-deleted. `is_printed`: its text has the form
+    that this registry prints; False if another registry has written it.
+    """
 
-    __slots__ = ("deleted", "id", "schema", "subject", "version")
+    __slots__ = ("deleted", "id", "is_printed", "schema", "subject", "version")
 
-    def __init__(self, subject: str, version: int, schema_id: int, schema: Schema, deleted: bool) -> None:
+    def __init__(
+        self, subject: str, version: int, schema_id: int, schema: Schema, *, deleted: bool, is_printed: bool
+    ) -> None:
         self.subject = subject
         self.version = version
         self.id = schema_id
         self.schema = schema
         self.deleted = deleted
+        self.is_printed = is_printed
 
 
 class Context:
-    """`schemas`: by id. `ids`: by the schema's fingerprint. `uses`: versions that have an id."""
+    """`schemas`: by id. `ids`: by the schema's fingerprint. `uses`: versions that have an id.
+
+    `normal_forms`: fingerprints of the normalized schemas that another registry has written, by id.
+    SchemaRegistry adds them when it needs them.
+    """
 
     def __init__(self) -> None:
         self.schemas: dict[int, Schema] = {}
         self.ids: dict[bytes, int] = {}
         self.uses: dict[int, list[SchemaVersion]] = {}
+        self.normal_forms: dict[int, bytes] = {}
         self.max_id = 0
 
 
@@ -53,6 +65,7 @@ class RegistryState:
     """`configs` and `modes`: by subject, by `:.context:`, and None for everything.
 
     `references`: versions of other subjects by the (subject, version) that they refer to.
+    `foreign_keys`: keys of the topic as other registries have written them, by this registry's own.
     """
 
     def __init__(self) -> None:
@@ -62,11 +75,14 @@ class RegistryState:
         self.modes: dict[str | None, str] = {}
         self.references: dict[tuple[str, int], set[tuple[str, int]]] = {}
         self.guids: dict[str, tuple[str, int]] = {}
+        self.foreign_keys: dict[bytes, set[bytes]] = {}
 
     # -- records
 
     def apply(self, record: SchemasRecord) -> None:
         key, value = record.key, record.value
+        if record.foreign_key is not None:
+            self.foreign_keys.setdefault(encode_key(key), set()).add(record.foreign_key)
         match value:
             case SchemaValue() if parse_subject(value.subject).name == HIGHEST_ID_NAME:
                 context = self.contexts.setdefault(context_of(value.subject), Context())
@@ -80,6 +96,8 @@ class RegistryState:
             case DeleteSubjectValue():
                 for version in self.subjects.get(value.subject, {}).values():
                     version.deleted = version.deleted or version.version <= value.version
+            case ContextValue():
+                self.contexts.setdefault(value.context, Context())
             case None:
                 self._remove(key)
 
@@ -100,9 +118,12 @@ class RegistryState:
         else:
             context.schemas[value.id] = schema
             context.ids.setdefault(fingerprint, value.id)
+            for guid in known_guids(value, schema):
+                if self.find_guid(guid) is None:
+                    self.guids[guid] = context_of(subject), value.id
         context.max_id = max(context.max_id, value.id)
-        self.guids.setdefault(value.guid or schema.guid(), (context_of(subject), value.id))
-        version = SchemaVersion(subject, number, value.id, schema, value.deleted)
+        is_printed = value.guid is not None
+        version = SchemaVersion(subject, number, value.id, schema, deleted=value.deleted, is_printed=is_printed)
         self.subjects.setdefault(subject, {})[number] = version
         context.uses.setdefault(value.id, []).append(version)
         for reference in schema.references:
@@ -136,13 +157,23 @@ class RegistryState:
         if not uses:
             del context.uses[version.id]
             schema = context.schemas.pop(version.id)
-            if context.ids.get(schema.fingerprint()) == version.id:
-                del context.ids[schema.fingerprint()]
-            self.guids.pop(schema.guid(), None)
+            for fingerprint in {schema.fingerprint(), version.schema.fingerprint()}:
+                if context.ids.get(fingerprint) == version.id:
+                    del context.ids[fingerprint]
+            context.normal_forms.pop(version.id, None)
+            self._remove_guid(schema)
         for reference in version.schema.references:
             self.references.get(self._referred(version.subject, reference), set()).discard(
                 (version.subject, version.version)
             )
+
+    def _remove_guid(self, schema: Schema) -> None:
+        guid, fingerprint = schema.guid(), schema.fingerprint()
+        self.guids.pop(guid, None)
+        for name, context in self.contexts.items():
+            if (schema_id := context.ids.get(fingerprint)) is not None:
+                self.guids[guid] = name, schema_id
+                return
 
     # -- questions
 
@@ -161,15 +192,38 @@ class RegistryState:
         found = self.subjects.get(subject, {}).get(number)
         return found if found is not None and (deleted or not found.deleted) else None
 
-    def find_in_subject(self, subject: str, schema: Schema, *, deleted: bool = False) -> SchemaVersion | None:
-        """The newest version of the subject that has the schema, or None."""
+    def find_in_subject(
+        self, subject: str, schema: Schema, *, deleted: bool = False, normal_form: bytes | None = None
+    ) -> SchemaVersion | None:
+        """The newest version of the subject that has the schema, or None.
+
+        `normal_form`: fingerprint of the normalized schema, to compare it with schemas that another
+        registry has written; None if there are none.
+        """
         fingerprint = schema.fingerprint()
-        found = self.subjects.get(subject, {})
-        for number in sorted(found, reverse=True):
-            version = found[number]
-            if (deleted or not version.deleted) and version.schema.fingerprint() == fingerprint:
+        versions = self.versions(subject, deleted=deleted)[::-1]
+        for version in versions:
+            if version.schema.fingerprint() == fingerprint:
                 return version
-        return None
+        if normal_form is None or not versions:
+            return None
+        known = self.contexts[context_of(subject)].normal_forms
+        return next((version for version in versions if known.get(version.id) == normal_form), None)
+
+    def foreign_versions(self, subject: str, schema_type: str) -> list[SchemaVersion]:
+        """Versions whose text another registry has written, also soft-deleted ones."""
+        versions = self.versions(subject, deleted=True)
+        return [one for one in versions if not one.is_printed and one.schema.type == schema_type]
+
+    def is_printed(self, subject: str, schema_id: int) -> bool:
+        """False if another registry has written the text of the schema."""
+        context = self.contexts.get(context_of(subject))
+        return context is None or all(one.is_printed for one in context.uses.get(schema_id, ()))
+
+    def find_guid(self, guid: str) -> tuple[str, int] | None:
+        """The (context, id) of the schema, or None. Another context may have the schema too."""
+        found = self.guids.get(guid)
+        return found if found is not None and found[1] in self.contexts[found[0]].schemas else None
 
     def referrers(self, subject: str, number: int, *, deleted: bool = False) -> list[SchemaVersion]:
         """Versions whose schemas refer to this one."""
@@ -186,3 +240,13 @@ class RegistryState:
                 yield f":{context}:"
         yield None
         yield f":{GLOBAL_CONTEXT}:"
+
+
+def known_guids(value: SchemaValue, schema: Schema) -> set[str]:
+    """The GUIDs under which clients may know the schema: the one that it has here, and the one that
+    the registry which wrote the record gave it.
+    """
+    written = value.find_guid()
+    if written is not None and schema.is_plain_avro and value.guid is not None:
+        return {written}
+    return {schema.guid()} if written is None else {schema.guid(), written}

@@ -173,6 +173,7 @@ READERS = [SubjectReader("late", "flights", 2)]
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
+        (409, "IncompatibleSchema"),
         (40901, "IncompatibleSchema"),
         (42201, "InvalidSchema"),
         (42205, "RejectedByRegistry"),
@@ -187,7 +188,7 @@ def test_refusals_are_stalled_unless_they_pass(code: int, expected: str) -> None
     found = evaluate_refusal(code, "because", "flights-value", READERS)
     assert found.reason == expected
     assert isinstance(found, Reconciling) == (expected == "RetryingAfterError")
-    assert ("late (source flights, version 2)" in found.message) == (code == 40901)
+    assert ("late (source flights, version 2)" in found.message) == (expected == "IncompatibleSchema")
 
 
 def test_the_event_of_a_new_version_names_the_pipelines_that_read_an_earlier_one() -> None:

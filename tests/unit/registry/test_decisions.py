@@ -37,7 +37,8 @@ class Registry:
             self.state.apply(decoded)
 
     def register(self, subject: str, schema: Schema, **wanted: int) -> tuple[int, int]:
-        planned = plan_schema_registration(self.state, Registration(subject, schema, **wanted))
+        registration = Registration(subject, schema, wanted.get("id"), wanted.get("version"))
+        planned = plan_schema_registration(self.state, registration)
         if isinstance(planned, NewVersion):
             self.write(list(planned.records))
         return planned.version, planned.id
@@ -102,7 +103,8 @@ def test_an_import_keeps_ids_and_versions() -> None:
     assert code_of(lambda: registry.register("a", INT, id=7)) == 42205
     registry.write(plan_mode(registry.state, "a", Mode.import_, force=False))
     assert registry.register("a", INT, id=7, version=3) == (3, 7)
-    assert code_of(lambda: registry.register("a", LONG, id=7)) == 42207
+    assert code_of(lambda: registry.register("a", LONG, id=7)) == 42205
+    assert code_of(lambda: registry.register("a", LONG)) == 42205, "an import names its id"
     registry.write(plan_mode(registry.state, "a", Mode.readonly, force=False))
     assert code_of(lambda: registry.register("a", LONG)) == 42205
     registry.write(plan_mode(registry.state, None, Mode.readonly_override, force=False))

@@ -55,7 +55,7 @@ class SchemasApi:
 
     async def get_by_guid(self, request: web.Request) -> web.Response:
         guid = request.match_info["guid"]
-        found = self._registry.state.guids.get(guid)
+        found = self._registry.state.find_guid(guid)
         if found is None:
             raise errors.schema_not_found(guid)
         context, schema_id = found
@@ -65,10 +65,10 @@ class SchemasApi:
 
     async def list_ids_of_guid(self, request: web.Request) -> web.Response:
         guid, contexts = request.match_info["guid"], self._registry.state.contexts
-        if guid not in self._registry.state.guids:
+        found = self._registry.state.find_guid(guid)
+        if found is None:
             raise errors.schema_not_found(guid)
-        schema = contexts[self._registry.state.guids[guid][0]].schemas[self._registry.state.guids[guid][1]]
-        fingerprint = schema.fingerprint()
+        fingerprint = contexts[found[0]].schemas[found[1]].fingerprint()
         ids = {name: one.ids[fingerprint] for name, one in contexts.items() if fingerprint in one.ids}
         return respond([{"context": name, "id": schema_id} for name, schema_id in sorted(ids.items())])
 

@@ -37,6 +37,8 @@ class SettingsApi:
     async def put_config(self, request: web.Request) -> web.Response:
         scope, wanted = scope_of(request), await requests.read_object(request)
         await self._registry.write(lambda state: (None, plan_config(state, scope, wanted)))
+        if isinstance(level := wanted.get("compatibility"), str):
+            wanted["compatibility"] = level.upper()
         return respond(wanted)
 
     async def delete_config(self, request: web.Request) -> web.Response:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from ottla_broker.registry import errors
 from ottla_broker.registry.deletions import plan_subject_deletion, plan_version_deletion
+from ottla_broker.registry.inherited_metadata import with_inherited
 from ottla_broker.registry.record_format import SchemasRecord
 from ottla_broker.registry.registrations import Registration
 from ottla_broker.registry.rest import requests
@@ -27,7 +28,9 @@ class SubjectsApi:
         self._registry = registry
 
     async def list_subjects(self, request: web.Request) -> web.Response:
-        prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
+        context = requests.path_context(request)
+        default_prefix = WILDCARD if context == DEFAULT_CONTEXT else str(SubjectName(context, ""))
+        prefix = request.query.get("subjectPrefix", default_prefix)
         deleted, only_deleted = has_flag(request, "deleted"), wants_only_deleted(request)
         state = self._registry.state
         names = [
@@ -96,7 +99,10 @@ class SubjectsApi:
         if not state.versions(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=has_flag(request, "normalize"))
-        version = self._registry.state.find_in_subject(subject, schema, deleted=deleted)
+        version = await self._registry.find_version(subject, schema, deleted=deleted)
+        if version is None:  # as a client registers it that does not know the latest version's metadata
+            inherited = with_inherited(self._registry.state, subject, schema)
+            version = await self._registry.find_version(subject, inherited, deleted=deleted)
         if version is None:
             raise errors.schema_not_found()
         return respond(requests.version_fields(request, version, await self._text(request, version)))
@@ -106,12 +112,16 @@ class SubjectsApi:
         schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=self._normalizes(request))
         wanted_id = body.id if body.id is not None and body.id >= 0 else None
         wanted_version = body.version if body.version is not None and body.version > 0 else None
-        registration = Registration(subject, schema, wanted_id, wanted_version)
+        inherited = with_inherited(self._registry.state, subject, schema)
+        normal_form = await self._registry.find_normal_form(subject, inherited)
+        registration = Registration(subject, schema, wanted_id, wanted_version, normal_form)
         version, schema_id = await self._registry.register(registration)
         if not requests.accepts_unknown(request):
             return respond({"id": schema_id})
         # Not the text: clients would keep it, whatever format they ask for later.
-        return respond({"id": schema_id, "version": version, "guid": schema.guid()})
+        known = self._registry.state.version(subject, version, deleted=True)
+        guid = schema.guid() if known is None else known.schema.guid()
+        return respond({"id": schema_id, "version": version, "guid": guid})
 
     def _normalizes(self, request: web.Request) -> bool:
         if has_flag(request, "normalize"):
