@@ -18,7 +18,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.consumer_group_cases import joining_fields
 from tests.clients.group_cases import wait_for_coordinators
 from tests.jars import java_command
-from tests.tools_jvm import run_tool
+from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -210,8 +210,8 @@ def test_kafkas_tools_consume_and_describe_consumer_groups(
         poll_until_shares_are([2], member)
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         arguments = ("--bootstrap-server", quick.bootstrap, "--describe", "--group", name, "--state", "--verbose")
-        completed = run_tool(newest_classpath, tool, *arguments)
-        assert "Stable" in completed.stdout and "uniform" in completed.stdout, completed
+        described = check_tool(newest_classpath, tool, *arguments)
+        assert "Stable" in described and "uniform" in described, described
 
 
 def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProcess, name: str) -> None:
