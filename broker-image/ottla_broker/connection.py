@@ -12,7 +12,8 @@
   it is ready.
 - A malformed request closes its connection, with one line in the log.
 
-`MuteState` has the reasons for which no request is served, `ResponseQueue` the order of responses.
+`RequestReader` reads requests, `MuteState` has the reasons for which none is served, and
+`ResponseQueue` the order of responses.
 """
 
 import asyncio
@@ -21,19 +22,11 @@ from asyncio import Future
 from collections.abc import Iterator
 from typing import Final, cast
 
-from ottla_broker.busy_poll import MAX_REQUEST_BYTES, BusyPoll, PollCredit
+from ottla_broker.busy_poll import MAX_REQUEST_BYTES, BusyPoll
 from ottla_broker.connection_login import ConnectionLogin
 from ottla_broker.connection_services import ConnectionServices
-from ottla_broker.mute_state import (
-    BROKER_STARTING,
-    FINISHING,
-    NO_RESPONSE_MEMORY,
-    STOPS_READING,
-    THROTTLED,
-    UNREAD_RESPONSES,
-    MuteState,
-)
-from ottla_broker.receive_buffer import LARGE_REQUEST_BYTES, adapt, make_small
+from ottla_broker.mute_state import BROKER_STARTING, FINISHING, NO_RESPONSE_MEMORY, THROTTLED, UNREAD_RESPONSES
+from ottla_broker.request_reader import MAX_UNANSWERED, RequestReader
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import CloseConnection, ConnectionState
 from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse, Reply
@@ -58,37 +51,23 @@ HOLD_S: Final = 5.0
 """How long a client's request waits for a starting broker before its connection closes and it may
 try another.
 """
-MAX_UNANSWERED: Final = 1024
-"""Produce requests of one connection whose responses wait for replicas."""
 
 
-class Connection(asyncio.BufferedProtocol):
-    """`active_at_s`: when bytes last arrived, by the loop's clock."""
-
+class Connection(RequestReader):
     state: ConnectionState
-    _transport: asyncio.Transport
 
     def __init__(self, services: "ConnectionServices[Connection]", listener: str) -> None:
-        self._services = services
+        super().__init__(services)
         self._dispatcher = services.dispatcher
         self._times = services.dispatcher.request_times
         self._listener = listener
-        self._frames = services.new_frames()
-        self._queue: list[tuple[bytearray, float]] = []  # requests that wait for their turn, and since when
-        self._queued_bytes = 0
         self._working: Future[Buffers] | None = None  # the one request that is not a produce
         self._templates = ProduceTemplates(services.templates)
         self._heartbeat: bytearray | None = None  # served at the end of this turn
         self._joined = 0  # requests in the turn that is not completed
-        self._muted = MuteState()
-        self._is_reading_paused = False
         self._login = ConnectionLogin(self._frames, services.limits.request_bytes, self.close)
-        self._is_closed = False
-        self._large_in_row = 0  # large requests since the last smaller one, if the receive buffer adapts to them
-        self._poll_credit = PollCredit()
         self.unsent = UnsentResponses(services.responses, services.clock)
         self._responses = ResponseQueue(self._times, self.unsent, services.group_turn)
-        self.active_at_s = 0.0
 
     # Called by the transport
 
@@ -96,9 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.state = ConnectionState(host, port, self._listener, mute=self._mute)
+        self._begin_receiving()
         services = self._services
-        if services.limits.adapts_receive_buffer:
-            make_small(self._transport)
         try:
             self._login.begin(self.state, transport, services.sasl_sessions, services.principal_mappers)
         except NoMatchingRule as reason:
@@ -117,39 +95,9 @@ class Connection(asyncio.BufferedProtocol):
         self._login.cancel()
         self._muted.cancel_timers()
         self._services.on_close(self)
-        requests, responses = self._services.requests, self._services.responses
-        requests.remove_waiter(self._resume_receiving)
-        responses.remove_waiter(self._resume_fetching)
-        requests.release(self._frames.claimed_bytes + sum(len(f) for f, _ in self._queue if len(f) > SMALL_FRAME_BYTES))
-        self._queue.clear()
+        self._services.responses.remove_waiter(self._resume_fetching)
+        self._release_requests()
         self._responses.discard()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.get_buffer()
-
-    def buffer_updated(self, count: int) -> None:
-        services = self._services
-        self.active_at_s = services.clock()
-        if services.busy_poll is not None and self._poll_credit.is_counting:
-            services.busy_poll.on_request(self._poll_credit)
-        try:
-            for frame in self._frames.buffer_updated(count):
-                if len(frame) >= LARGE_REQUEST_BYTES or self._large_in_row:
-                    self._adapt_receive_buffer(len(frame))
-                self._receive(frame)
-        except MalformedMessage as reason:
-            self._close_for_error(str(reason))
-            return
-        if self._frames.is_stalled and not self._is_closed:
-            services.requests.add_waiter(self._resume_receiving)
-            self._pause_or_resume_reading()
-
-    def _adapt_receive_buffer(self, request_bytes: int) -> None:
-        if self._services.limits.adapts_receive_buffer:
-            self._large_in_row = adapt(self._transport, self._large_in_row, request_bytes)
-
-    def eof_received(self) -> bool:
-        return False
 
     def pause_writing(self) -> None:
         self._muted.mute(UNREAD_RESPONSES)
@@ -197,21 +145,6 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(frame, received_s)
         if not self._is_closed:
             self._pause_or_resume_reading()
-
-    def _pause_or_resume_reading(self) -> None:
-        """Reads while the requests that wait are below their limits and nothing forbids it."""
-        pause = (
-            self._muted.reasons & STOPS_READING != 0
-            or self._frames.is_stalled
-            or (bool(self._queue) and self._queued_bytes >= self._services.limits.queued_bytes)
-            or len(self._queue) >= MAX_UNANSWERED
-        )
-        if pause and not self._is_reading_paused:
-            self._is_reading_paused = True
-            self._transport.pause_reading()
-        elif not pause and self._is_reading_paused:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
 
     def _serve(self, frame: bytearray, received_s: float | None = None) -> None:
         """`received_s`: None if the request was received in this turn of the loop."""
@@ -394,19 +327,6 @@ class Connection(asyncio.BufferedProtocol):
             self._muted.end_wait_for_start()
             self._serve_queued()
 
-    def _put_back(self, frame: bytearray, received_s: float) -> None:
-        """Queues a request again, before all others."""
-        self._queue.insert(0, (frame, received_s))
-        self._queued_bytes += len(frame)
-
-    def _refuse(self, close_after_s: float) -> None:
-        """Closes the connection after `close_after_s`, because a client would reconnect at once."""
-        if not close_after_s:
-            self._transport.abort()
-            return
-        self._transport.pause_reading()
-        self._muted.throttle(close_after_s, self._transport.abort)
-
     def _mute(self, seconds: float) -> None:
         """Serves and reads no requests for some seconds, because the client exceeds a quota."""
         if not self._is_closed:
@@ -430,13 +350,6 @@ class Connection(asyncio.BufferedProtocol):
     def _resume_fetching(self) -> None:
         self._muted.unmute(NO_RESPONSE_MEMORY)
         self._serve_queued()
-
-    def _resume_receiving(self) -> None:
-        self._frames.resume()
-        if self._frames.is_stalled:
-            self._services.requests.add_waiter(self._resume_receiving)
-        else:
-            self._pause_or_resume_reading()
 
     # For the server
 
