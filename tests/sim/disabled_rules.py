@@ -17,7 +17,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record
-from tests.sim.scenario import TOPIC
+from tests.sim.cluster_clients import TOPIC
 
 WRITE_DELAY_S = 0.2
 
