@@ -166,7 +166,7 @@ def test_a_static_member_gets_its_partitions_back_after_a_restart(quick: BrokerP
             assert again.owned == before
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", [pytest.param("range", marks=pytest.mark.slow), "cooperative-sticky"])
 def test_a_group_changes_its_protocol_in_both_directions_while_it_runs(
     quick: BrokerProcess, name: str, strategy: str
 ) -> None:

@@ -26,6 +26,7 @@ from tests.clients.share_member import (
     set_offset_reset,
 )
 from tests.jars import KAFKA_4_3, kafka_classpath
+from tests.slow_tests import slow
 from tests.tools_jvm import check_tool
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
@@ -74,7 +75,7 @@ def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, n
     assert name not in run_tool(broker, GROUP_COMMAND, "--list").split()
 
 
-@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+@pytest.mark.parametrize("mode", ["auto", *slow(["sync", "async"])])
 def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProcess, name: str, mode: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 50))

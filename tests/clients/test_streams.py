@@ -232,7 +232,11 @@ def streams_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerPr
 
 @pytest.mark.parametrize(
     ("guarantee", "protocol"),
-    [("at_least_once", "classic"), ("exactly_once_v2", "classic"), ("exactly_once_v2", "streams")],
+    [
+        pytest.param("at_least_once", "classic", marks=pytest.mark.slow),
+        pytest.param("exactly_once_v2", "classic", marks=pytest.mark.slow),
+        ("exactly_once_v2", "streams"),
+    ],
 )
 def test_words_are_counted_and_counts_restored_from_the_changelog(
     gateway: JavaGateway, streams_broker: BrokerProcess, name: str, tmp_path: Path, guarantee: str, protocol: str
@@ -301,6 +305,7 @@ def test_a_streams_group_survives_a_kill_of_its_coordinator(
         wait_for_counts(broker, name, wanted, state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_counts_are_exact_after_kills_of_the_application(
     streams_broker: BrokerProcess, name: str, tmp_path: Path, protocol: str
