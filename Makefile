@@ -22,7 +22,7 @@ AT_LOWEST_PRIORITY = $(BIN)/python -c 'import os, sys; os.setsid(); os.nice(19);
 	os.path.exists(own) and open(own, "w").write("19"); os.execvp(sys.argv[1], sys.argv[1:])'
 COMPILED_TESTS := tests/unit/test_hot_paths.py $(wildcard $(addprefix tests/unit/,api coordination http log replication server wire)) tests/clients/test_confluent.py
 
-.PHONY: help up compiled compiled-tests check docs test unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs console-pictures clean
+.PHONY: help up compiled compiled-tests check docs test test-all unit sim clients spark e2e rounds kube bench bench-cluster bench-mirror bench-access bench-registry bench-kube bench-report kind kcat chromium postgresql prometheus load-programs control-plane s3-server kube-programs console-pictures clean
 
 # A target's line ends with `## its description`.
 help: ## list the targets
@@ -75,21 +75,32 @@ check: $(VENV)/.installed-test ## check style, types and the direction of import
 docs: $(VENV)/.installed-test ## build the documentation site into build/site; fails on a broken link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# The suites. Each is a pytest marker too (pyproject.toml). `make test` runs two groups in parallel. Tests that wait for processes run in
-# STREAMS parallel streams of whole files. What only computes runs at lower priority and uses what the others leave: the checks, the documents,
-# tests in two streams, and then how many instructions a small request takes, beside those of the last release.
+# The suites. Each is a pytest marker too (pyproject.toml). `make test` and `make test-all` run two groups in parallel. Tests that wait for
+# processes run in STREAMS parallel streams of whole files. What only computes runs at lower priority and uses what the others leave: the checks,
+# the documents, tests in two streams, and then how many instructions a small request takes, beside those of the last release. `make test` leaves
+# the tests with the marker `slow` to continuous integration (CONTRIBUTING.md); the targets of single suites run them.
 COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e
 # Tests that need a kubelet: building their programs and images takes longer than running everything else.
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
 STREAMS ?= 4
 
-test: $(VENV)/.installed-test kcat chromium postgresql prometheus control-plane s3-server ## run the checks and every suite but the one of `make kube`
+SUITES_NEED := $(VENV)/.installed-test kcat chromium postgresql prometheus control-plane s3-server
+
+# $(1): pytest's options that select tests.
+define RUN_SUITES
 	@mkdir -p build; nice -n 10 sh -c 'make --no-print-directory --keep-going check docs; checked=$$?; \
-		$(BIN)/pytest --numprocesses 2 $(COMPUTING); computed=$$?; \
+		$(BIN)/pytest --numprocesses 2 $(1) $(COMPUTING); computed=$$?; \
 		$(BIN)/python -m bench.instructions; exit $$((checked | computed | $$?))' > build/computing.log 2>&1 & computing=$$!; \
-	$(BIN)/pytest --numprocesses $(STREAMS) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
+	$(BIN)/pytest --numprocesses $(STREAMS) $(1) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; cat build/computing.log; exit $$((waited | computed))
+endef
+
+test: $(SUITES_NEED) ## run the checks and every suite but the one of `make kube`, without slow tests
+	$(call RUN_SUITES,-m "not slow")
+
+test-all: $(SUITES_NEED) ## the same with slow tests, as continuous integration does
+	$(call RUN_SUITES)
 
 unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit

@@ -1,12 +1,13 @@
 """Pytest options, suite markers and reports shared by all tests."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 
-from tests import brokers, xdist_scheduling
+from tests import brokers, slow_tests, xdist_scheduling
 
 # The time of one example depends on the machine's load more than on the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,6 +40,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(suite)
     if "PYTEST_XDIST_WORKER" in os.environ:
         xdist_scheduling.sort_longest_suites_first(items)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    slow_tests.count_deselected(items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    slow_tests.send_count(session)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    slow_tests.receive_count(node)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    slow_tests.write_count(terminalreporter, config)
 
 
 @pytest.hookimpl(optionalhook=True)

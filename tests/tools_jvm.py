@@ -2,7 +2,8 @@
 
 A tool takes 0.5 s of processor time or more if a JVM is started for it, and a tenth of that in one
 that has run others. `run_tool` calls the tool's `main`, as `java` does; its exit code is what it
-passes to Kafka's `Exit`, and its output what it has printed until then.
+passes to Kafka's `Exit`, and its output what it has printed until then. `check_tool` is for tools
+that are to succeed.
 
 Each process of pytest has one such JVM, for the classpath that was used last. It ends with that
 process, because it watches its standard input.
@@ -41,6 +42,16 @@ def run_tool(classpath: str, main: str, *arguments: str, stdin: str = "") -> "su
             _jvm.close()
         _jvm = ToolsJvm(classpath)
     return _jvm.run(main, arguments)
+
+
+def check_tool(classpath: str, main: str, *arguments: str) -> str:
+    """The output of a tool. Raises AssertionError with what it has printed if its exit code is not
+    0.
+    """
+    done = run_tool(classpath, main, *arguments)
+    printed = f"{done.stdout}\n{done.stderr}"[-3000:]
+    assert done.returncode == 0, f"{main} {' '.join(arguments)}: exit code {done.returncode}\n{printed}"
+    return done.stdout
 
 
 class ToolHasEnded(Exception):

@@ -29,7 +29,8 @@ import uvloop
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 from ottla_broker import busy_poll
-from ottla_broker.broker import Broker, FirstUsers
+from ottla_broker.broker import Broker
+from ottla_broker.broker_bootstrap import FirstUsers
 from ottla_broker.config import (
     CONSOLE_ENABLE,
     HTTP_LISTENER,

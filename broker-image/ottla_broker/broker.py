@@ -6,14 +6,14 @@ start, which needs their answers, and clients once the broker is ready.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from ottla_broker.access_control import build_acl_authorizer, build_audit_log, build_client_quotas
 from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.broker_bootstrap import BrokerBootstrap, FirstUsers
 from ottla_broker.config import TELEMETRY_MAX_BYTES, Config
 from ottla_broker.config.listener_security import inter_broker_security
 from ottla_broker.controller_role import ControllerRole
@@ -28,7 +28,7 @@ from ottla_broker.coordination.remote_appender import RemoteAppender
 from ottla_broker.coordination.share_group_services import ShareGroupServices
 from ottla_broker.log.disk import Disk, OsDisk
 from ottla_broker.log.schema_ids import SchemaIds
-from ottla_broker.metadata.broker_lifecycle import NO_BROKER_EPOCH, BrokerLifecycle
+from ottla_broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.failure_detector import FailureDetector
@@ -54,7 +54,6 @@ from ottla_broker.replication.replica_manager import ReplicaManager
 from ottla_broker.replication.replica_mover import ReplicaMover
 from ottla_broker.runtime import Runtime
 from ottla_broker.security.authorizer import AllowAll, Authorizer
-from ottla_broker.security.scram import ScramCredential
 from ottla_broker.telemetry.client_telemetry import ClientTelemetry
 from ottla_broker.telemetry.pipeline_reports import PipelineReports
 from ottla_broker.telemetry.roll_reports import RollReports
@@ -62,19 +61,10 @@ from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-logger = logging.getLogger(__name__)
-
-REGISTRATION_LOG_INTERVAL_S: Final = 10.0
-"""How often a starting broker logs that its own metadata do not show its registration yet."""
-
 AnswerLocally = Callable[["Broker", Any], Awaitable[Any]]
 """Answers a request that the broker sends to itself, as the controller:
 `dispatcher.answer_locally`.
 """
-
-
-FirstUsers = dict[str, dict[int, ScramCredential | None]]
-"""SCRAM credentials by user and mechanism that a new cluster begins with."""
 
 
 class Broker:
@@ -101,7 +91,6 @@ class Broker:
         self.node_id = node_id
         self.runtime = runtime = runtime or Runtime()
         disk = disk or OsDisk()
-        self._first_users = first_users or {}
 
         self.ready = False
         self.started = asyncio.Event()
@@ -145,6 +134,9 @@ class Broker:
             hears_majority=self._hears_majority,
             on_replaced=self.unrecoverable_errors.append,
         )
+        self._bootstrap = BrokerBootstrap(
+            node_id, image, self.image_condition, self.lifecycle, self.active_controller, first_users or {}
+        )
 
         # Coordinators
         self.producer_ids = ProducerIdAllocator(self._request_producer_ids)
@@ -168,7 +160,7 @@ class Broker:
         self.replica_fetchers = ReplicaFetchers(node_id, image, config, self._broker_epoch, channels)
         self.produce_forwarder = ProduceForwarder(image, inter_broker_listener, client_id, channels)
         self._alter_partition_sender = AlterPartitionSender(
-            node_id, self._broker_epoch, self._registered_epoch, channel.send_request
+            node_id, self._broker_epoch, self._bootstrap.registered_epoch, channel.send_request
         )
         self.acl_authorizer = build_acl_authorizer(config)
         self.authorizer: Authorizer = self.acl_authorizer or AllowAll()
@@ -233,19 +225,20 @@ class Broker:
         """
         self._log_manager.attach()
         self.cluster_id = self.log_dirs[0].cluster_id or ""
-        await self._raft_manager.start(endpoints[self.config.inter_broker_listener], self._unregister_lost_brokers)
+        bootstrap = self._bootstrap
+        await self._raft_manager.start(endpoints[self.config.inter_broker_listener], bootstrap.unregister_lost_brokers)
         self.cluster_id = self.quorum.cluster_id
         is_first_start = self.controller is not None and not self.image.brokers
         self._publisher.update_config()
         await self._log_manager.load(are_foreign=is_first_start)
-        await self._register_broker(endpoints)
+        await bootstrap.register(self.cluster_id, endpoints)
         if not is_first_start:
             self._replica_manager.rename_strays()
         self._publisher.publish_image(self._replica_manager)
         self._tasks.start(self.lifecycle.run())
         await self.lifecycle.wait_until_unfenced()
         if is_first_start:
-            await self._prepare_new_cluster()
+            await bootstrap.prepare_new_cluster(self.controller, self._replica_manager)
         self.replica_mover.resume_moves()
         self._tasks.start(self._log_manager.run())
         self._tasks.start(self._replica_manager.shrink_isrs())
@@ -288,18 +281,6 @@ class Broker:
         self.controller_channel.close()
         await self._log_manager.close()
 
-    async def _prepare_new_cluster(self) -> None:
-        """Creates the topics of the partitions that a first start has found, and adds the first
-        users before clients are served, so that a secured cluster is never open.
-        """
-        controller = self.controller
-        if controller is not None and (orphans := self._replica_manager.find_orphans()):
-            logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))
-            await controller.adopt_topics(self.node_id, orphans)
-        self._replica_manager.rename_strays()
-        if controller is not None and self._first_users:
-            await controller.alter_scram_credentials(self._first_users)
-
     # Metadata
 
     async def order_recovery(self, order: RecoveryOrder, receiver: UUID) -> None:
@@ -319,29 +300,6 @@ class Broker:
     def controller_id(self) -> int:
         """The leader of the metadata log, as far as this broker knows; −1 if it knows none."""
         return self._raft_manager.leader_id
-
-    async def _unregister_lost_brokers(self, recovery: RecoveryOrder) -> None:
-        """Called on the leader of a recovered cluster before this broker registers. Replicas on
-        lost disks leave their ISRs, so that those on the remaining disks become leaders.
-        """
-        if recovery.leads:
-            for broker in sorted(self.image.brokers.keys() - {*recovery.survivors, self.node_id}):
-                await self.active_controller().cluster_control.unregister_broker(broker)
-
-    async def _register_broker(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Registers, and waits until this broker's own image shows the registration: an older image
-        may assign it the leadership of partitions whose records it lost with its disk, and its
-        followers would truncate theirs."""
-        await self.lifecycle.register(self.cluster_id, endpoints)
-        while not await self.image_condition.wait_for(self._is_registered, timeout_s=REGISTRATION_LOG_INTERVAL_S):
-            logger.info("broker %d waits for its registration in its copy of the metadata log", self.node_id)
-
-    def _is_registered(self) -> bool:
-        return self._registered_epoch(self.node_id) >= self.lifecycle.broker_epoch
-
-    def _registered_epoch(self, broker: int) -> int:
-        registration = self.image.brokers.get(broker)
-        return NO_BROKER_EPOCH if registration is None else registration.epoch
 
     def _broker_epoch(self) -> int:
         return self.lifecycle.broker_epoch

@@ -37,6 +37,7 @@ def test_broker_logs_its_build(broker_kind: str, broker: BrokerProcess) -> None:
     assert first_line.endswith(f"the broker's hot paths are {hot_paths_build()}")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * WITHIN_S)
 @pytest.mark.skipif(hot_paths_build() == "compiled", reason="these tests run on the compiled broker already")
 def test_compiled_broker_passes_the_same_tests(broker_kind: str) -> None:

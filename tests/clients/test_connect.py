@@ -143,6 +143,7 @@ def test_distributed_workers_take_over_and_reset_offsets(
     assert len(topics[f"{name}-offset"].partitions) == 25
 
 
+@pytest.mark.slow
 def test_exactly_once_source_that_is_killed_repeats_no_line(
     connect_classpath: str, broker: BrokerProcess, name: str, tmp_path: Path
 ) -> None:

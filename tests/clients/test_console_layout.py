@@ -45,8 +45,15 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize(
+    ("size", "dark"),
+    [
+        pytest.param(WIDE, False, id="wide-light"),
+        pytest.param(WIDE, True, id="wide-dark", marks=pytest.mark.slow),
+        pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.slow),
+        pytest.param(PHONE, True, id="phone-dark", marks=pytest.mark.slow),
+    ],
+)
 def test_pages_fit_the_screen_and_texts_have_contrast(
     browser: Browser, console: BrokerProcess, size: tuple[int, int], dark: bool
 ) -> None:

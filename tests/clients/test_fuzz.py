@@ -31,6 +31,7 @@ def resident_kib(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
+@pytest.mark.slow
 def test_rule_18_holds_for_a_server_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All memory that is accounted to connections is released."""
 

@@ -18,6 +18,7 @@ from tests.ports import free_port
 MIN_HANDSHAKES = 400
 
 
+@pytest.mark.slow
 def test_mutated_handshakes_get_nobody_in(capsys: pytest.CaptureFixture[str]) -> None:
     with run_ottla_broker(start=False) as broker:
         login = free_port()

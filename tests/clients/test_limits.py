@@ -110,6 +110,7 @@ def test_client_may_pipeline_requests(broker: BrokerProcess) -> None:
     assert got == list(range(500)), "answers in the order of the questions"
 
 
+@pytest.mark.slow
 def test_thousand_connections_that_do_not_read_responses_use_bounded_memory(new_broker: NewBroker) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * SLOW_READERS)), hard))

@@ -15,11 +15,11 @@ import pytest
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
-from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.api_session import KEYS, build_message
 from tests.clients.conftest import NewBroker
+from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
 SLOW = 50_000  # bytes per second
@@ -179,10 +179,7 @@ def test_kafka_reassign_partitions_moves_a_replica_and_kafka_log_dirs_shows_it(
 
 
 def run_tool(broker: BrokerProcess, classpath: str, main: str, *arguments: str) -> str:
-    name = f"org.apache.kafka.tools.{main}"
-    done = tools_jvm.run_tool(classpath, name, "--bootstrap-server", broker.bootstrap, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return check_tool(classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 def test_a_deleted_topic_ends_its_move(broker: BrokerProcess, folders: list[Path], name: str) -> None:

@@ -61,7 +61,7 @@ def read(broker: BrokerProcess, partition: int, isolation: str) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.slow), "killed"])
 def test_partition_folder_of_kafka_with_transactions_is_served(broker_kind: str, classpath: str, how: str) -> None:
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
@@ -143,7 +143,7 @@ def offsets(broker: BrokerProcess) -> list[int]:
     return [message.offset() for message in rd.consume(broker.bootstrap, PLAIN)]
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.slow), "killed"])
 def test_kafka_serves_partition_folder_of_ottla(new_broker: NewBroker, how: str) -> None:
     with new_broker() as ours, run_apache_kafka() as kafka:
         rd.create_topic(ours.bootstrap, TOPIC, 1, segment_bytes=1048576)

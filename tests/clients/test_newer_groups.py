@@ -18,7 +18,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.consumer_group_cases import joining_fields
 from tests.clients.group_cases import wait_for_coordinators
 from tests.jars import java_command
-from tests.tools_jvm import run_tool
+from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -166,7 +166,7 @@ def test_a_static_member_gets_its_partitions_back_after_a_restart(quick: BrokerP
             assert again.owned == before
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", [pytest.param("range", marks=pytest.mark.slow), "cooperative-sticky"])
 def test_a_group_changes_its_protocol_in_both_directions_while_it_runs(
     quick: BrokerProcess, name: str, strategy: str
 ) -> None:
@@ -210,8 +210,8 @@ def test_kafkas_tools_consume_and_describe_consumer_groups(
         poll_until_shares_are([2], member)
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         arguments = ("--bootstrap-server", quick.bootstrap, "--describe", "--group", name, "--state", "--verbose")
-        completed = run_tool(newest_classpath, tool, *arguments)
-        assert "Stable" in completed.stdout and "uniform" in completed.stdout, completed
+        described = check_tool(newest_classpath, tool, *arguments)
+        assert "Stable" in described and "uniform" in described, described
 
 
 def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProcess, name: str) -> None:

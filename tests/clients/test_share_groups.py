@@ -12,7 +12,6 @@ import pytest
 
 from ottla_broker.share_groups.dead_letters import DeadLetterReason
 from ottla_broker.wire.errors import ErrorCode
-from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
@@ -27,6 +26,8 @@ from tests.clients.share_member import (
     set_offset_reset,
 )
 from tests.jars import KAFKA_4_3, kafka_classpath
+from tests.slow_tests import slow
+from tests.tools_jvm import check_tool
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
@@ -41,10 +42,7 @@ def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 
 def run_tool(broker: BrokerProcess, main: str, *arguments: str) -> str:
-    at = ("--bootstrap-server", broker.bootstrap)
-    ran = tools_jvm.run_tool(kafka_classpath(KAFKA_4_3), main, *at, *arguments)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    return check_tool(kafka_classpath(KAFKA_4_3), main, "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 def run_with_member(broker: BrokerProcess, name: str, test: Callable[[ShareMember], Awaitable[None]]) -> None:
@@ -77,7 +75,7 @@ def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, n
     assert name not in run_tool(broker, GROUP_COMMAND, "--list").split()
 
 
-@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+@pytest.mark.parametrize("mode", ["auto", *slow(["sync", "async"])])
 def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProcess, name: str, mode: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 50))
@@ -138,9 +136,7 @@ def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
     them."""
     files = ",".join(str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")))
     main = "org.apache.kafka.tools.DumpLogSegments"
-    ran = tools_jvm.run_tool(kafka_classpath(KAFKA_4_3), main, decoder, "--files", files)
-    assert ran.returncode == 0 and "Exception" not in ran.stderr, ran.stderr
-    return ran.stdout
+    return check_tool(kafka_classpath(KAFKA_4_3), main, decoder, "--files", files)
 
 
 def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick: BrokerProcess, name: str) -> None:

@@ -21,12 +21,12 @@ import pytest
 from confluent_kafka.admin import OffsetSpec
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
-from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import Message
 from tests.jars import KAFKA_4_2, QUIET, SHORT_LIVED_JVM, STREAMS, java_program, kafka_classpath
+from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -150,9 +150,7 @@ def start_word_count(
 
 
 def run_tool(classpath: str, broker: BrokerProcess, main: str, *arguments: str) -> str:
-    done = tools_jvm.run_tool(classpath, main, "--bootstrap-server", broker.bootstrap, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return check_tool(classpath, main, "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 def describe_group(broker: BrokerProcess, name: str) -> dict[str, Any]:
@@ -169,9 +167,7 @@ def is_settled(group: dict[str, Any]) -> bool:
 def decode_offsets(classpath: str, broker: BrokerProcess) -> str:
     """The records of `__consumer_offsets` as Kafka's tool decodes them."""
     logs = ",".join(str(it) for it in broker.log_dir.glob("__consumer_offsets-*/*.log") if it.stat().st_size)
-    done = tools_jvm.run_tool(classpath, "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs)
-    done.check_returncode()
-    return done.stdout
+    return check_tool(classpath, "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs)
 
 
 def counts(broker: BrokerProcess, name: str) -> Counter[str]:
@@ -236,7 +232,11 @@ def streams_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerPr
 
 @pytest.mark.parametrize(
     ("guarantee", "protocol"),
-    [("at_least_once", "classic"), ("exactly_once_v2", "classic"), ("exactly_once_v2", "streams")],
+    [
+        pytest.param("at_least_once", "classic", marks=pytest.mark.slow),
+        pytest.param("exactly_once_v2", "classic", marks=pytest.mark.slow),
+        ("exactly_once_v2", "streams"),
+    ],
 )
 def test_words_are_counted_and_counts_restored_from_the_changelog(
     gateway: JavaGateway, streams_broker: BrokerProcess, name: str, tmp_path: Path, guarantee: str, protocol: str
@@ -305,6 +305,7 @@ def test_a_streams_group_survives_a_kill_of_its_coordinator(
         wait_for_counts(broker, name, wanted, state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_counts_are_exact_after_kills_of_the_application(
     streams_broker: BrokerProcess, name: str, tmp_path: Path, protocol: str

@@ -9,12 +9,12 @@ import confluent_kafka as ck
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.jars import java_command
 from tests.ports import free_port
+from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
 INTERVAL_MS = 200
@@ -57,9 +57,7 @@ def tool_command(telemetry_broker: TelemetryBroker, classpath: str, main: str, *
 
 def run_tool(telemetry_broker: TelemetryBroker, classpath: str, main: str, *arguments: str) -> str:
     at = ("--bootstrap-server", telemetry_broker.broker.bootstrap)
-    done = tools_jvm.run_tool(classpath, f"{TOOLS}.{main}", *at, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return check_tool(classpath, f"{TOOLS}.{main}", *at, *arguments)
 
 
 def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(

@@ -7,6 +7,8 @@ commit and leave, or members of share groups acquire and acknowledge records.
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from tests.clients.secured_pair import SecuredBroker
 from tests.clients.walks.broker_pair import run_both_brokers
 from tests.clients.walks.themes import ACCESS, CONSUMERS, SHARES, STREAMS, TRANSACTIONS
@@ -14,30 +16,39 @@ from tests.clients.walks.walk_runner import Verdict, WalkOutcome, create_runner
 from tests.jars import KAFKA, KAFKA_4_2, KAFKA_4_3
 
 Walk = tuple[int, int, str | None]  # seed, steps, theme
-WALKS: Sequence[Walk] = (
-    *((seed, 50, None) for seed in range(1, 13)),
-    *((seed, 80, ACCESS) for seed in range(1, 9)),
-    *((seed, 60, TRANSACTIONS) for seed in range(1, 9)),
+
+
+def walks(steps: int, theme: str | None, first: int, last: int) -> list[Walk]:
+    return [(seed, steps, theme) for seed in range(first, last + 1)]
+
+
+def quick_and_slow(quick: Sequence[Walk], slow: Sequence[Walk]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "chosen", [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
+    )
+
+
+@quick_and_slow(
+    [*walks(50, None, 1, 4), *walks(80, ACCESS, 1, 2), *walks(60, TRANSACTIONS, 1, 2)],
+    [*walks(50, None, 5, 12), *walks(80, ACCESS, 3, 8), *walks(60, TRANSACTIONS, 3, 8)],
 )
-CONSUMER_WALKS: Sequence[Walk] = tuple((seed, 60, CONSUMERS) for seed in range(1, 13))
-STREAMS_WALKS: Sequence[Walk] = tuple((seed, 40, STREAMS) for seed in range(1, 25))
-SHARE_WALKS: Sequence[Walk] = tuple((seed, 40, SHARES) for seed in range(1, 25))
+def test_same_walks_get_the_same_responses(chosen: Sequence[Walk]) -> None:
+    check_walks(KAFKA, chosen)
 
 
-def test_same_walks_get_the_same_responses() -> None:
-    check_walks(KAFKA, WALKS)
+@quick_and_slow(walks(60, CONSUMERS, 1, 4), walks(60, CONSUMERS, 5, 12))
+def test_same_walks_of_consumer_groups_get_the_same_responses(chosen: Sequence[Walk]) -> None:
+    check_walks(KAFKA_4_2, chosen)
 
 
-def test_same_walks_of_consumer_groups_get_the_same_responses() -> None:
-    check_walks(KAFKA_4_2, CONSUMER_WALKS)
+@quick_and_slow(walks(40, STREAMS, 1, 4), walks(40, STREAMS, 5, 24))
+def test_same_walks_of_streams_groups_get_the_same_responses(chosen: Sequence[Walk]) -> None:
+    check_walks(KAFKA_4_3, chosen)
 
 
-def test_same_walks_of_streams_groups_get_the_same_responses() -> None:
-    check_walks(KAFKA_4_3, STREAMS_WALKS)
-
-
-def test_same_walks_of_share_groups_get_the_same_responses() -> None:
-    check_walks(KAFKA_4_3, SHARE_WALKS)
+@quick_and_slow(walks(40, SHARES, 1, 4), walks(40, SHARES, 5, 24))
+def test_same_walks_of_share_groups_get_the_same_responses(chosen: Sequence[Walk]) -> None:
+    check_walks(KAFKA_4_3, chosen)
 
 
 def check_walks(version: str, walks: Sequence[Walk]) -> None:

@@ -5,6 +5,7 @@ each record arrives once, in its source's order.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -53,6 +54,7 @@ def values_by_source(target: ProcessCluster, partition: int) -> dict[str, list[b
     return found
 
 
+@pytest.mark.slow
 def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
     with BROKERS["ottla"]() as west, BROKERS["ottla"]() as east, run_cluster("ottla", 3) as target:
         for broker in (west, east):

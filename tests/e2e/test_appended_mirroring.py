@@ -57,7 +57,7 @@ def wait_for_values(target: BrokerProcess, topic: str, expected: dict[str, list[
         assert by_source == expected
 
 
-@pytest.fixture(scope="module", params=["kafka", "ottla"])
+@pytest.fixture(scope="module", params=["kafka", pytest.param("ottla", marks=pytest.mark.slow)])
 def shared_west(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     with BROKERS[request.param](log_cleaner_backoff_ms=200) as broker:
         yield broker

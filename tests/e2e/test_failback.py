@@ -126,6 +126,7 @@ def test_topic_is_not_adopted_without_proof(sites: Sites) -> None:
     assert [record.value for record in read_records(a.bootstrap, "other", 0)] == [a.bootstrap.encode()] * 5
 
 
+@pytest.mark.slow
 def test_old_source_truncates_while_its_brokers_are_killed() -> None:
     """Three replicas have diverged records. The leader is killed four times after the consent. At
     the end all replicas have the source's log, and the diverged records are saved.

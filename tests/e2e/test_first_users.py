@@ -51,7 +51,7 @@ def can_list_topics(broker: BrokerProcess, **settings: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("restarts", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_users_of_the_first_start_log_in_and_nobody_else_does(restarts: int) -> None:
     added = [f"SCRAM-SHA-256=[name={user},password={user}-secret]" for user in USERS]
     with run_ottla_broker(start=False) as broker:

@@ -225,7 +225,7 @@ def create_kafka_topic(folder: Path, topic: str, crash: bool) -> KafkaTopic:
         return KafkaTopic(partition, uuid_from_text(text.split("topic_id: ")[1].strip()), values, committed)
 
 
-@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("crash", [pytest.param(False, marks=pytest.mark.slow), True], ids=["stopped", "killed"])
 def test_ottla_serves_a_partition_folder_of_kafka(tmp_path: Path, crash: bool) -> None:
     topic = create_kafka_topic(tmp_path, "theirs", crash)
     assert len(topic.values) == 2_530 and len(topic.committed) == 2_515
@@ -265,7 +265,7 @@ def read_values(log: PartitionLog, *, committed: bool) -> list[bytes]:
     return values
 
 
-@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("crash", [pytest.param(False, marks=pytest.mark.slow), True], ids=["stopped", "killed"])
 def test_kafka_serves_a_partition_folder_of_ottla(tmp_path: Path, ottla_folder: Path, crash: bool) -> None:
     with run_apache_kafka(folder=tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -6,6 +6,8 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster
 from tests.e2e.dump_log_segments import assert_no_faults, dump_log_segments
@@ -21,6 +23,7 @@ RETRIES = (
 TOOLS = "org.apache.kafka.tools"
 
 
+@pytest.mark.slow
 def test_verifiable_consumer_reads_all_that_was_acknowledged_under_faults(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
@@ -141,6 +144,7 @@ def test_tools_reassign_partitions_and_elect_preferred_leaders(cluster: ProcessC
         eventually(is_elected, message="the preferred leader")
 
 
+@pytest.mark.slow
 def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
     topic = "compared"
     create_topic(cluster, topic, {})

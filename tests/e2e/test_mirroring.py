@@ -22,17 +22,22 @@ from tests.e2e.mirroring import (
     read_watermarks,
 )
 from tests.jars import KAFKA_4_2
+from tests.slow_tests import slow
 from tests.waiting import eventually
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 # The oldest version that users are likely to migrate from, and the newest.
-KAFKAS = {f"kafka-{version}": partial(run_apache_kafka, version=version) for version in ("3.6.2", KAFKA_4_2)}
-SOURCES: dict[str, Callable[..., AbstractContextManager[BrokerProcess]]] = {**KAFKAS, "ottla": run_ottla_broker}
+OLDEST, NEWEST = "kafka-3.6.2", f"kafka-{KAFKA_4_2}"
+SOURCES: dict[str, Callable[..., AbstractContextManager[BrokerProcess]]] = {
+    OLDEST: partial(run_apache_kafka, version="3.6.2"),
+    NEWEST: partial(run_apache_kafka, version=KAFKA_4_2),
+    "ottla": run_ottla_broker,
+}
 
 
-@pytest.fixture(scope="module", params=SOURCES)
+@pytest.fixture(scope="module", params=[NEWEST, *slow([OLDEST, "ottla"])])
 def source(request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
     with SOURCES[request.param](log_cleaner_backoff_ms=200, log_retention_check_interval_ms=500) as it:
         yield it
@@ -74,9 +79,9 @@ def test_batches_of_all_kinds_are_identical(pair: Pair) -> None:
     pair.assert_same_bytes("kinds")
 
 
-@pytest.mark.parametrize("version", KAFKAS)
+@pytest.mark.parametrize("version", [*slow([OLDEST]), NEWEST])
 def test_transactions_of_kafka_are_identical(version: str) -> None:
-    with KAFKAS[version]() as source, run_ottla_broker() as target:
+    with SOURCES[version]() as source, run_ottla_broker() as target:
         pair = Pair(source, target)
         pair.create_topic("money")
         pair.mirror()

@@ -14,7 +14,7 @@ from tests.e2e.mirroring import mirror_status, read_log_bytes, read_records, rea
 from tests.waiting import eventually
 
 
-@pytest.fixture(params=["kafka", "ottla"])
+@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.slow), "ottla"])
 def source(request: pytest.FixtureRequest) -> Iterator[ProcessCluster]:
     with run_cluster(request.param, 3 if request.param == "ottla" else 1, **SETTINGS[request.param]) as cluster:
         yield cluster

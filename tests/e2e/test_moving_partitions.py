@@ -172,6 +172,7 @@ def test_drained_broker_can_be_unregistered(ottla: OttlaCommand) -> None:
     assert "all 6 partitions" in ottla.run("cluster", "health")
 
 
+@pytest.mark.slow
 def test_preferred_leaders_are_elected(ottla: OttlaCommand) -> None:
     ottla.run("topics", "create", "orders", "-p", "6", "-r", "3")
     ottla.wait_until_in_sync("orders", 3)

@@ -6,12 +6,15 @@ silent.
 
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.new_addresses.moving_cluster import run_moving_cluster
 from tests.e2e.new_addresses.rounds import READS_ON_WITHIN_S, lose_brokers, run_clients
 
 ROUNDS = 3
 
 
+@pytest.mark.slow
 def test_groups_continue_when_all_brokers_return_at_other_addresses(broker_kind: str, tmp_path: Path) -> None:
     with run_moving_cluster(broker_kind) as moving:
         kinds = ["librdkafka", "librdkafka-quick", "kafka-python"]

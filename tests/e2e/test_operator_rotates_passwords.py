@@ -49,6 +49,7 @@ async def can_log_in(kubelet: ProcessKubelet, user: str, password: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_passwords_of_brokers_are_rotated_without_a_restart_and_without_a_failed_login(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_passwords_of_brokers_are_rotated_without_a_restart_and_without_a_failed
     run_three_brokers(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer_stops_a_rotation_and_is_not_locked_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka import topics
@@ -83,6 +85,7 @@ def test_a_new_cluster_is_never_open(tmp_path: Path) -> None:
     run(tmp_path, SECURED, 3, scenario)
 
 
+@pytest.mark.slow
 def test_running_brokers_are_secured_and_opened_by_edits(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         assert logins(kubelet) == 3 * [InterBrokerLogin.NONE] and not kubelet.api.of("Secret")
@@ -154,6 +157,7 @@ def test_a_new_cluster_has_tls_between_brokers_from_the_start(tmp_path: Path) ->
     run(tmp_path, SECURED_BY_TLS, 1, scenario)
 
 
+@pytest.mark.slow
 def test_running_brokers_get_tls_and_logins_by_an_edit_and_lose_tls_by_another(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.put_topic("orders", partitions=3, replicas=3)

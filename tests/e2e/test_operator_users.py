@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from ottla_broker.security.acls import AccessControlEntry
 from ottla_broker.security.scram import ScramMechanism
 from ottla_broker.wire.client_security import ClientSecurity
@@ -265,6 +267,7 @@ def test_rotation_with_overlap_fails_no_login_of_a_client_that_reconnects(tmp_pa
     run_secured(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_thousand_users_at_once_get_their_credentials_and_rules(tmp_path: Path) -> None:
     names = [f"user-{number}" for number in range(1000)]
 

@@ -92,6 +92,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
     assert before in refused and after in refused
 
 
+@pytest.mark.slow
 def test_a_majority_is_not_recovered_but_waited_for(home: UpProcess) -> None:
     lost = voters(home)[-1]
     home.stop()

@@ -24,7 +24,7 @@ from tests.waiting import eventually
 OPEN = "the topic has failed over and takes records of its own; on.divergence=Truncate"
 
 
-@pytest.fixture(params=["kafka", "ottla"])
+@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.slow), "ottla"])
 def sites(request: pytest.FixtureRequest) -> Iterator[Sites]:
     """The source `a` is a broker of Kafka or Ottla; nothing is set at it."""
     with BROKERS[request.param]() as a, run_ottla_broker() as b:

@@ -43,6 +43,7 @@ from tests.kube.certificates import (
     create_peer_certificate,
 )
 from tests.ports import free_port
+from tests.slow_tests import slow
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -162,7 +163,7 @@ def scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
 CLUSTERS: dict[str, Callable[[Path], Any]] = {"mutual-tls": mutual_tls_cluster, "scram": scram_cluster}
 
 
-@pytest.fixture(scope="module", params=list(CLUSTERS))
+@pytest.fixture(scope="module", params=[*slow(["mutual-tls"]), "scram"])
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     with CLUSTERS[request.param](tmp_path_factory.mktemp(request.param)) as found:
         yield found

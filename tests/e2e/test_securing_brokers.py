@@ -66,6 +66,7 @@ def login_of(cluster: ProcessCluster) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_brokers_get_logins_and_lose_them_one_restart_after_the_other() -> None:
     with run_cluster("ottla", 3) as cluster:
         admin = rd.admin_client(cluster.bootstrap)

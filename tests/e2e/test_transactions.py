@@ -38,7 +38,7 @@ def test_each_record_is_copied_once_while_brokers_are_killed(cluster: ProcessClu
     assert result.sent and result.transactions
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_decision_is_completed_by_the_next_coordinator(cluster: ProcessCluster, commit: bool) -> None:
     """The coordinator is killed right after its answer, and each broker in turn while a transaction
     is open."""

@@ -60,6 +60,7 @@ def sum_of_high_watermarks(bootstrap: str) -> int:
         return -1
 
 
+@pytest.mark.slow
 def test_two_sites_are_appended_and_mirrored_to_the_standby(up: UpProcess) -> None:
     addresses = copy_example(up)
     up.start(FLIGHTS_AT_MOST=str(EVENTS))

@@ -241,6 +241,7 @@ def test_interrupted_load_continues_with_the_next_record(up: UpProcess) -> None:
     assert not any("records written" in line for line in up.lines)
 
 
+@pytest.mark.slow
 def test_interrupted_load_continues_although_partitions_were_added(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic(partitions=2))
     (up.folder / "resources" / "load.py").write_text(LOAD)
@@ -263,6 +264,7 @@ for number in range(50_000):
 """
 
 
+@pytest.mark.slow
 def test_load_gives_way_to_a_pipeline_that_starts(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic(partitions=1), topic("shouts"), shouting_pipeline())
     (up.folder / "resources" / "load.py").write_text(LONG_LOAD)
@@ -343,6 +345,7 @@ def test_pipeline_reads_one_topic_and_writes_another(up: UpProcess) -> None:
     up.wait_for_line("pipeline shout: 1 row in, 1 row out")
 
 
+@pytest.mark.slow
 def test_spark_starts_while_a_topic_of_the_pipeline_is_not_ready(up: UpProcess) -> None:
     process = up.folder / ".ottla" / "demo" / "pipelines" / "shout" / "process.json"
     up.write_resources(cluster(up), topic("shouts"), shouting_pipeline())

@@ -115,6 +115,7 @@ def test_dynamic_setting_restarts_no_broker(up: UpProcess) -> None:
     assert up.stop() == 0
 
 
+@pytest.mark.slow
 def test_setting_that_brokers_reject_stops_the_roll_at_the_first_broker(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic())
     up.start()
@@ -168,6 +169,7 @@ def transactions_min_isr(up: UpProcess) -> str:
     return next(str(it["value"]) for it in settings if it["name"] == "min.insync.replicas")
 
 
+@pytest.mark.slow
 def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
     up.write_resources(cluster(up, 1), topic(partitions=6))
     up.start()
@@ -224,6 +226,7 @@ def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
     assert up.stop() == 0
 
 
+@pytest.mark.slow
 def test_scaling_down_continues_after_a_restart_of_up(up: UpProcess) -> None:
     up.write_resources(cluster(up, 3), topic(partitions=6, replicas=2))
     up.start()

@@ -72,6 +72,7 @@ def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> 
     assert up.stop() == 0
 
 
+@pytest.mark.slow
 def test_it_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
     up.write_resources(cluster(up, replicas=3))
     up.start()

@@ -48,6 +48,7 @@ def client_settings(trusted: Path) -> dict[str, str]:
     return {"security.protocol": "SSL", "ssl.ca.location": str(trusted)}
 
 
+@pytest.mark.slow
 def test_a_certificate_that_is_due_is_renewed_under_a_producer_without_a_restart(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic(partitions=2))
     up.start()

@@ -31,6 +31,7 @@ def read_table(folder: Path) -> list[tuple[int, int, str]]:
     return [(row["record_partition"], row["record_offset"], row["value"].decode()) for row in rows]
 
 
+@pytest.mark.slow
 def test_records_of_a_topic_with_a_lake_are_in_its_table_once(up: UpProcess) -> None:
     catalog = {"type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "lake"}
     lake = {"iceberg": {"table": "lake.air.greetings", "catalog": catalog}, "interval": "200ms"}

@@ -66,6 +66,7 @@ def test_mirror_fails_over_by_a_file_edit(up: UpProcess) -> None:
     assert not any("Traceback" in line for line in up.lines)
 
 
+@pytest.mark.slow
 def test_old_source_fails_back_and_takes_over_again(up: UpProcess) -> None:
     source, target = f"127.0.0.1:{up.port + 1}", up.bootstrap
     clusters = (cluster("copy", up.port), cluster("origin", up.port + 1))

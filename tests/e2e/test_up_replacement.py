@@ -36,6 +36,7 @@ def version(name: str, target: str, sql: str, sink: Json, **spec: Json) -> Json:
     )
 
 
+@pytest.mark.slow
 def test_new_version_catches_up_is_compared_and_takes_over(up: UpProcess) -> None:
     cluster = resource("Cluster", "demo", replicas=1, listeners=[{"name": "plain", "port": up.port}])
     topics = [topic(it) for it in ("visits", "counts-1", "counts-2")]

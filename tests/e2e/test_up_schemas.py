@@ -131,6 +131,7 @@ def test_schemas_of_a_cluster_with_tls_and_logins_are_registered_by_its_own_logi
         client.get_subjects()
 
 
+@pytest.mark.slow
 def test_a_deleted_subject_is_registered_again(up: UpProcess) -> None:
     up.write_resources(cluster(up), schema("orders-value", schema=record("Order", "id")))
     up.start()

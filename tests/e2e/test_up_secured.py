@@ -93,6 +93,7 @@ def test_a_running_cluster_is_secured_and_opened_by_an_edit(up: UpProcess) -> No
     eventually(lambda: is_open(up), within_s=60, message="clients no longer need a login")
 
 
+@pytest.mark.slow
 def test_passwords_of_brokers_are_rotated_by_an_edit(up: UpProcess) -> None:
     cluster, topic = secured_cluster(up, replicas=3), resource("Topic", "orders", clusterRef={"name": "demo"})
     up.write_resources(cluster, topic)

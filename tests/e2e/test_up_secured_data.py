@@ -64,6 +64,7 @@ def read_records(up: UpProcess, cluster: str, topic: str) -> str:
     return records
 
 
+@pytest.mark.slow
 def test_a_pipeline_and_a_mirror_log_in_over_tls_as_users_of_their_own(up: UpProcess) -> None:
     listeners = [{"name": "clients", "port": up.port, "tls": True, "authentication": "SCRAM"}]
     demo = cluster("demo", up.port, listeners=listeners, tls={"issuer": "Internal"})  # SASL_SSL
@@ -116,6 +117,7 @@ def test_a_pipeline_and_a_mirror_log_in_over_tls_as_users_of_their_own(up: UpPro
     up.wait_for_line("revoked, because their Users are deleted: mirror-west, pipeline-shout")
 
 
+@pytest.mark.slow
 def test_a_pipeline_logs_in_by_a_certificate_where_clients_have_no_other_login(up: UpProcess) -> None:
     listeners = [{"name": "clients", "port": up.port, "tls": True, "authentication": "TLS"}]
     demo = cluster("demo", up.port, listeners=listeners, tls={"issuer": "Internal"})

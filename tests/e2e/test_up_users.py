@@ -170,6 +170,7 @@ def test_restart_keeps_passwords_and_open_clusters_refuse_rules(up: UpProcess) -
     up.wait_for_line("nothing is changed")
 
 
+@pytest.mark.slow
 def test_running_cluster_is_secured_by_an_edit(up: UpProcess) -> None:
     resources = example(up)
     cluster = resources[0]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from ottla_broker.coordination.journal import READ_BYTES, JournalWriter, PartitionJournal
+from ottla_broker.coordination.journal import READ_BYTES, JournalWriter, PartitionJournal, Write
 from ottla_broker.log import flush, log_dir, recovery
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
@@ -17,7 +17,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record
-from tests.sim.scenario import TOPIC
+from tests.sim.cluster_clients import TOPIC
 
 WRITE_DELAY_S = 0.2
 
@@ -63,14 +63,12 @@ def commits_acknowledged_before_write() -> Iterator[None]:
     """The coordinator responds first and writes a little later (rule 10)."""
     original = JournalWriter.write_records
 
-    def write(
-        writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None
-    ) -> "asyncio.Future[ErrorCode]":
+    def write(writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None) -> Write:
         loop = asyncio.get_running_loop()
         if apply is not None:
             apply()
-        done: asyncio.Future[ErrorCode] = loop.create_future()
-        done.set_result(ErrorCode.none)
+        done = Write(loop=loop)
+        done.complete(ErrorCode.none)
         loop.call_later(WRITE_DELAY_S, original, writes, records)
         return done
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from ottla_broker.coordination.journal import Write
 from ottla_broker.share_groups import share_state_shard
 from ottla_broker.share_groups.dead_letters import DeadLetters
 from ottla_broker.share_groups.in_flight_ranges import InFlightRange
@@ -25,7 +26,7 @@ from ottla_broker.share_groups.share_state import (
 )
 from ottla_broker.share_groups.share_state_client import ShareStateClient
 from ottla_broker.share_groups.share_state_shard import ShareStateShard
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import KafkaError
 
 ARCHIVING = int(DeliveryState.archiving)
 NO_LIMIT = 1 << 31
@@ -51,7 +52,7 @@ def acknowledgements_not_stored() -> Iterator[None]:
 def acknowledgements_answered_before_replication() -> Iterator[None]:
     """The share coordinator answers when its own log has the record."""
 
-    async def wait_for_nothing(_: "asyncio.Future[ErrorCode]") -> None:
+    async def wait_for_nothing(_: Write) -> None:
         return None
 
     with patch.object(share_state_shard, "wait_for_write", wait_for_nothing):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tests.sim.appended_topic_checks import check_appended_once_in_order, missing_records
 from tests.sim.checks import violations
 from tests.sim.client import Workload
+from tests.sim.cluster_clients import TOPIC
 from tests.sim.cluster_state import newest_image, unhealthy_partitions
 from tests.sim.history import History, TopicPartition
 from tests.sim.mirror_checks import (
@@ -24,7 +25,6 @@ from tests.sim.mirror_checks import (
 from tests.sim.mirror_setup import FORWARD_MIRROR, REVERSE_MIRROR, MirrorSetup
 from tests.sim.mirrored_credentials import copied_users, unsettled_credentials
 from tests.sim.replica_checks import check_metadata_are_equal, check_replicas_are_equal, unsettled_replicas
-from tests.sim.scenario import TOPIC
 from tests.sim.simulation import SimulationDriver
 
 CONVERGES_WITHIN_S = 120.0

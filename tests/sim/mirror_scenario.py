@@ -17,6 +17,7 @@ from tests.sim.access_admin import AccessAdmin
 from tests.sim.admin import ReassignmentAdmin, TopicAdmin
 from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
+from tests.sim.cluster_clients import TOPIC
 from tests.sim.group_member import Member
 from tests.sim.history import ExpectedTopic, History, TopicPartition
 from tests.sim.mirror_admin import MirrorAdmin, RecordDeleter
@@ -32,7 +33,6 @@ from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
 from tests.sim.producer import ALL, Producer, ProducerSettings, TemporaryTopicProducer
 from tests.sim.replica_checks import ReplicaMonitor
-from tests.sim.scenario import TOPIC
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
 from tests.sim.trace import Trace
 from tests.sim.virtual_loop import Deadlock

@@ -8,13 +8,13 @@ from typing import Final
 from tests.sim.appended_topic_checks import AppendedPartition, appended_partitions
 from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
+from tests.sim.cluster_clients import TOPIC
 from tests.sim.history import History, TopicPartition
 from tests.sim.log_history import LogHistory
 from tests.sim.mirror_checks import MirroredReplica, mirrored_replicas
 from tests.sim.mirror_plan import MirrorPlan
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import SimulatedLoop
-from tests.sim.scenario import TOPIC
 from tests.sim.trace import Trace
 
 FORWARD_MIRROR: Final = "west"  # the mirror at the target

@@ -12,44 +12,33 @@ from ottla_broker.metadata import fetch_sources, leader_follower, leader_term
 from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse
 from ottla_broker.metadata.observer_fetches import ObserverFetches
 from ottla_broker.share_groups import dead_letter_writer
-from tests.sim.access_admin import AccessAdmin
 from tests.sim.access_monitor import AccessMonitor, check_access
-from tests.sim.admin import ReassignmentAdmin, TopicAdmin
+from tests.sim.admin import TopicAdmin
 from tests.sim.checks import violations
 from tests.sim.client import Workload
 from tests.sim.cluster import SimulatedCluster
+from tests.sim.cluster_clients import TOPIC, ClusterClients
 from tests.sim.cluster_state import newest_image, unhealthy_partitions
-from tests.sim.consumer_group_member import ConsumerGroupMember
 from tests.sim.election_safety import ElectionSafetyMonitor
-from tests.sim.group_member import Member
-from tests.sim.history import History, TopicPartition
-from tests.sim.lag_monitor import HOST_PREFIX, LagMonitor
-from tests.sim.migrating_member import MigratingMember
+from tests.sim.history import History
 from tests.sim.nemesis import DATA_FAULTS, METADATA_FAULTS, Nemesis
 from tests.sim.network import SimulatedNetwork
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
-from tests.sim.producer import ALL, NONE, ONE, Producer, ProducerSettings, TemporaryTopicProducer
 from tests.sim.quorum_faults import missing_voters
 from tests.sim.quorum_monitor import QuorumMonitor
 from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
 from tests.sim.share_faults import ShareFaults
 from tests.sim.share_group_member import ShareGroupMember
-from tests.sim.share_workload import SHARE_STATE_TOPIC, ShareWorkload
+from tests.sim.share_workload import ShareWorkload
 from tests.sim.simulation import Client, CreateClient, Outcome, SimulationDriver, run_simulation
-from tests.sim.streams_application import create_threads
-from tests.sim.streams_group_member import StreamsGroupMember
 from tests.sim.trace import Trace
 from tests.sim.transaction_faults import TransactionFaults
 from tests.sim.transaction_workload import OUTPUTS, TransactionWorkload
 from tests.sim.virtual_loop import Deadlock
 
-TOPIC = "events"
-GROUPS = ("readers", "others")
-MIGRATING_ONE_IN = 3  # groups: their members change the protocol
 DEAD_LETTER_ATTEMPTS = 1000  # never given up, so that all must arrive after the faults
-STREAMS_ONE_IN = 4  # groups: their members are threads of a Kafka Streams application
 CONVERGES_WITHIN_S = 120.0
 SETTLES_WITHIN_S = 30.0
 ENDS_WITHIN_S = 60.0  # longer than any transaction's timeout
@@ -100,6 +89,7 @@ class ClusterSimulation:
             TransactionWorkload(plan, self.workload, self.random, TOPIC) if plan.is_transactional else None
         )
         self._shares = ShareWorkload(plan, self.workload, self.random, TOPIC) if plan.has_share_group else None
+        self._cluster_clients = ClusterClients(plan, self.random, self._client, self._transactions, self._shares)
 
     @property
     def network(self) -> SimulatedNetwork:
@@ -182,7 +172,7 @@ class ClusterSimulation:
             setting = share_admin.process.run(share_admin.configure_group(has_dead_letters=plan.has_dead_letters))
             if not await self._driver.finishes_within(60, setting, "configure the share group"):
                 return ["the config of the share group cannot be set", *self.history.violations]
-        clients = [*features, *self._clients()]
+        clients = [*features, *self._cluster_clients.create()]
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
         excluded = (
@@ -227,100 +217,6 @@ class ClusterSimulation:
         await admin.create(TOPIC, self.plan.partitions)
         if self._transactions is not None:
             await admin.create(OUTPUTS, self.plan.partitions)
-
-    def _clients(self) -> list[Any]:
-        if self.plan.only_metadata:
-            topics = self._client(partial(TopicAdmin, replicas=self.plan.replicas), "admin-1")
-            return [topics, self._client(AccessAdmin, "admin-2")] if self.plan.changes_access else [topics]
-        if self._transactions is not None:
-            return self._transactional_clients(self._transactions)
-        if self._shares is not None:
-            return self._sharing_clients(self._shares)
-        if self.plan.has_streams_group:
-            threads = create_threads(self._client, self.random, TOPIC)
-            return [*threads, *self._input_clients(("__consumer_offsets", 0))]
-        random, plan = self.random, self.plan
-        topic_partitions = self._inputs()
-        clients: list[Any] = []
-        for number, settings in enumerate(self._producer_settings()):
-            mine = random.sample(topic_partitions, random.randrange(1, len(topic_partitions) + 1))
-            clients.append(
-                self._client(partial(Producer, topic_partitions=mine, settings=settings), f"producer-{number}")
-            )
-        for group in GROUPS[: random.randrange(1, 3)]:
-            member: Any = random.choice((Member, ConsumerGroupMember))
-            if Random(f"{plan.seed} {group}").randrange(MIGRATING_ONE_IN) == 0:
-                member = MigratingMember
-            if Random(f"{plan.seed} {group} streams").randrange(STREAMS_ONE_IN) == 0:
-                member = StreamsGroupMember
-            clients += [
-                self._client(
-                    partial(
-                        member,
-                        group=group,
-                        topic=TOPIC,
-                        rack=random.choice(("", f"rack-{number}")),
-                        **({"number": number} if member is StreamsGroupMember else {}),
-                    ),
-                    f"{group}-{number}",
-                )
-                for number in range(random.randrange(1, 4))
-            ]
-        monitor = partial(LagMonitor, groups=GROUPS, topic_partitions=topic_partitions)
-        clients.append(self._client(monitor, f"{HOST_PREFIX}-1"))
-        clients.append(self._client(partial(TopicAdmin, replicas=plan.replicas), "admin-1"))
-        settings = ProducerSettings(idempotent=bool(random.randrange(2)), in_flight=3, produce_by_id=True)
-        producer = partial(TemporaryTopicProducer, settings=settings, permanent=TOPIC)
-        clients.append(self._client(producer, "tmp-prod-1"))
-        return clients + self._movers(("__consumer_offsets", 0))
-
-    def _transactional_clients(self, transactions: TransactionWorkload) -> list[Any]:
-        """Beside these, a plain producer and a group that reads uncommitted records use the input
-        topic."""
-        inputs = self._inputs()
-        clients = transactions.create_clients(self._client)
-        settings = ProducerSettings(pause_s=0.4)
-        clients.append(self._client(partial(Producer, topic_partitions=inputs[:1], settings=settings), "producer-0"))
-        clients.append(self._client(partial(Member, group=GROUPS[0], topic=TOPIC, rack=""), f"{GROUPS[0]}-0"))
-        return clients + self._movers((OUTPUTS, 0), ("__consumer_offsets", 0), ("__transaction_state", 0))
-
-    def _sharing_clients(self, shares: ShareWorkload) -> list[Any]:
-        clients = shares.create_clients(self._client)
-        return [*clients, *self._input_clients(("__consumer_offsets", 0), (SHARE_STATE_TOPIC, 0))]
-
-    def _input_clients(self, *moved: TopicPartition) -> list[Any]:
-        """A producer to the input topic, and what moves that topic's partitions and others."""
-        producer = partial(Producer, topic_partitions=self._inputs(), settings=ProducerSettings(pause_s=0.4))
-        return [self._client(producer, "producer-0"), *self._movers(*moved)]
-
-    def _movers(self, *moved: TopicPartition) -> list[Any]:
-        plan = self.plan
-        if plan.brokers == 1:
-            return []
-        mover = partial(
-            ReassignmentAdmin,
-            topic_partitions=[*self._inputs(), *moved],
-            brokers=plan.brokers,
-            replicas=plan.replicas,
-        )
-        return [self._client(mover, "mover-1")]
-
-    def _inputs(self) -> list[TopicPartition]:
-        return [(TOPIC, partition) for partition in range(self.plan.partitions)]
-
-    def _producer_settings(self) -> list[ProducerSettings]:
-        random = self.random
-
-        def choose(acks: int, *, idempotent: bool) -> ProducerSettings:
-            in_flight = random.choice((1, 3, 5))
-            return ProducerSettings(
-                acks, idempotent, in_flight, bool(random.randrange(2)), random.choice((0.05, 0.15, 0.4))
-            )
-
-        all_settings = [choose(ALL, idempotent=True), choose(ALL, idempotent=False), choose(ALL, idempotent=True)]
-        if random.randrange(2):
-            all_settings.append(choose(random.choice((ONE, NONE)), idempotent=False))
-        return all_settings
 
     def _client(self, create: CreateClient[Client], name: str) -> Client:
         return self._driver.create_client(create, self.workload, name)

@@ -1,6 +1,6 @@
 """The members of a share group in one run, what they need, and what is checked of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,18 +23,15 @@ from tests.sim.cluster import SimulatedCluster
 from tests.sim.cluster_state import running_brokers
 from tests.sim.history import TopicPartition
 from tests.sim.plan import Plan
-from tests.sim.processes import SimulatedProcess
 from tests.sim.reader import committed_batches
 from tests.sim.share_group_member import ShareGroupMember
 from tests.sim.share_history import ShareHistory, share_violations
+from tests.sim.simulation import NewClient
 
 GROUP = "sharers"
 GROUP_RESOURCE = 32
 SHARE_STATE_TOPIC = "__share_group_state"
 DEAD_LETTER_TOPIC = "dlq.sharers"
-
-NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str], Any]
-"""Creates a client in a process of its own, of the given name."""
 
 
 class ShareGroupAdmin(SimulatedAdmin):

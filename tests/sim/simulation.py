@@ -25,6 +25,8 @@ POLL_S = 0.5
 
 Client = TypeVar("Client")
 CreateClient = Callable[[Workload, SimulatedProcess, Random], Client]
+NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str], Any]
+"""Creates a client in a process of its own, of the given name."""
 
 
 @dataclass

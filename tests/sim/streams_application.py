@@ -3,22 +3,19 @@ kinds move between threads and between processes all the time.
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
 
 from tests.sim.client import SimulatedClient, Workload
 from tests.sim.processes import SimulatedProcess
+from tests.sim.simulation import NewClient
 from tests.sim.streams_group_member import StreamsGroupMember
 
 GROUP = "application"
 THREADS = (3, 4, 5)  # two of a process: at least one process has two
 STAYS_S = (2.0, 8.0)
 AWAY_S = (0.0, 1.0)
-
-NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str], Any]
-"""Creates a client in a process of its own, of the given name."""
 
 
 class StreamsThread(SimulatedClient):

@@ -2,28 +2,31 @@
 quorum are detected.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.sim.conftest import IsDetected
 from tests.sim.disabled_rule_runs import rules_named
+from tests.sim.fixed_seeds import outcomes, quick_and_slow, violations
 from tests.sim.scenario import run_metadata_seed
-from tests.sim.test_seeds import pool
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 # The first found a voter that did not hear its leader again, the second two brokers that stopped
 # while one handed its vote to the other.
-SEEDS = (60695, 61862, *range(1, 41))
+QUICK_SEEDS, SLOW_SEEDS = (60695, 61862, *range(1, 9)), range(9, 41)
 
 
-def test_fixed_seeds_violate_no_invariant_of_the_quorum() -> None:
-    outcomes = list(pool().map(run_metadata_seed, SEEDS))
-    violations = {
-        f"seed {outcome.seed} (python -m tests.sim --metadata {outcome.seed})": outcome.violations
-        for outcome in outcomes
-        if outcome.violations
-    }
-    assert not violations
-    faults = {name for outcome in outcomes for name in outcome.faults}
+@pytest.mark.parametrize("seeds", quick_and_slow(QUICK_SEEDS, SLOW_SEEDS))
+def test_fixed_seeds_violate_no_invariant_of_the_quorum(seeds: Sequence[int]) -> None:
+    assert not violations(outcomes(run_metadata_seed, seeds), "--metadata")
+
+
+@pytest.mark.slow
+def test_fixed_seeds_have_every_fault_of_the_quorum() -> None:
+    seeds = [*QUICK_SEEDS, *SLOW_SEEDS]
+    found = outcomes(run_metadata_seed, seeds)
+    faults = {name for outcome in found for name in outcome.faults}
     assert faults >= {
         "brokers split",
         "follower hears no leader",
@@ -34,7 +37,7 @@ def test_fixed_seeds_violate_no_invariant_of_the_quorum() -> None:
         "wiped founder",
         "brokers moved",
     }
-    assert sum(outcome.counts["controller elected"] for outcome in outcomes) > 2 * len(SEEDS)
+    assert sum(outcome.counts["controller elected"] for outcome in found) > 2 * len(seeds)
 
 
 # Rule → seeds that have detected it, as in `test_seeds`.

@@ -2,35 +2,36 @@
 and disabled rules are detected.
 """
 
+from collections.abc import Sequence
 from itertools import chain
 
 import pytest
 
 from tests.sim.conftest import IsDetected
 from tests.sim.disabled_rule_runs import TWO_CLUSTERS, rules_named
+from tests.sim.fixed_seeds import outcomes, pool, quick_and_slow, violations
 from tests.sim.mirror_plan import COPY, STOP, MirrorPlan
 from tests.sim.mirror_scenario import run_mirror_seed
-from tests.sim.test_seeds import pool
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
-SEEDS = range(1, 22)
+QUICK_SEEDS, SLOW_SEEDS = range(1, 5), range(5, 22)
 # A run that ends with a stopped copy, which is rare. Others are tried after it: any change of the
 # broker changes all runs.
 STOPPED_COPY = 158
 MAX_SEED = 2000
 
 
-def test_fixed_seeds_violate_no_invariant_of_mirroring() -> None:
-    outcomes = list(pool().map(run_mirror_seed, SEEDS))
-    violations = {
-        f"seed {outcome.seed} (python -m tests.sim --mirrors {outcome.seed})": outcome.violations
-        for outcome in outcomes
-        if outcome.violations
-    }
-    assert not violations
-    faults = {name for outcome in outcomes for name in outcome.faults}
+@pytest.mark.parametrize("seeds", quick_and_slow(QUICK_SEEDS, SLOW_SEEDS))
+def test_fixed_seeds_violate_no_invariant_of_mirroring(seeds: Sequence[int]) -> None:
+    assert not violations(outcomes(run_mirror_seed, seeds), "--mirrors")
+
+
+@pytest.mark.slow
+def test_fixed_seeds_have_every_fault_of_mirroring() -> None:
+    found = outcomes(run_mirror_seed, [*QUICK_SEEDS, *SLOW_SEEDS])
+    faults = {name for outcome in found for name in outcome.faults}
     assert faults >= {"link cut", "long link cut", "slow link", "records lost unobserved", "leader killed", "crash"}
-    counts = {name for outcome in outcomes for name in outcome.counts}
+    counts = {name for outcome in found for name in outcome.counts}
     assert counts >= {
         "partition copied",
         "credential copied",
@@ -41,7 +42,7 @@ def test_fixed_seeds_violate_no_invariant_of_mirroring() -> None:
         "records deleted",
         "topic recreated",
     }
-    assert sum(outcome.acks for outcome in outcomes) > 5_000
+    assert sum(outcome.acks for outcome in found) > 5_000
 
 
 def test_a_copy_that_diverges_from_its_source_stops() -> None:
@@ -54,6 +55,7 @@ def can_stop(plan: MirrorPlan) -> bool:
     return plan.loses_records and plan.on_source_truncation == STOP and plan.last_stage == COPY
 
 
+@pytest.mark.slow
 def test_mirror_seed_reproduces_its_run() -> None:
     """The second run is in another process, with other string hashes and object addresses."""
     seed = 4

@@ -2,29 +2,34 @@
 detected.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.sim.conftest import IsDetected
 from tests.sim.disabled_rule_runs import rules_named
+from tests.sim.fixed_seeds import outcomes, quick_and_slow, violations
 from tests.sim.scenario import run_share_seed
-from tests.sim.test_seeds import pool
+from tests.slow_tests import slow
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
-SEEDS = (1, 3, 6, 16, 23, 110, 132)
+QUICK_SEEDS, SLOW_SEEDS = (1, 3), (6, 16, 23, 110, 132)
 
 
-def test_records_of_a_share_group_are_finished_once_and_none_is_lost() -> None:
-    outcomes = list(pool().map(run_share_seed, SEEDS))
-    violations = {
-        f"seed {outcome.seed} (python -m tests.sim --shares {outcome.seed})": outcome.violations
-        for outcome in outcomes
-        if outcome.violations
-    }
-    assert not violations
+@pytest.mark.parametrize("seeds", quick_and_slow(QUICK_SEEDS, SLOW_SEEDS))
+def test_records_of_a_share_group_are_finished_once_and_none_is_lost(seeds: Sequence[int]) -> None:
+    assert not violations(outcomes(run_share_seed, seeds), "--shares")
+
+
+@pytest.mark.slow
+def test_fixed_seeds_have_every_acknowledgement() -> None:
+    seeds = [*QUICK_SEEDS, *SLOW_SEEDS]
+    found = outcomes(run_share_seed, seeds)
     for kind in ("accept", "release", "reject", "renew"):
-        assert sum(outcome.counts.get(f"{kind} acknowledged", 0) for outcome in outcomes) > len(SEEDS)
+        assert sum(outcome.counts.get(f"{kind} acknowledged", 0) for outcome in found) > len(seeds)
 
 
+@pytest.mark.slow
 def test_a_seed_of_a_share_group_replays() -> None:
     assert run_share_seed(14).digest == run_share_seed(14).digest
 
@@ -32,21 +37,23 @@ def test_a_seed_of_a_share_group_replays() -> None:
 # Rule → seeds that have detected it, as in `test_seeds`.
 DETECTED_BY = {
     "acknowledgements not stored": (1, 2),
+    "updates forgotten on takeover": (1, 2, 3),
+    "records delivered without a session": (6, 45),
+    "delivery limit ignored": (20,),
+}
+DETECTED_BY_LONG_RUNS = {
     "acknowledgements answered before replication": (806, 2),
     "delivery counts not stored": (1, 2),
     "acknowledgements of any member accepted": (1,),
     "acquired records lost on takeover": (5, 2, 1),
     "released records archived": (144, 1),
-    "updates forgotten on takeover": (1, 2, 3),
-    "records delivered without a session": (6, 45),
     "dead letters forgotten on takeover": (76, 8, 6),
     "records archived before their dead letters": (76, 8, 6),
-    "delivery limit ignored": (20,),
 }
 
 
-@pytest.mark.parametrize("name", DETECTED_BY)
+@pytest.mark.parametrize("name", [*DETECTED_BY, *slow(DETECTED_BY_LONG_RUNS)])
 def test_disabled_rule_of_share_groups_is_detected(name: str, is_detected: IsDetected) -> None:
     (rule,) = rules_named(name)
     assert rule.run is run_share_seed
-    assert is_detected(rule, DETECTED_BY[name])
+    assert is_detected(rule, (DETECTED_BY | DETECTED_BY_LONG_RUNS)[name])

@@ -2,27 +2,25 @@
 of streams groups are detected.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.sim.conftest import IsDetected
 from tests.sim.disabled_rule_runs import rules_named
+from tests.sim.fixed_seeds import outcomes, quick_and_slow, violations
 from tests.sim.scenario import run_streams_seed
-from tests.sim.test_seeds import pool
 
 pytestmark = pytest.mark.timeout(1200)  # takes a minute of processor time, which other tests share
-SEEDS = range(1, 13)
+QUICK_SEEDS, SLOW_SEEDS = range(1, 4), range(4, 13)
 
 
-def test_no_task_is_active_twice_or_has_two_copies_in_one_process() -> None:
-    outcomes = list(pool().map(run_streams_seed, SEEDS))
-    violations = {
-        f"seed {outcome.seed} (python -m tests.sim --streams {outcome.seed})": outcome.violations
-        for outcome in outcomes
-        if outcome.violations
-    }
-    assert not violations
+@pytest.mark.parametrize("seeds", quick_and_slow(QUICK_SEEDS, SLOW_SEEDS))
+def test_no_task_is_active_twice_or_has_two_copies_in_one_process(seeds: Sequence[int]) -> None:
+    found = outcomes(run_streams_seed, seeds)
+    assert not violations(found, "--streams")
     for what in ("active tasks assigned", "standby tasks assigned", "threads left"):
-        assert min(outcome.counts.get(what, 0) for outcome in outcomes) > 1, what
+        assert min(outcome.counts.get(what, 0) for outcome in found) > 1, what
 
 
 # Rule → seeds that have detected it, as in `test_seeds`.

@@ -3,7 +3,6 @@ their topics, and checks what they have produced and read.
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -16,6 +15,7 @@ from tests.sim.history import TopicPartition
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedProcess
 from tests.sim.read_committed import CommittedRecordsReader
+from tests.sim.simulation import NewClient
 from tests.sim.transaction_checks import transaction_violations
 from tests.sim.transaction_history import TransactionHistory
 from tests.sim.transactional_producer import TransactionalProducer
@@ -25,9 +25,6 @@ OUTPUTS = "outputs"
 GROUP = "workers"
 VERSION_CHANGE_S = (1.0, 10.0)
 READ_BYTES = 1 << 20
-
-NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str], Any]
-"""Creates a client in a process of its own, of the given name."""
 
 
 class TransactionVersionAdmin(SimulatedAdmin):

@@ -9,10 +9,10 @@ from random import Random
 from tests.sim.client import SimulatedClient, Workload
 from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
+from tests.sim.transaction_errors import AbortableError
 from tests.sim.transaction_history import TransactionHistory
 from tests.sim.transactional_session import (
     ENDS_OF_A_SESSION,
-    AbortableError,
     TransactionalSession,
     choose_timeouts,
     work_in_transaction,

@@ -32,27 +32,13 @@ from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import Record, encode_batch
 from tests.sim.client import SimulatedClient
 from tests.sim.history import TopicPartition
+from tests.sim.transaction_errors import ABORTABLE, FENCING, AbortableError, Fenced, NoAnswer, check_code
 from tests.sim.transaction_history import Transaction, TransactionHistory, TransactionOutcome
 
 T = TypeVar("T")
 
 TRANSACTION_KEY_TYPE = 1
 NEW_PRODUCER = (-1, -1)
-FENCING = frozenset(
-    {ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch, ErrorCode.invalid_producer_id_mapping}
-)
-ABORTABLE = frozenset(
-    {
-        ErrorCode.transaction_abortable,
-        ErrorCode.invalid_txn_state,  # of a batch or a commit that came after the transaction's timeout
-        ErrorCode.illegal_generation,
-        ErrorCode.unknown_member_id,
-        ErrorCode.fenced_instance_id,
-        ErrorCode.fenced_member_epoch,
-        ErrorCode.stale_member_epoch,
-        ErrorCode.rebalance_in_progress,
-    }
-)
 TRANSACTION_TIMEOUTS_S = (3.0, 20.0, 20.0)
 REQUEST_AND_DELIVERY_TIMEOUTS_S = ((0.5, 1.0), (0.5, 1.0), (1.5, 4.0), (4.0, 10.0))
 
@@ -68,19 +54,6 @@ class Timeouts:
 
 def choose_timeouts(random: Random) -> Timeouts:
     return Timeouts(random.choice(TRANSACTION_TIMEOUTS_S), *random.choice(REQUEST_AND_DELIVERY_TIMEOUTS_S))
-
-
-class Fenced(Exception):
-    """A newer instance exists, or the coordinator has aborted the transaction: the program must
-    start again."""
-
-
-class AbortableError(Exception):
-    """The transaction has to be aborted."""
-
-
-class NoAnswer(Exception):
-    """No definite answer came in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +105,7 @@ class TransactionalSession:
                 producer_epoch=i16(expected[1]),
             )
             answer = await self._ask_coordinator(client, request)
-            _check(answer.error_code, "InitProducerId")
+            check_code(answer.error_code, "InitProducerId")
             return int(answer.producer_id), int(answer.producer_epoch)
 
         self._set_producer(await self._retry("InitProducerId", attempt))
@@ -196,7 +169,7 @@ class TransactionalSession:
             try:
                 answer = await client.send(request, broker=leader.broker)
                 (result,) = answer.responses[0].partition_responses
-                _check(result.error_code, f"produce to {tp}: {result.error_message}")
+                check_code(result.error_code, f"produce to {tp}: {result.error_message}")
             except (KafkaError, OSError, TimeoutError):
                 self.owner.forget_leader(tp)
                 raise
@@ -221,7 +194,7 @@ class TransactionalSession:
             )
             answer = await self._ask_coordinator(client, request)
             (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
-            _check(result.partition_error_code, "AddPartitionsToTxn")
+            check_code(result.partition_error_code, "AddPartitionsToTxn")
 
         await self._as_newest(f"adding {tp}", lambda: self._retry(f"AddPartitionsToTxn {tp}", attempt))
         self._added.add(tp)
@@ -263,7 +236,7 @@ class TransactionalSession:
                 answer = await self.owner.send_to_coordinator(client, membership.group, request)
                 for topic in answer.topics:
                     for partition in topic.partitions:
-                        _check(partition.error_code, "TxnOffsetCommit")
+                        check_code(partition.error_code, "TxnOffsetCommit")
             except (KafkaError, OSError, TimeoutError):
                 self.owner.forget_coordinator(membership.group)
                 raise
@@ -278,7 +251,7 @@ class TransactionalSession:
             group_id=GroupId(group),
         )
         answer = await self._ask_coordinator(client, request)
-        _check(answer.error_code, "AddOffsetsToTxn")
+        check_code(answer.error_code, "AddOffsetsToTxn")
         self.has_begun = True
 
     async def commit(self) -> None:
@@ -320,7 +293,7 @@ class TransactionalSession:
             if commit and self.transaction is not None:
                 self.transaction.outcome = TransactionOutcome.unknown
             answer = await self._ask_coordinator(client, request)
-            _check(answer.error_code, "EndTxn")
+            check_code(answer.error_code, "EndTxn")
             return answer
 
         answer = await self._retry("commit" if commit else "abort", attempt)
@@ -380,11 +353,6 @@ class TransactionalSession:
         self._client, connections, self._connections = None, self._connections, None
         if connections is not None:
             await connections.aclose()
-
-
-def _check(code: ErrorCode, what: str) -> None:
-    if code is not ErrorCode.none:
-        raise KafkaError(code, f"{what}: {code.name}")
 
 
 ENDS_OF_A_SESSION = (Fenced, NoAnswer)

@@ -12,10 +12,10 @@ from tests.sim.group_member import HEARTBEAT_S, Member
 from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 from tests.sim.read_committed import end_of, visible_records
+from tests.sim.transaction_errors import AbortableError
 from tests.sim.transaction_history import InputPosition, TransactionHistory
 from tests.sim.transactional_session import (
     ENDS_OF_A_SESSION,
-    AbortableError,
     GroupMembership,
     TransactionalSession,
     choose_timeouts,

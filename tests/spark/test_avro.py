@@ -122,6 +122,7 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
         pipeline(spec)
 
 
+@pytest.mark.slow
 def test_spark_s_own_from_avro_reads_the_records_of_a_sink(
     pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
 ) -> None:
@@ -186,6 +187,7 @@ FLIGHT: dict[str, Any] = {
 FLIGHTS = 3_000
 
 
+@pytest.mark.slow
 def test_flights_in_avro_have_the_results_of_flights_in_json(
     topics: Topics, registry: str, client: SchemaRegistryClient, tmp_path: Path, shared_jvm: dict[str, str]
 ) -> None:

@@ -108,6 +108,7 @@ def run_pipeline_until_killed(pipeline: Runner, spec: dict[str, Any]) -> None:
     assert code == -signal.SIGKILL, report.read_text()[-500:] if report.exists() else os.strerror(abs(code))
 
 
+@pytest.mark.slow
 def test_iceberg_table_equals_the_table_of_the_database(
     pipeline: Runner, topics: Topics, server: Database, classpath: str
 ) -> None:

@@ -57,7 +57,7 @@ def test_files_of_two_versions_are_compared_row_by_row_with_their_number(
     assert compared(lines) == {"rows": {"oldRows": 20, "newRows": 19, "equal": 19, "onlyOld": 1}}
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
 def test_tables_of_two_versions_are_compared_by_key(pipeline: Runner, old: Runner, topics: Topics, kind: str) -> None:
     topics.make(f"compared-{kind}-in")
     topics.write(f"compared-{kind}-in", *({"id": number, "city": "ABC"[number % 3]} for number in range(30)))

@@ -55,6 +55,7 @@ def secured(login: str) -> Iterator[BrokerProcess]:
         yield broker
 
 
+@pytest.mark.slow
 def test_executor_with_a_token_reads_what_its_owner_may_until_the_token_expires(
     secured: BrokerProcess, login: str, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def record_counts(topics: Topics) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.slow
 def test_loader_prints_every_record(record_counts: dict[str, int]) -> None:
     assert record_counts == load.RECORDS
 
@@ -114,6 +115,7 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
     )
 
 
+@pytest.mark.slow
 def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
@@ -192,6 +194,7 @@ def expected_table() -> dict[str | None, dict[str, Any]]:
     }
 
 
+@pytest.mark.slow
 def test_process_stops_on_sigterm(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:

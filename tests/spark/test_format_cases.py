@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from ottla_operator.resources.common import API_VERSION
@@ -111,7 +112,13 @@ def write_lines(file: Path, lines: Sequence[Any]) -> None:
     file.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
 
 
-def test_given_json_is_encoded_and_decoded_by_the_schemas(tmp_path: Path, registry: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [pytest.param("validate", "pipeline p: valid", marks=pytest.mark.slow), ("test", "all: passed")],
+)
+def test_given_json_is_encoded_and_decoded_by_the_schemas(
+    tmp_path: Path, registry: str, command: str, sentence: str
+) -> None:
     SchemaRegistryClient({"url": registry}).register_schema("cases-json", Schema(JSON, "JSON"))
     document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": SPEC}
     file = tmp_path / "pipeline.yaml"
@@ -120,14 +127,13 @@ def test_given_json_is_encoded_and_decoded_by_the_schemas(tmp_path: Path, regist
         write_lines(tmp_path / "pipeline.test/all/given" / f"{name}.jsonl", lines)
     for name, lines in EXPECTED.items():
         write_lines(tmp_path / "pipeline.test/all/expect" / f"{name}.jsonl", lines)
-    # Processes of their own: a JVM that has begun without the connector cannot have it later, and
+    # A process of its own: a JVM that has begun without the connector cannot have it later, and
     # other tests need it.
-    for command, sentence in (("validate", "pipeline p: valid"), ("test", "all: passed")):
-        done = subprocess.run(
-            [sys.executable, "-m", "ottla_spark", command, "--pipeline", str(file), "--registry", registry],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert done.stderr.splitlines() == [sentence]
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla_spark", command, "--pipeline", str(file), "--registry", registry],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.stderr.splitlines() == [sentence]

@@ -117,6 +117,7 @@ def expected(items: dict[str, str], first: int) -> dict[str, Sequence[tuple[int,
     }
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_whether_keys_are_looked_up_or_not(
     pipeline: Runner, topics: Topics, lookups: dict[str, int | None]
 ) -> None:

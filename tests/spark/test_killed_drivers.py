@@ -28,19 +28,24 @@ COMMITS: Final = (
 )
 
 
-def deaths() -> list[list[Step]]:
-    """A batch of the JDBC sink has one step more than others."""
-    before, after = ([(it, when) for it in COMMITS] for when in ("before", "after"))
+def deaths(when: str) -> list[list[Step]]:
+    """The steps before or after the commits of a batch. A batch of the JDBC sink has one step more
+    than others.
+    """
+    of_others: list[Step] = [(it, when) for it in COMMITS]
     staged, commit = (f"{STREAMING}.jdbc_writer:{name}" for name in ("stage_rows", "commit"))
-    return [[*before, (staged, "after")], [*before, (commit, "before")], [*after, (commit, "after")]]
+    of_jdbc = [(commit, "after")] if when == "after" else [(staged, "after"), (commit, "before")]
+    return [[*of_others, step] for step in of_jdbc]
 
 
+@pytest.mark.parametrize("when", ["after", pytest.param("before", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("login")
 def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
-    pipeline: Runner, topics: Topics, database: PostgreSQL
+    pipeline: Runner, topics: Topics, database: PostgreSQL, when: str
 ) -> None:
-    topics.make("killed", partitions=2)
-    database.run("CREATE SCHEMA killed")
+    topic, schema = f"killed-{when}", f"killed_{when}"
+    topics.make(topic, partitions=2)
+    database.run(f"CREATE SCHEMA {schema}")
     folder = pipeline.folder
 
     def appended() -> dict[str, Counter[tuple[Any, ...]]]:
@@ -50,14 +55,14 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
             "parquet": Counter(duckdb.connect().execute(files).fetchall()),
             "delta": rows_of_delta(folder / "appended"),
             "iceberg": rows_of_iceberg(read(folder, "db", "appended"), "id", "city"),
-            "jdbc": rows_of_database(database, "killed.appended"),
+            "jdbc": rows_of_database(database, f"{schema}.appended"),
         }
 
     def updated() -> dict[str, Counter[tuple[Any, ...]]]:
         return {
             "delta_update": rows_of_delta(folder / "updated"),
             "iceberg_update": rows_of_iceberg(read(folder, "db", "updated"), "id", "city"),
-            "jdbc_update": rows_of_database(database, "killed.updated"),
+            "jdbc_update": rows_of_database(database, f"{schema}.updated"),
         }
 
     def check(records: int) -> None:
@@ -71,12 +76,12 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
         "parquet": {"parquet": {"path": "rows"}},
         "delta": {"delta": {"path": "appended"}},
         "iceberg": iceberg("db.appended"),
-        "jdbc": jdbc(database, "killed.appended"),
+        "jdbc": jdbc(database, f"{schema}.appended"),
         "delta_update": {**UPDATE, "delta": {"path": "updated"}},
         "iceberg_update": {**UPDATE, **iceberg("db.updated")},
-        "jdbc_update": {**UPDATE, **jdbc(database, "killed.updated")},
+        "jdbc_update": {**UPDATE, **jdbc(database, f"{schema}.updated")},
     }
-    run_and_kill(pipeline, "killed", sinks, deaths(), check)
+    run_and_kill(pipeline, topic, sinks, deaths(when), check)
 
 
 def rows_of_delta(folder: Path) -> Counter[tuple[Any, ...]]:

@@ -55,6 +55,7 @@ def read_parquet(store: S3Server, prefix: str, *columns: str) -> Counter[tuple[A
     return Counter(tuple(row[name] for name in columns) for row in table.to_pylist())
 
 
+@pytest.mark.slow
 def test_parquet_on_s3_has_each_row_once_when_drivers_die(
     pipeline: Runner, topics: Topics, store: S3Server, secrets: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_parquet_on_s3_has_each_row_once_when_drivers_die(
     assert not (pipeline.folder / "checkpoint").exists()
 
 
+@pytest.mark.slow
 def test_state_and_tables_resume_from_a_checkpoint_on_s3(
     pipeline: Runner, topics: Topics, store: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

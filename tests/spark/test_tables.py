@@ -113,6 +113,7 @@ def test_batch_reads_the_changes_of_a_table_alone(
     assert {number: found[number] for number in (300, 301, 302)} == {300: "new", 301: None, 302: "last"}
 
 
+@pytest.mark.slow
 def test_table_is_complete_after_the_driver_was_killed(pipeline: Runner, topics: Topics) -> None:
     make_topics(topics, "cut")
     topics.write("cut-cities", {"name": "old"}, key="P")
@@ -135,6 +136,7 @@ def test_table_is_complete_after_the_driver_was_killed(pipeline: Runner, topics:
     assert folders(pipeline) == {"0-base", "2-delta"}
 
 
+@pytest.mark.slow
 def test_changes_of_a_large_table_are_merged_part_by_part(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def version(store: S3Server) -> Any:
         return json.loads(file.readall())
 
 
+@pytest.mark.slow
 def test_table_on_s3_is_complete_after_the_driver_was_killed_while_parts_are_merged(
     pipeline: Runner, topics: Topics, store: S3Server
 ) -> None:

@@ -32,7 +32,9 @@ def document(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("schema", ["text STRING, n INT, t TIMESTAMP", "text STRING"])
+@pytest.mark.parametrize(
+    "schema", ["text STRING, n INT, t TIMESTAMP", pytest.param("text STRING", marks=pytest.mark.slow)]
+)
 def test_records_with_unused_columns_decode_or_are_dead_letters_as_before(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, schema: str
 ) -> None:

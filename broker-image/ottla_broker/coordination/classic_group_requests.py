@@ -2,7 +2,6 @@
 requests, writes records, and calls a group at its next deadline.
 """
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol, cast
@@ -19,7 +18,7 @@ from ottla_broker.coordination.effects import (
     WritePurpose,
 )
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.group_writes import Write
+from ottla_broker.coordination.journal import Write
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record
@@ -71,7 +70,7 @@ class ClassicGroupRequests:
         write.add_done_callback(partial(self._on_written, group, effect.purpose))
         return write
 
-    def _on_written(self, group: ClassicGroup, purpose: WritePurpose, write: "asyncio.Future[ErrorCode]") -> None:
+    def _on_written(self, group: ClassicGroup, purpose: WritePurpose, write: Write) -> None:
         if not self._store.is_closed:
             effects = rebalance.on_write_completed(group, purpose, write.result(), self._store.timestamps())
             self.run_effects(group, effects)

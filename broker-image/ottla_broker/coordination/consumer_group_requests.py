@@ -37,7 +37,7 @@ from ottla_broker.coordination.group_migration import (
     upgrade_group,
 )
 from ottla_broker.coordination.group_type import CONSUMER
-from ottla_broker.coordination.group_writes import GroupWrites, RecordStore, Write
+from ottla_broker.coordination.group_writes import GroupWrites, RecordStore
 from ottla_broker.coordination.heartbeat_turn import (
     HeartbeatOutcome,
     HeartbeatTurn,
@@ -46,7 +46,7 @@ from ottla_broker.coordination.heartbeat_turn import (
     complete_after,
 )
 from ottla_broker.coordination.joint_heartbeats import heartbeat_together
-from ottla_broker.coordination.journal import BATCH_BYTES, wait_for_write
+from ottla_broker.coordination.journal import BATCH_BYTES, Write, wait_for_write
 from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.records import encode_group_metadata_key, encode_group_metadata_value
 from ottla_broker.coordination.share_group import ShareGroup

@@ -21,7 +21,7 @@ from ottla_broker.coordination.coordinator_loader import CoordinatorLoader
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
+from ottla_broker.coordination.journal import Journal, JournalWriter, Write, wait_for_write
 from ottla_broker.coordination.loading import ShardState, check_shard_serving, load_state
 from ottla_broker.coordination.offsets import CommittedOffsets, expired_offsets
 from ottla_broker.coordination.pending_offsets import PendingOffsets
@@ -90,7 +90,7 @@ class GroupCoordinatorShard:
         self._time_s = -1.0  # of `_timestamps`
         self._timestamps = Timestamps(-1, -1)
         self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}  # group → (deadline in ms, timer)
-        self._pending_commits: dict[str, set[asyncio.Future[ErrorCode]]] = {}  # group → its commits in flight
+        self._pending_commits: dict[str, set[Write]] = {}  # group → its commits in flight
 
     # -- loading and closing -----------------------------------------------------------------------
 
@@ -167,13 +167,13 @@ class GroupCoordinatorShard:
         assert isinstance(group, ClassicGroup)
         return group
 
-    def write_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
+    def write_records(self, records: Sequence[Record]) -> Write:
         """Appends the records at the end of this turn of the event loop. The future has the
         error.
         """
         return self._writes.write_records(records)
 
-    def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
+    def append_records(self, records: Sequence[Record]) -> Write:
         """Appends the records to the log before it returns. The future completes when they are
         replicated. Raises KafkaError if the log does not accept them.
         """
@@ -237,7 +237,7 @@ class GroupCoordinatorShard:
             for key, commit in commits.items()
         ]
 
-    async def _wait_for_commit(self, group_id: str, write: asyncio.Future[ErrorCode]) -> None:
+    async def _wait_for_commit(self, group_id: str, write: Write) -> None:
         self._pending_commits.setdefault(group_id, set()).add(write)
         write.add_done_callback(partial(self._on_commit_written, group_id))
         await wait_for_write(write)
@@ -284,7 +284,7 @@ class GroupCoordinatorShard:
 
         await wait_for_write(self._writes.write_batch(marker, apply=apply))
 
-    def _on_commit_written(self, group_id: str, write: asyncio.Future[ErrorCode]) -> None:
+    def _on_commit_written(self, group_id: str, write: Write) -> None:
         pending = self._pending_commits[group_id]
         pending.discard(write)
         if not pending:
@@ -302,7 +302,7 @@ class GroupCoordinatorShard:
         if present:
             await wait_for_write(self._write_tombstones(present))
 
-    def _write_tombstones(self, keys: Sequence[OffsetCommitKey]) -> asyncio.Future[ErrorCode]:
+    def _write_tombstones(self, keys: Sequence[OffsetCommitKey]) -> Write:
         return self._writes.write_records(self._tombstones(keys), apply=partial(self._remove_offsets, keys))
 
     def _tombstones(self, keys: Iterable[OffsetCommitKey]) -> list[Record]:
@@ -329,9 +329,7 @@ class GroupCoordinatorShard:
         await wait_for_write(self._delete_group(group, [key for key, _ in self.offsets.group_commits(group_id)]))
         return None
 
-    def _delete_group(
-        self, group: ClassicGroup | ConsumerGroup | StreamsGroup, keys: list[OffsetCommitKey]
-    ) -> asyncio.Future[ErrorCode]:
+    def _delete_group(self, group: ClassicGroup | ConsumerGroup | StreamsGroup, keys: list[OffsetCommitKey]) -> Write:
         """Writes tombstones for a group and its offsets. The group is removed at once, so that a
         member that joins now creates a new one; it is restored if the write fails."""
         if isinstance(group, ConsumerGroup | StreamsGroup):
@@ -353,7 +351,7 @@ class GroupCoordinatorShard:
             return self._completed_write(ErrorCode.none)
         write = self._writes.write_records(records, apply=partial(self._remove_offsets, keys))
 
-        def back(done: asyncio.Future[ErrorCode]) -> None:
+        def back(done: Write) -> None:
             if done.result() is not ErrorCode.none and self.state is ShardState.serving and group.id not in self.groups:
                 group.state = GroupState.empty
                 self.groups[group.id] = group
@@ -361,8 +359,8 @@ class GroupCoordinatorShard:
         write.add_done_callback(back)
         return write
 
-    def _completed_write(self, code: ErrorCode) -> asyncio.Future[ErrorCode]:
-        done: asyncio.Future[ErrorCode] = self._loop.create_future()
+    def _completed_write(self, code: ErrorCode) -> Write:
+        done = Write(loop=self._loop)
         done.set_result(code)
         return done
 

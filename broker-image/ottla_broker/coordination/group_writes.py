@@ -1,6 +1,5 @@
 """Appends the changes of the groups of one shard, and remembers each group's last write."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -8,6 +7,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_change import GroupChange
+from ottla_broker.coordination.journal import Write
 from ottla_broker.coordination.record_types import RecordTypes
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, estimate_size
@@ -17,7 +17,6 @@ logger = logging.getLogger(__name__)
 EXPIRY_RETRY_MS: Final = 1_000
 """Delay before the removal of expired members, whose records could not be appended, is retried."""
 
-Write = asyncio.Future[ErrorCode]
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
+from ottla_broker.coordination.journal import Write
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 HeartbeatOutcome = HeartbeatResult | KafkaError
@@ -48,12 +49,10 @@ class HeartbeatTurn:
                     one.complete(KafkaError(ErrorCode.unknown_server_error))
 
 
-def complete_after(
-    write: "asyncio.Future[ErrorCode] | None", completions: Sequence[tuple[OnHeartbeat, HeartbeatOutcome]]
-) -> None:
+def complete_after(write: Write | None, completions: Sequence[tuple[OnHeartbeat, HeartbeatOutcome]]) -> None:
     """Completes heartbeats with their outcomes once the write has succeeded, or with its error."""
 
-    def on_written(done: "asyncio.Future[ErrorCode]") -> None:
+    def on_written(done: Write) -> None:
         code = done.result()
         for complete, outcome in completions:
             complete(outcome if code is ErrorCode.none else KafkaError(code))

@@ -19,6 +19,10 @@ BATCH_BYTES = 512 << 10
 """Approximate size of the batches that writes of one event loop iteration share; a single write is
 never split.
 """
+Write = SameTurnFuture[ErrorCode]
+"""Completes when the records are replicated, with `none` or the error to return to clients of the
+coordinator; it never raises.
+"""
 
 
 class Journal(Protocol):
@@ -141,17 +145,10 @@ class JournalWriter:
         self._pending: list[_PendingWrite] = []
         self._running: set[asyncio.Task[None]] = set()
 
-    def write_records(
-        self, records: Sequence[Record], *, apply: Callable[[], None] | None = None
-    ) -> asyncio.Future[ErrorCode]:
-        """The result is `none` or the error to return to clients of the coordinator; the future
-        never raises.
-        """
+    def write_records(self, records: Sequence[Record], *, apply: Callable[[], None] | None = None) -> Write:
         return self._add(_PendingWrite(records, apply))
 
-    def write_at_once(
-        self, records: Sequence[Record], *, apply: Callable[[], None] | None = None
-    ) -> asyncio.Future[ErrorCode]:
+    def write_at_once(self, records: Sequence[Record], *, apply: Callable[[], None] | None = None) -> Write:
         """Like `write_records`, but appends in this turn of the event loop, after the writes that
         were requested before.
         """
@@ -159,13 +156,13 @@ class JournalWriter:
         self._send()
         return done
 
-    def write_batch(self, batch: bytes, *, apply: Callable[[], None] | None = None) -> asyncio.Future[ErrorCode]:
+    def write_batch(self, batch: bytes, *, apply: Callable[[], None] | None = None) -> Write:
         """Like `write_records`, but of an encoded batch: one of a transaction, or its end
         marker.
         """
         return self._add(_PendingWrite((), apply, batch))
 
-    def append_records(self, records: Sequence[Record]) -> asyncio.Future[ErrorCode]:
+    def append_records(self, records: Sequence[Record]) -> Write:
         """Appends to the leader's log at once, after all writes that were requested before, so that
         the caller may change its state before the records are replicated. Raises KafkaError, and
         then the log does not have the records. Returns a future like that of `write_records`.
@@ -179,7 +176,7 @@ class JournalWriter:
         self._finish([write], replicated)
         return write.done
 
-    def _add(self, write: "_PendingWrite") -> asyncio.Future[ErrorCode]:
+    def _add(self, write: "_PendingWrite") -> Write:
         if not self._pending:
             asyncio.get_running_loop().call_soon(self._send)
         self._pending.append(write)
@@ -257,15 +254,12 @@ def _set_result(writes: "list[_PendingWrite]", code: ErrorCode) -> None:
         write.done.complete(code)
 
 
-async def wait_for_write(write: asyncio.Future[ErrorCode] | None) -> None:
+async def wait_for_write(write: Write | None) -> None:
     """Returns when the write, if there is one, has succeeded. Raises KafkaError if it fails. A
     cancelled caller, such as that of a closed connection, does not cancel the write."""
     if write is None:
         return
-    if write.done():
-        error = write.result()
-    else:
-        error = await (write.shield() if isinstance(write, SameTurnFuture) else asyncio.shield(write))
+    error = write.result() if write.done() else await write.shield()
     if error is not ErrorCode.none:
         raise KafkaError(error)
 
@@ -277,7 +271,7 @@ class _PendingWrite:
     records: Sequence[Record]
     apply: Callable[[], None] | None
     batch: bytes = b""
-    done: SameTurnFuture[ErrorCode] = field(default_factory=SameTurnFuture)
+    done: Write = field(default_factory=SameTurnFuture)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

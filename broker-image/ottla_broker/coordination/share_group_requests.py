@@ -21,8 +21,8 @@ from ottla_broker.coordination.consumer_group_requests import GroupStore
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, ShareGroupConfig
 from ottla_broker.coordination.group_type import SHARE
-from ottla_broker.coordination.group_writes import GroupWrites, Write
-from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.group_writes import GroupWrites
+from ottla_broker.coordination.journal import Write, wait_for_write
 from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import ShareGroup

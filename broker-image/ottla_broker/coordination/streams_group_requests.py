@@ -16,8 +16,8 @@ from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, StreamsGroupConfig
 from ottla_broker.coordination.group_migration import classic_tombstone
 from ottla_broker.coordination.group_type import STREAMS
-from ottla_broker.coordination.group_writes import GroupWrites, Write
-from ottla_broker.coordination.journal import wait_for_write
+from ottla_broker.coordination.group_writes import GroupWrites
+from ottla_broker.coordination.journal import Write, wait_for_write
 from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import LEAVING_EPOCH, StreamsGroup

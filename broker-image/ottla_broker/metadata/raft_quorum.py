@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from ottla_broker.log.disk import Disk
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata import raft_rules, snapshot_generator, voter_changes
+from ottla_broker.metadata.candidate import Candidate
 from ottla_broker.metadata.cluster_founding import founds_cluster
 from ottla_broker.metadata.fetch_sources import FetchSources
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
+from ottla_broker.metadata.leader_endpoints import LeaderEndpoints
 from ottla_broker.metadata.leader_finder import LeaderFinder
 from ottla_broker.metadata.leader_follower import LeaderFollower
 from ottla_broker.metadata.leader_state import LeaderState
@@ -89,7 +91,7 @@ class RaftQuorum:
         self._loop = asyncio.get_running_loop()
         self._file = QuorumStateFile(partition_log.directory, disk, runtime, me.key)
         self._replica = RaftReplica(me.key, self.metadata_log, self._file, self._timeouts, runtime, self._end_term)
-        self._announced = LeaderAndEpoch(-1)  # the newest leader whose endpoint is known
+        self._leader_endpoints = LeaderEndpoints(self.metadata_log.voters)
         self._fetcher = MetadataLogFetcher(
             self.metadata_log, me, runtime, self._replica.is_current_epoch, self._replica.hear_leader, channels
         )
@@ -103,6 +105,7 @@ class RaftQuorum:
         self._caught_up: asyncio.Future[None] = self._loop.create_future()
         self._is_stopping = False
         self._finder = LeaderFinder(self._peers, self.metadata_log, image, settings.listener, self._observe)
+        self._candidate = Candidate(self._replica, self._peers, self.metadata_log.voters, self._finder, self._observe)
         self._succession = LeaderSuccession(me, self._peers, image, settings.listener, self._timeouts)
 
     # --- queries
@@ -127,13 +130,7 @@ class RaftQuorum:
         return self._state.epoch
 
     def leader_endpoint(self) -> QuorumEndpoint | None:
-        return self._endpoint_of(self.leader_id)
-
-    def _endpoint_of(self, leader: int) -> QuorumEndpoint | None:
-        if (self._announced.epoch, self._announced.leader) == (self.epoch, leader):
-            return self._announced.endpoint
-        voter = next((voter for voter in self.metadata_log.voters.latest if voter.broker == leader), None)
-        return None if voter is None else voter.endpoint
+        return self._leader_endpoints.find(self.epoch, self.leader_id)
 
     def current_leader(self) -> LeaderAndEpoch:
         return LeaderAndEpoch(self.epoch, self.leader_id, self.leader_endpoint())
@@ -268,8 +265,7 @@ class RaftQuorum:
             await self._succession.hand_over(self._leader_state)
 
     async def _observe(self, leader: LeaderAndEpoch) -> None:
-        if leader.endpoint is not None and leader.epoch >= self._announced.epoch:
-            self._announced = leader
+        self._leader_endpoints.observe(leader)
         await self._replica.transition(
             lambda state, me: raft_rules.observe_epoch(state, leader.epoch, leader.leader, me)
         )
@@ -312,32 +308,16 @@ class RaftQuorum:
             case Role.LEADER:
                 await self._lead(state.epoch)
             case Role.PROSPECTIVE | Role.CANDIDATE:
-                await self._request_votes(state)
+                await self._candidate.request_votes(state)
             case Role.FOLLOWER:
-                while (endpoint := self._endpoint_of(state.leader)) is None or self._peers.cluster_id is None:
+                while (
+                    endpoint := self._leader_endpoints.find(self.epoch, state.leader)
+                ) is None or self._peers.cluster_id is None:
                     await self._ask_for_leader()
                 await self._follow(state, endpoint)
             case _:
                 while True:
                     await self._ask_for_leader()
-
-    async def _request_votes(self, state: RaftState) -> None:
-        me = self._replica.view()
-        request = VoteRequest(me.key, state.epoch, me.log_end, is_pre_vote=state.role is Role.PROSPECTIVE)
-
-        async def request_vote(voter: Voter) -> None:
-            granted, leader = await self._peers.request_vote(voter, request)
-            if leader is not None and not granted:
-                await self._observe(leader)
-            await self._replica.transition(
-                lambda now, me: raft_rules.count_vote(now, voter.key, state, granted=granted, me=me)
-            )
-
-        others = [voter for voter in self.metadata_log.voters.latest if voter.key != me.key]
-        try:
-            await asyncio.gather(*map(request_vote, others))
-        finally:  # voters whose packets are lost take longer than one election
-            self._finder.log_missing_majority(others)
 
     async def _follow(self, state: RaftState, endpoint: QuorumEndpoint) -> None:
         # Voters fetch more often than their leader's timeout for them. An observer can wait for a

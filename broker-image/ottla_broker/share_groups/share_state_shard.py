@@ -8,13 +8,12 @@ are deleted periodically (`prune`); the topic is not compacted, because all upda
 share-partition have the same key.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
+from ottla_broker.coordination.journal import Journal, JournalWriter, Write, wait_for_write
 from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, load_state
 from ottla_broker.runtime import Runtime
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
@@ -178,7 +177,7 @@ class ShareStateShard:
 
     # -- records -----------------------------------------------------------------------------------
 
-    def _write(self, key: SharePartitionKey, update: StateUpdate) -> asyncio.Future[ErrorCode]:
+    def _write(self, key: SharePartitionKey, update: StateUpdate) -> Write:
         entry = self._entries[key]
         state = _updated(entry.state, update)
         if entry.updates >= self._snapshot_interval:
@@ -196,7 +195,7 @@ class ShareStateShard:
         entry.updates += 1
         return write
 
-    def _write_snapshots(self, states: dict[SharePartitionKey, ShareState]) -> asyncio.Future[ErrorCode]:
+    def _write_snapshots(self, states: dict[SharePartitionKey, ShareState]) -> Write:
         now_ms = self._runtime.now_ms()
         records = [
             Record(now_ms, encode_snapshot_key(key), encode_snapshot(_snapshot_of(state, now_ms)))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from ottla_broker.background_tasks import BackgroundTasks
-from ottla_broker.coordination.journal import Journal, JournalWriter, wait_for_write
+from ottla_broker.coordination.journal import Journal, JournalWriter, Write, wait_for_write
 from ottla_broker.coordination.loading import ShardState, apply_records, check_shard_serving, load_state
 from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.transaction_config import TransactionConfig
@@ -131,9 +131,7 @@ class TransactionShard:
         await wait_for_write(self._write(transactional_id, entry, new))
         return new
 
-    def _write(
-        self, transactional_id: str, entry: TransactionEntry, new: TransactionMetadata
-    ) -> asyncio.Future[ErrorCode]:
+    def _write(self, transactional_id: str, entry: TransactionEntry, new: TransactionMetadata) -> Write:
         entry.pending = True
         write = self._writes.write_at_once(
             [self._record(transactional_id, encode_transaction(new))],
@@ -155,7 +153,7 @@ class TransactionShard:
         else:
             self._set_idle(transactional_id, entry)
 
-    def _on_written(self, transactional_id: str, entry: TransactionEntry, write: asyncio.Future[ErrorCode]) -> None:
+    def _on_written(self, transactional_id: str, entry: TransactionEntry, write: Write) -> None:
         if write.result() is ErrorCode.none:
             return
         self._set_idle(transactional_id, entry)

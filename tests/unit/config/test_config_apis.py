@@ -253,7 +253,7 @@ def test_configs_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_levels_of_loggers_are_changed(tmp_path: Path) -> None:
-    name = "ottla_broker.broker"
+    name = "ottla_broker.broker_bootstrap"
 
     async def scenario() -> None:
         async with broker_with_topic(tmp_path) as broker:

@@ -41,16 +41,21 @@ def files_run_by(target: str) -> set[Path]:
     return found
 
 
-def test_make_test_and_make_kube_run_every_test_file() -> None:
+def test_make_test_all_and_make_kube_run_every_test_file() -> None:
     all_files = set((ROOT / "tests").rglob("test_*.py"))
-    tested, kube = files_run_by("test"), files_run_by("kube")
+    tested, kube = files_run_by("test-all"), files_run_by("kube")
     assert tested | kube == all_files
     assert not tested & kube
     assert {file.relative_to(ROOT / "tests").parts[0] for file in kube} == {"kube", "e2e"}
 
 
+def test_make_test_leaves_out_slow_tests_and_nothing_else() -> None:
+    assert "slow" not in commands_of("test-all")
+    assert commands_of("test").replace('-m "not slow"', "") == commands_of("test-all")
+
+
 def test_each_suite_has_a_target_that_runs_a_part_of_make_test() -> None:
-    tested = files_run_by("test")
+    tested = files_run_by("test-all")
     for suite in ("unit", "clients", "spark", "e2e"):
         assert files_run_by(suite) == {file for file in tested if file.is_relative_to(ROOT / "tests" / suite)}
 
@@ -65,10 +70,10 @@ def test_pre_commit_runs_the_checks_of_make_check() -> None:
     assert [hook["entry"] for hook in hooks] == checks
 
 
-def test_hosted_ci_calls_ci_run_which_calls_make_test() -> None:
+def test_hosted_ci_calls_ci_run_which_calls_make_test_all() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())
     assert ".ci/run" in workflow["jobs"]["test"]["steps"][-1]["run"].split()
-    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test-all"
 
 
 def test_make_help_describes_every_target() -> None:

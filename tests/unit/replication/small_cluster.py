@@ -4,12 +4,9 @@ rejects the ISRs that leaders propose.
 """
 
 import asyncio
-import gc
-import logging
-import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from uuid import UUID
 
 import msgspec
@@ -37,14 +34,12 @@ from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.server import Server
 from ottla_broker.wire.channel_builder import ChannelBuilder
-from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch, iter_records
 from tests.log_dirs import open_log_dir
 from tests.sim.disk import SimulatedDisk, SimulatedExecutor
 from tests.sim.network import SimulatedNetwork
 from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
 
-T = TypeVar("T")
 PORT = 9092
 TOPIC = "t"
 TOPIC_ID = UUID(int=77)
@@ -367,39 +362,3 @@ class SmallCluster:
 
         await self.wait_until(is_equal)
         assert all(node.values(index) == chosen[0].values(index) for node in chosen)
-
-
-async def error_of(work: Awaitable[Any]) -> ErrorCode:
-    """Code of the KafkaError that is raised, or `none`."""
-    try:
-        await work
-    except KafkaError as reason:
-        return reason.code
-    return ErrorCode.none
-
-
-def run_simulation(main: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
-    gc.freeze()  # so that the collection at the end of the run visits only objects of the run
-    loop = SimulatedLoop()
-    try:
-        return cast(T, loop.run_until_complete(loop.create_task(cast(Any, main(loop)))))
-    finally:
-        _close(loop)
-
-
-def _close(loop: SimulatedLoop) -> None:
-    """Closes the loop, and discards what coroutines of killed processes log when they are
-    collected.
-    """
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # some are collected after this
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        loop.close()
-        gc.collect()
-    finally:
-        gc.unfreeze()
-        sys.unraisablehook = hook
-        logging.disable(level)

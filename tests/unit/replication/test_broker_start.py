@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.broker import Broker
+from ottla_broker.broker_bootstrap import BrokerBootstrap
 from ottla_broker.config import MAX_CONNECTIONS
 from ottla_broker.log.config import LogConfig
 from ottla_broker.metadata.image import BROKER_RESOURCE
@@ -222,16 +223,18 @@ def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> None:
 
 def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configs change after the logs were loaded and before the broker is registered."""
-    register_broker = Broker._register_broker
+    register = BrokerBootstrap.register
 
-    async def change_and_register(broker: Broker, endpoints: Mapping[str, Endpoint]) -> None:
-        await broker.active_controller().alter_configs(BROKER_RESOURCE, "", {"max.connections": "7"})
-        await register_broker(broker, endpoints)
+    async def change_and_register(
+        bootstrap: BrokerBootstrap, cluster_id: str, endpoints: Mapping[str, Endpoint]
+    ) -> None:
+        await bootstrap._active_controller().alter_configs(BROKER_RESOURCE, "", {"max.connections": "7"})
+        await register(bootstrap, cluster_id, endpoints)
 
     async def run() -> None:
         async with run_broker(tmp_path):
             pass
-        monkeypatch.setattr(Broker, "_register_broker", change_and_register)
+        monkeypatch.setattr(BrokerBootstrap, "register", change_and_register)
         async with run_broker(tmp_path) as broker:
             assert broker.config(MAX_CONNECTIONS) == 7
 

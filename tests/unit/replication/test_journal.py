@@ -10,7 +10,7 @@ from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.async_tests import async_test
 from tests.unit.replication.leader_partition import BATCH, FakeClusterView, create_leader, record_fetch, update_metadata
-from tests.unit.replication.small_cluster import error_of
+from tests.unit.replication.simulated_run import error_of
 
 
 @async_test

@@ -14,7 +14,8 @@ from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.partition_requests import to_timedelta_field
 from tests.sim.processes import SimulatedLoop
-from tests.unit.replication.small_cluster import TOPIC, Node, SmallCluster, run_simulation
+from tests.unit.replication.simulated_run import run_simulation
+from tests.unit.replication.small_cluster import TOPIC, Node, SmallCluster
 
 Result = tuple[ErrorCode, int]
 

@@ -1,0 +1,54 @@
+"""Runs of fixed seeds, in as many processes as there are processors."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+from tests.sim.simulation import Outcome
+
+
+@cache
+def pool() -> ProcessPoolExecutor:
+    """Processes for all tests of this one: each imports the broker first, as long as a short run
+    takes.
+    """
+    return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"))
+
+
+def quick_and_slow(quick: Iterable[int], slow: Iterable[int]) -> list[Any]:
+    """Parameters of a test that takes seeds: `make test` runs it with the first alone."""
+    return [
+        pytest.param(tuple(quick), id="quick seeds"),
+        pytest.param(tuple(slow), id="slow seeds", marks=pytest.mark.slow),
+    ]
+
+
+def outcomes(run: Callable[[int], Outcome], seeds: Iterable[int]) -> list[Outcome]:
+    """Without their traces. A seed that several tests of this process need runs once."""
+    return [running.result() for running in [_submit(run, seed) for seed in seeds]]
+
+
+@cache
+def _submit(run: Callable[[int], Outcome], seed: int) -> Future[Outcome]:
+    return pool().submit(_run_without_trace, run, seed)
+
+
+def _run_without_trace(run: Callable[[int], Outcome], seed: int) -> Outcome:
+    return replace(run(seed), trace=[])
+
+
+def violations(outcomes: Iterable[Outcome], option: str = "") -> dict[str, list[str]]:
+    """The violated invariants by the command that runs the seed. `option`: that of `tests.sim` for
+    such runs.
+    """
+    return {
+        f"seed {outcome.seed} (python -m tests.sim {option} {outcome.seed})": outcome.violations
+        for outcome in outcomes
+        if outcome.violations
+    }

@@ -1,0 +1,52 @@
+"""Tests with the marker `slow`, which `make test` leaves to continuous integration. CONTRIBUTING.md
+has the rule for the marker.
+
+Where tests are deselected by `-m "not slow"`, the last line of the run tells how many and how to
+run them. Under pytest-xdist the streams collect the tests, and report that number to the process
+that prints the line.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+DESELECT: Final = "not slow"
+_COUNT_OF_STREAM: Final = "slow tests"
+_deselected: Final = pytest.StashKey[int]()
+
+
+def slow(cases: Iterable[object]) -> list[Any]:
+    """Parameters of a test, which is slow with each of them. A tuple has the values of several."""
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
+
+
+def count_deselected(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow"):
+            stash = item.config.stash
+            stash[_deselected] = stash.get(_deselected, 0) + 1
+
+
+def send_count(session: pytest.Session) -> None:
+    """From a stream to the process that prints."""
+    output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_COUNT_OF_STREAM] = session.config.stash.get(_deselected, 0)
+
+
+def receive_count(node: Any) -> None:
+    """All streams collect the same tests. One that was killed has no output."""
+    count = getattr(node, "workeroutput", {}).get(_COUNT_OF_STREAM, 0)
+    stash = node.config.stash
+    stash[_deselected] = max(count, stash.get(_deselected, 0))
+
+
+def write_count(terminal: TerminalReporter, config: pytest.Config) -> None:
+    count = config.stash.get(_deselected, 0)
+    if count and DESELECT in config.option.markexpr:
+        terminal.write_line(
+            f"{count} slow tests were left to continuous integration: `make test-all`, or pytest -m slow "
+            + " ".join(config.args)
+        )
