@@ -85,7 +85,10 @@ def test_spreading_brings_each_partition_into_one_cell_with_all_racks_and_nodes(
         found = count_domains([broker_of[broker] for broker in it.replicas])
         assert found.racks == min(count, every.racks)
         assert found.nodes == min(count, every.nodes)
-    assert not [it for it in spread_replicas(after, brokers) if it.adding]
+    # Where no cell can hold a partition, its replicas decide which one it is nearest to, so that a
+    # second plan may still make brokers more even.
+    again = [it for it in spread_replicas(after, brokers) if it.adding]
+    assert not [it for it in again if some_cell_can_hold(len(it.after), brokers, cells)]
 
 
 @given(st.integers(18, 40), st.data())
