@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_VARIABLE = b"OTTLA_WRITER="
+_VARIABLE = b"OTTLA_SINK="  # of `ottla_spark.streaming.writer_processes`
 
 
 @dataclass(frozen=True, slots=True)
 class PythonProcess:
-    """role: the writer that it works for, and whether it is the daemon that starts others."""
+    """role: the sink that it works for, and whether it is the daemon that starts others."""
 
     role: str
     pss_mib: float
