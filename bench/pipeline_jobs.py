@@ -34,9 +34,14 @@ def keys_job() -> dict[str, Any]:
     return job
 
 
-def copies_job(delivery: str, trigger: dict[str, Any]) -> dict[str, Any]:
-    """Every row is written to another topic. `trigger`: empty for the default."""
-    job = _job("SELECT id, item, note FROM events", {"topic": COPIES, "delivery": delivery})
+def copies_job(delivery: str) -> dict[str, Any]:
+    """Every row is written to another topic."""
+    return _job("SELECT id, item, note FROM events", {"topic": COPIES, "delivery": delivery})
+
+
+def live_copies_job(delivery: str, trigger: dict[str, Any]) -> dict[str, Any]:
+    """Every row that is written while it runs. `trigger`: empty for the default."""
+    job = copies_job(delivery)
     job["sources"]["events"] |= {"startingOffsets": "latest"}
     del job["trigger"]
     return {**job, "trigger": trigger} if trigger else job

@@ -3,6 +3,7 @@ to result.
 
     python -m bench.pipelines throughput --rows 1000000 --runs 3
     python -m bench.pipelines latency --seconds 40
+    python -m bench.pipelines memory --seconds 30
 
 throughput: rows per second of all batches but the first two, in which Spark compiles its code, and
 the processor seconds of the whole run. Runs of the versions alternate; figures are medians.
@@ -11,6 +12,8 @@ Kafka Streams has no batches: as many records count as one.
 latency: a producer writes 10,000 rows per second, a pipeline copies them to another topic, and a
 consumer (read_committed) reads them there. Prints p50 and p99 of the time from the moment at which
 a row was to be written until the consumer has it, after a warm-up.
+
+memory: of the Python processes that write to a topic exactly once: idle, and with as many rows.
 """
 
 from __future__ import annotations
@@ -33,10 +36,21 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.pipeline_jobs import COPIES, COUNTS, EVENTS, WITHOUT_ARCHIVE, copies_job, counts_job, keys_job, rows_job
+from bench.pipeline_jobs import (
+    COPIES,
+    COUNTS,
+    EVENTS,
+    WITHOUT_ARCHIVE,
+    copies_job,
+    counts_job,
+    keys_job,
+    live_copies_job,
+    rows_job,
+)
+from bench.python_processes import python_processes
 from tests.spark.broker import broker
 
-JOBS: Final = ("rows", "counts", "keys")
+JOBS: Final = ("rows", "counts", "keys", "copies")
 PARTITIONS: Final = 2
 WARM_BATCHES: Final = 2
 ROWS_PER_S: Final = 10_000
@@ -63,8 +77,8 @@ def main() -> None:
     throughput.add_argument("--rows", type=int, default=1_000_000)
     throughput.add_argument("--runs", type=int, default=3)
     throughput.add_argument("--jobs", nargs="*", choices=JOBS, default=JOBS)
-    latency = commands.add_parser("latency")
-    latency.add_argument("--seconds", type=float, default=40.0)
+    for name, seconds in (("latency", 40.0), ("memory", 30.0)):
+        commands.add_parser(name).add_argument("--seconds", type=float, default=seconds)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-pipelines-") as folder, broker(Path(folder) / "broker") as address:
         topics = [NewTopic(it, PARTITIONS, 1) for it in (EVENTS, COUNTS, COPIES)]
@@ -73,8 +87,10 @@ def main() -> None:
             created.result()
         if options.command == "throughput":
             measure_throughput(address, options.rows, options.runs, options.jobs)
-        else:
+        elif options.command == "latency":
             measure_latency(address, options.seconds)
+        else:
+            measure_memory(address, options.seconds)
 
 
 def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]) -> None:
@@ -95,6 +111,8 @@ def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]
         "counts, by hand, exactly once, with our daemon": lambda: run_beside(
             "bench.spark_by_hand", bootstrap, "counts-once", "--no-archive", "--our-daemon"
         ),
+        "copies, pipeline": lambda: run_pipeline(bootstrap, copies_job("atLeastOnce")),
+        "copies, pipeline, exactly once": lambda: run_pipeline(bootstrap, copies_job("exactlyOnce")),
         "keys, pipeline": lambda: run_pipeline(bootstrap, keys_job()),
         "keys, Kafka Streams": lambda: run_beside("bench.kafka_streams", bootstrap, "--rows", str(rows)),
     }
@@ -152,7 +170,7 @@ def pipeline_command(bootstrap: str, spec: dict[str, Any], folder: Path) -> list
 def measure_latency(bootstrap: str, seconds: float) -> None:
     for delivery, trigger in LATENCY_CASES:
         with tempfile.TemporaryDirectory(prefix="bench-latency-") as folder:
-            command = pipeline_command(bootstrap, copies_job(delivery, trigger), Path(folder))
+            command = pipeline_command(bootstrap, live_copies_job(delivery, trigger), Path(folder))
             found = sorted(measure_case(bootstrap, command, Path(folder) / "progress.jsonl", seconds))
         p50, p99 = (found[int(len(found) * share)] * 1000 for share in (0.5, 0.99))
         how = f"trigger {trigger or 'one batch after the other'}"
@@ -168,6 +186,28 @@ def measure_case(bootstrap: str, command: list[str], progress: Path, seconds: fl
     finally:
         process.terminate()
         process.wait()
+
+
+def measure_memory(bootstrap: str, seconds: float) -> None:
+    with tempfile.TemporaryDirectory(prefix="bench-memory-") as folder:
+        progress = Path(folder) / "progress.jsonl"
+        process = subprocess.Popen(pipeline_command(bootstrap, live_copies_job("exactlyOnce", {}), Path(folder)))
+        try:
+            await_running(progress, process)
+            time.sleep(seconds / 2)
+            print_memory("idle", process.pid)
+            with writing(bootstrap):
+                for _ in range(3):
+                    time.sleep(seconds / 3)
+                    print_memory(f"{ROWS_PER_S:,} rows per second", process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def print_memory(when: str, driver: int) -> None:
+    for it in python_processes(driver):
+        print(f"{when}: {it.role}: PSS {it.pss_mib:.0f} MiB, RSS {it.rss_mib:.0f} MiB", flush=True)
 
 
 def await_running(progress: Path, process: subprocess.Popen[bytes]) -> None:

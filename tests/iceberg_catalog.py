@@ -1,5 +1,5 @@
 """A server of Iceberg's REST API for tests: the one that Iceberg tests its own clients with, on
-SQLite and an S3-compatible store.
+SQLite and an S3-compatible store or a folder.
 """
 
 from __future__ import annotations
@@ -36,21 +36,17 @@ MAIN: Final = "org.apache.iceberg.rest.RESTCatalogServer"
 
 
 @contextmanager
-def iceberg_catalog(folder: Path, store: S3Server, host: str = LOOPBACK) -> Iterator[str]:
-    """URL at the address `host` of a running server, whose tables are in `BUCKET`. Without its
-    jars, see `skip_or_fail_in_ci`.
+def iceberg_catalog(folder: Path, store: S3Server | None = None, host: str = LOOPBACK) -> Iterator[str]:
+    """URL at the address `host` of a running server, whose tables are in `BUCKET` or, without a
+    store, in the folder `rest`. Its database is the file `catalog.db`. Without its jars, see
+    `skip_or_fail_in_ci`.
     """
     port = free_port()
     properties = {
         "rest.port": str(port),
-        "uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-        "warehouse": f"s3://{BUCKET}/rest",
-        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        "client.region": "us-east-1",
-        "s3.endpoint": store.endpoint,
-        "s3.path-style-access": "true",
-        "s3.access-key-id": ACCESS_KEY,
-        "s3.secret-access-key": SECRET_KEY,
+        # Tests keep others from writing to the database for a while.
+        "uri": f"jdbc:sqlite:{folder / 'catalog.db'}?busy_timeout=60000",
+        **({"warehouse": str(folder / "rest")} if store is None else _on_s3(store)),
     }
     # The server's own convention for names of environment variables.
     environment = {
@@ -64,6 +60,18 @@ def iceberg_catalog(folder: Path, store: S3Server, host: str = LOOPBACK) -> Iter
         yield url
     finally:
         server.stop()
+
+
+def _on_s3(store: S3Server) -> dict[str, str]:
+    return {
+        "warehouse": f"s3://{BUCKET}/rest",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "client.region": "us-east-1",
+        "s3.endpoint": store.endpoint,
+        "s3.path-style-access": "true",
+        "s3.access-key-id": ACCESS_KEY,
+        "s3.secret-access-key": SECRET_KEY,
+    }
 
 
 def fetch_catalog_jars() -> None:

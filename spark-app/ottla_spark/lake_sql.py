@@ -4,6 +4,7 @@ quoted."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 
 def quote(identifier: str) -> str:
@@ -15,13 +16,24 @@ def quote_table(table: str) -> str:
     return ".".join(map(quote, table.split(".")))
 
 
-def create_table_sql(table: str, format_: str, columns: Mapping[str, str], partitions: Sequence[str]) -> str:
+NO_PROPERTIES: Final[Mapping[str, str]] = {}
+
+
+def create_table_sql(
+    table: str,
+    format_: str,
+    columns: Mapping[str, str],
+    partitions: Sequence[str],
+    properties: Mapping[str, str] = NO_PROPERTIES,
+) -> str:
     """table: quoted. format_: iceberg or delta. columns: name → Spark's type. partitions: columns
-    or transforms, as SQL.
+    or transforms, as SQL. properties: of the table.
     """
     definition = ", ".join(f"{quote(name)} {spark_type}" for name, spark_type in columns.items())
     partitioned = f" PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
-    return f"CREATE TABLE IF NOT EXISTS {table} ({definition}) USING {format_}{partitioned}"
+    pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    described = f" TBLPROPERTIES ({pairs})" if pairs else ""
+    return f"CREATE TABLE IF NOT EXISTS {table} ({definition}) USING {format_}{partitioned}{described}"
 
 
 def add_columns_sql(table: str, columns: Mapping[str, str]) -> str:

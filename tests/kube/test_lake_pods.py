@@ -1,11 +1,12 @@
-"""A Pipeline on a real kubelet whose tables and checkpoint are on an S3-compatible server outside
-Kubernetes, with credentials from Secrets. One table is in a REST catalog, the other in a catalog of
-PostgreSQL.
+"""A Topic with a lake, and a Pipeline, on a real kubelet. Their tables and checkpoints are on an
+S3-compatible server outside Kubernetes, with credentials from Secrets. The Topic's table is in a
+REST catalog, that of the Pipeline in a catalog of PostgreSQL.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +34,13 @@ SECRETS = {
     "rest": {"credential": "tester:rest-secret"},
     "database": {"user": USER, "password": PASSWORD},
 }
-SPEC: dict[str, Any] = {
-    "clusterRef": {"name": CLUSTER_NAME},
-    "launcher": "Driver",
-    "sources": {"orders": {"topic": "orders", "format": {"type": "json", "schema": "id INT NOT NULL, city STRING"}}},
-    "transforms": [
-        {"name": "rows", "sql": "SELECT id, city FROM orders"},
-        {"name": "sums", "sql": "SELECT city, count(*) AS n FROM orders GROUP BY city"},
-    ],
-    "checkpoint": {"s3": {"bucket": BUCKET, "prefix": "checkpoints/orders"}},
-    "trigger": {"interval": "1s"},
-    "spark": {
-        "driver": {"cores": "100m", "memory": "1Gi"},
-        "executor": {"instances": 1, "cores": "100m", "memory": "768Mi"},
-        "conf": {"spark.sql.shuffle.partitions": "1"},
-    },
+FORMAT = {"type": "json", "schema": "id INT NOT NULL, city STRING"}
+SPARK = {
+    "driver": {"cores": "100m", "memory": "1Gi"},
+    "executor": {"instances": 1, "cores": "100m", "memory": "768Mi"},
+    "conf": {"spark.sql.shuffle.partitions": "1"},
 }
+PIPELINES = ("lake-orders", "sums")
 
 
 @pytest.fixture
@@ -70,19 +62,41 @@ def database(kube: Kubernetes) -> Iterator[PostgreSQL]:
         yield running
 
 
-def sinks(rest_catalog: str, database: PostgreSQL) -> list[dict[str, Any]]:
-    rest = {"type": "rest", "uri": rest_catalog, "secretRef": {"name": "rest"}}
-    tables = f"s3a://{BUCKET}/of-database"
-    jdbc = {"type": "jdbc", "uri": database.url, "warehouse": tables, "secretRef": {"name": "database"}}
-    return [
-        {"from": "rows", "iceberg": {"table": "rest.shop.rows", "catalog": rest, "partitionBy": ["city"]}},
-        {
-            "from": "sums",
-            "key": ["city"],
-            "outputMode": "update",
-            "iceberg": {"table": "jdbc.shop.sums", "catalog": jdbc},
-        },
-    ]
+def checkpoint(pipeline: str) -> dict[str, Any]:
+    return {"s3": {"bucket": BUCKET, "prefix": f"checkpoints/{pipeline}"}}
+
+
+def topic(rest_catalog: str, store: dict[str, Any]) -> dict[str, Any]:
+    catalog = {"type": "rest", "uri": rest_catalog, "secretRef": {"name": "rest"}}
+    lake = {
+        "iceberg": {"table": "rest.shop.rows", "catalog": catalog},
+        "format": FORMAT,
+        "interval": "1s",
+        "checkpoint": checkpoint("lake-orders"),
+        "s3": store,
+        "spark": SPARK,
+    }
+    return {"clusterRef": {"name": CLUSTER_NAME}, "partitions": 2, "lake": lake}
+
+
+def pipeline(database: PostgreSQL, store: dict[str, Any]) -> dict[str, Any]:
+    catalog = {
+        "type": "jdbc",
+        "uri": database.url,
+        "warehouse": f"s3a://{BUCKET}/of-database",
+        "secretRef": {"name": "database"},
+    }
+    iceberg = {"table": "jdbc.shop.sums", "catalog": catalog}
+    return {
+        "clusterRef": {"name": CLUSTER_NAME},
+        "sources": {"orders": {"topic": "orders", "format": FORMAT}},
+        "transforms": [{"name": "sums", "sql": "SELECT city, count(*) AS n FROM orders GROUP BY city"}],
+        "sinks": [{"from": "sums", "key": ["city"], "outputMode": "update", "iceberg": iceberg}],
+        "trigger": {"interval": "1s"},
+        "checkpoint": checkpoint("sums"),
+        "s3": store,
+        "spark": SPARK,
+    }
 
 
 def test_tables_of_two_catalogs_are_on_s3_with_credentials_of_secrets(
@@ -92,50 +106,69 @@ def test_tables_of_two_catalogs_are_on_s3_with_credentials_of_secrets(
     rest_catalog: str,
     database: PostgreSQL,
 ) -> None:
-    """The driver is killed in between: the next one continues from the checkpoint on S3."""
+    """The drivers are killed in between: the next ones continue from the checkpoints on S3."""
     resources, api = demo.resources, demo.resources.api
     secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
     for name, values in SECRETS.items():
         api.request("POST", secrets, {"metadata": {"name": name}, "stringData": values})
-    resources.create("Topic", "orders", {"clusterRef": {"name": CLUSTER_NAME}, "partitions": 2})
+    on_store = {"endpoint": store.endpoint, "secretRef": {"name": "store"}}
+    resources.create("Topic", "orders", topic(rest_catalog, on_store))
     resources.wait_for_status("Topic", "orders")
     rows = [(number, ["Prague", "Zürau", "Berlin"][number % 3]) for number in range(60)]
     produce(demo.bootstrap(), rows[:40])
-    spec = {**SPEC, "s3": {"endpoint": store.endpoint, "secretRef": {"name": "store"}}}
-    resources.create("Pipeline", "orders", {**spec, "sinks": sinks(rest_catalog, database)})
+    resources.create("Pipeline", "sums", pipeline(database, on_store))
 
-    def status() -> dict[str, Any]:
-        return dict(resources.get("Pipeline", "orders").get("status") or {})
+    def status(name: str) -> dict[str, Any]:
+        return dict(resources.get("Pipeline", name).get("status") or {})
 
     def describe() -> str:
-        return f"{status()}\n{describe_pods(demo.operator.kube, NAMESPACE, 'orders')}"
+        found = [f"{status(it)}\n{describe_pods(demo.operator.kube, NAMESPACE, it)}" for it in PIPELINES]
+        return "\n".join([*found, str(resources.get("Topic", "orders").get("status"))])
 
-    def wait_for_rows(expected: list[tuple[int, str]], progress: object) -> None:
-        """Waits for a batch after that of `progress`, and until both tables have the results of
-        exactly these rows.
+    def has_progress(name: str, before: object) -> bool:
+        found = status(name)
+        return found.get("lastProgress") not in (None, before) and found.get("lagRecords") == 0
+
+    def wait_for_rows(expected: list[tuple[int, str]], progress: dict[str, object]) -> None:
+        """Waits for a batch of each pipeline after those of `progress`, and until both tables have
+        the results of exactly these rows.
         """
-        eventually(
-            lambda: status().get("lastProgress") not in (None, progress) and status().get("lagRecords") == 0,
-            within_s=STARTS_WITHIN_S,
-            message=describe,
-        )
+        for name in PIPELINES:
+            has_new_batch = partial(has_progress, name, progress.get(name))
+            eventually(has_new_batch, within_s=STARTS_WITHIN_S, message=describe)
         sums = Counter(city for _, city in expected)
         eventually(lambda: read_rows(rest_catalog, store) == Counter(expected), within_s=60, message=describe)
         eventually(lambda: read_sums(database, store) == Counter(sums.items()), within_s=60, message=describe)
+        lake = resources.get("Topic", "orders")["status"]["lake"]
+        assert lake["pipeline"] == "lake-orders"
+        eventually(
+            lambda: resources.get("Topic", "orders")["status"]["lake"].get("lagRecords") == 0,
+            within_s=60,
+            message=describe,
+        )
 
-    wait_for_rows(rows[:40], None)
-    pods = {name: it for name, it in resources.list_objects("v1", "pods").items() if name.startswith("orders-")}
-    assert any("driver" in name for name in pods) and any("exec" in name for name in pods), describe()
-    visible = json.dumps([pods, resources.list_objects("v1", "configmaps"), resources.get("Pipeline", "orders")])
+    def drivers() -> list[str]:
+        return [name for name in resources.list_objects("v1", "pods") if "driver" in name]
+
+    wait_for_rows(rows[:40], {})
+    pods = {name: it for name, it in resources.list_objects("v1", "pods").items() if name.startswith(PIPELINES)}
+    assert len(drivers()) == 2 and any("exec" in name for name in pods), describe()
+    visible = json.dumps(
+        [pods, resources.list_objects("v1", "configmaps"), *(resources.get("Pipeline", it) for it in PIPELINES)]
+    )
     assert not [it for it in (SECRET_KEY, "rest-secret", PASSWORD.strip('"')) if it in visible]
 
-    progress, driver = status()["lastProgress"], next(name for name in pods if "driver" in name)
-    api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{driver}?gracePeriodSeconds=0")
+    progress = {name: status(name)["lastProgress"] for name in PIPELINES}
+    for driver in drivers():
+        api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{driver}?gracePeriodSeconds=0")
     produce(demo.bootstrap(), rows[40:])
     wait_for_rows(rows, progress)
-    assert any(it.endswith("/commits/1") for it in store.files("checkpoints/orders")), describe()
+    for name in PIPELINES:
+        assert any(it.endswith("/commits/1") for it in store.files(f"checkpoints/{name}")), describe()
     assert any(it.endswith(".parquet") for it in store.files("of-database/shop/sums"))
-    resources.delete("Pipeline", "orders")
+    resources.delete("Pipeline", "sums")
+    resources.delete("Topic", "orders")
+    eventually(lambda: "lake-orders" not in resources.list_objects("ottla.dev/v1alpha1", "pipelines"), within_s=120)
 
 
 def produce(bootstrap: str, rows: list[tuple[int, str]]) -> None:

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from threading import Barrier
 from typing import Any, Final
 
+from tests.spark.death import Death, Step
 from tests.spark.spark_jvm import add_all_sinks, own_jvm_environment
 
 ROOT: Final = Path(__file__).parents[2]
-Step = tuple[str, str]
-"""MODULE:FUNCTION, and "before" or "after" it."""
 _CONSTANTS: Final = "OTTLA_TEST_CONSTANTS"
 NO_CONSTANTS: Final[Mapping[str, object]] = {}
 
@@ -39,11 +36,7 @@ def run_driver(
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _patch(step: str, when: str, await_death: Callable[[], object]) -> None:
+def _patch(step: str, when: str, death: Death) -> None:
     module_name, _, name = step.partition(":")
     owner: Any = import_module(module_name)
     *parts, name = name.split(".")
@@ -52,10 +45,10 @@ def _patch(step: str, when: str, await_death: Callable[[], object]) -> None:
     original = getattr(owner, name)
 
     def call(*arguments: Any, **options: Any) -> Any:
-        if when == "before":
-            await_death()
+        if when != "after":
+            death.await_others(when)
         result = original(*arguments, **options)
-        await_death()
+        death.await_others("after")
         return result
 
     setattr(owner, name, call)
@@ -64,12 +57,12 @@ def _patch(step: str, when: str, await_death: Callable[[], object]) -> None:
 def main(arguments: Sequence[str]) -> int:
     steps, queries, *rest = arguments
     add_all_sinks(setattr)
-    barrier = Barrier(int(queries), action=_die)
+    death = Death(int(queries), Path(rest[rest.index("--pipeline") + 1]).parent)
     for constant, value in json.loads(os.environ.get(_CONSTANTS, "{}")).items():
         module_name, _, name = constant.partition(":")
         setattr(import_module(module_name), name, value)
     for step, when in json.loads(steps):
-        _patch(step, when, barrier.wait)
+        _patch(step, when, death)
     from ottla_spark.__main__ import main as run
 
     return run(rest)

@@ -1,17 +1,23 @@
-"""The Iceberg sink, read back by PyIceberg and DuckDB: catalogs, upserts, columns that are added,
-and maintenance.
+"""The Iceberg sink, read back by PyIceberg, DuckDB and Spark: catalogs, upserts, columns that are
+added, and maintenance.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
+from pyspark.sql import SparkSession
 
+from ottla_operator.plan.topic_lake import lake_pipeline
+from ottla_operator.resources.common import API_VERSION
+from ottla_operator.resources.topic import Topic
 from ottla_spark.errors import PipelineError
 from tests.spark.conftest import Runner, Topics, events
 
@@ -84,20 +90,44 @@ def test_results_replace_earlier_ones_in_a_catalog_of_a_database(pipeline: Runne
     assert batches == ["0", "1"]
 
 
-def test_small_files_are_joined_and_old_snapshots_expire(pipeline: Runner, topics: Topics) -> None:
-    topics.make("small-in")
-    maintenance = {"interval": "1ms", "retain": "1ms"}
-    spec = {
-        "sources": {"events": events("small-in", maxOffsetsPerTrigger=1)},
-        "sinks": [{"from": "events", **iceberg("db.small", maintenance=maintenance)}],
-    }
-    topics.write("small-in", *({"id": number} for number in range(8)))
-    pipeline(spec)
-    table = read(pipeline.folder, "db", "small")
-    assert rows_of(table, "id") == Counter((number,) for number in range(8))
-    assert len(list(table.scan().plan_files())) < 8
+def test_table_of_a_topic_is_compacted_and_its_rows_are_those_of_every_reader(pipeline: Runner, topics: Topics) -> None:
+    """The Pipeline of a Topic with a lake. Readers are PyIceberg, DuckDB and Spark."""
+    topics.make("lake-topic", retention_ms="-1")
+    batches, days = 7, ("1970-01-02", "1970-01-03")
+    for number in range(len(days) * batches):
+        at = datetime.fromisoformat(f"{days[number % 2]}T12:00:00+00:00") + timedelta(minutes=number)
+        value = json.dumps({"id": number, "city": "AB"[number % 2]})
+        topics.producer.produce("lake-topic", value, timestamp=int(at.timestamp() * 1000))
+    topics.producer.flush()
+    target = {"table": "lake.air.events", "catalog": SQLITE, "maintenance": {"interval": "1ms", "retain": "1ms"}}
+    lake = {"iceberg": target, "format": {"type": "json", "schema": "id INT NOT NULL, city STRING"}}
+    resource = {"apiVersion": API_VERSION, "kind": "Topic", "metadata": {"name": "lake-topic", "namespace": "n"}}
+    resource["spec"] = {"clusterRef": {"name": "c"}, "lake": lake}
+    spec = (lake_pipeline(Topic.parse(resource)) or {})["spec"]
+    spec["sources"]["records"]["maxOffsetsPerTrigger"] = len(days)
+    pipeline({**spec, "trigger": {"availableNow": True}})
+
+    folder = pipeline.folder
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/lake.db", warehouse=str(folder / "lake"))
+    table = catalog.load_table("air.events")
+    files = [it.file for it in table.scan().plan_files()]
+    assert {it.partition[0] for it in files} == {1, 2}, "days since 1970"
+    assert len(files) <= 3 * len(days), "those of five batches are one"
     assert len(table.snapshots()) <= 3
-    assert len(list((pipeline.folder / "lake" / "db" / "small" / "data").glob("*.parquet"))) < 12
+    assert len(list((folder / "lake" / "air" / "events" / "data").rglob("*.parquet"))) <= 2 * len(files)
+    assert table.properties["write.metadata.delete-after-commit.enabled"] == "true"
+
+    columns = ("day(record_timestamp)", "record_partition", "record_offset", "id", "city")
+    expected = Counter((2 + number % 2, 0, number, number, "AB"[number % 2]) for number in range(len(days) * batches))
+    assert rows_of(table, *columns) == expected
+    spark = SparkSession.builder.getOrCreate().newSession()
+    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/lake.db", "warehouse": f"{folder}/lake"}
+    spark.conf.set("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")
+    for name, value in properties.items():
+        spark.conf.set(f"spark.sql.catalog.lake.{name}", value)
+    rows = spark.table("lake.air.events")
+    assert Counter(map(tuple, rows.selectExpr(*columns).collect())) == expected
+    assert rows.where("record_timestamp >= timestamp'1970-01-03 00:00:00Z'").count() == batches
 
 
 def test_errors_name_the_table(pipeline: Runner, topics: Topics) -> None:

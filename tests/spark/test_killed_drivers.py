@@ -1,92 +1,151 @@
-"""Each row is in a table once, whatever step of a batch the driver is killed at: for all sinks that
-are tables.
+"""Each row is in a table once, whatever step of a batch or of its maintenance the driver is killed
+at: for all sinks that are tables.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
+from tests.iceberg_catalog import iceberg_catalog
 from tests.postgresql import PostgreSQL
 from tests.spark.conftest import Runner, Topics, jdbc
-from tests.spark.dying_driver import Step
-from tests.spark.killed_driver import run_and_kill, upserted
+from tests.spark.death import Step
+from tests.spark.killed_driver import AMID_ROWS, ROWS, run_and_kill, upserted
 from tests.spark.test_iceberg import iceberg, read
 from tests.spark.test_iceberg import rows_of as rows_of_iceberg
+from tests.waiting import eventually
 
+Rows = Counter[tuple[Any, ...]]
 STREAMING: Final = "ottla_spark.streaming"
 UPDATE: Final = {"outputMode": "update", "key": ["id"]}
+MAINTENANCE: Final = {"interval": "1ms", "retain": "1ms"}
+SQLITE: Final = {"type": "jdbc", "uri": "jdbc:sqlite:sqlite.db?busy_timeout=60000", "warehouse": "sqlite"}
+PARTITIONS: Final = 5  # each has records, and Iceberg compacts that many files
 COMMITS: Final = (
     f"{STREAMING}.delta_writer:commit_rows",
     f"{STREAMING}.iceberg_writer:commit_rows",
     f"{STREAMING}.sink:write_parquet",
 )
+DELTA, ICEBERG, JDBC = (f"{STREAMING}.{name}_writer" for name in ("delta", "iceberg", "jdbc"))
 
 
 def deaths(when: str) -> list[list[Step]]:
-    """The steps before or after the commits of a batch. A batch of the JDBC sink has one step more
-    than others.
+    """The steps before or after the commits of a batch. Maintenance is before them, of the sinks
+    that have it. Iceberg's compaction is killed amid its commit to a catalog in SQLite. The server
+    of the REST API has its catalog there too, and completes that commit after the driver's death.
     """
-    of_others: list[Step] = [(it, when) for it in COMMITS]
-    staged, commit = (f"{STREAMING}.jdbc_writer:{name}" for name in ("stage_rows", "commit"))
-    of_jdbc = [(commit, "after")] if when == "after" else [(staged, "after"), (commit, "before")]
-    return [[*of_others, step] for step in of_jdbc]
+    others: list[Step] = [(it, when) for it in COMMITS]
+    staged, commit = (f"{JDBC}:{name}" for name in ("stage_rows", "commit"))
+    if when == "after":
+        return [AMID_ROWS, [*others, (commit, "after")]]
+    compact, expire = f"{ICEBERG}:compact_files", f"{ICEBERG}:expire_snapshots"
+    compact_delta, delete_unused = f"{DELTA}:compact_files", f"{DELTA}:delete_unused_files"
+    return [
+        [*others, (staged, "after"), (compact, "committing"), (compact_delta, "after")],
+        [*others, (commit, "before"), (expire, "committed"), (delete_unused, "committed")],
+        AMID_ROWS,
+    ]
+
+
+@pytest.fixture
+def rest_catalog(tmp_path: Path) -> Iterator[str]:
+    """URL of a server whose tables are in the pipeline's folder."""
+    with iceberg_catalog(tmp_path) as url:
+        yield url
 
 
 @pytest.mark.parametrize("when", ["after", pytest.param("before", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("login")
 def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
-    pipeline: Runner, topics: Topics, database: PostgreSQL, when: str
+    pipeline: Runner, topics: Topics, database: PostgreSQL, rest_catalog: str, when: str
 ) -> None:
     topic, schema = f"killed-{when}", f"killed_{when}"
-    topics.make(topic, partitions=2)
+    topics.make(topic, partitions=PARTITIONS)
     database.run(f"CREATE SCHEMA {schema}")
     folder = pipeline.folder
 
-    def appended() -> dict[str, Counter[tuple[Any, ...]]]:
-        """The rows of each table, by the sink's name."""
-        files = f"SELECT id, city FROM read_parquet('{folder}/rows/**/*.parquet')"
-        return {
-            "parquet": Counter(duckdb.connect().execute(files).fetchall()),
-            "delta": rows_of_delta(folder / "appended"),
-            "iceberg": rows_of_iceberg(read(folder, "db", "appended"), "id", "city"),
-            "jdbc": rows_of_database(database, f"{schema}.appended"),
-        }
+    def tables() -> dict[str, Table]:
+        """Iceberg's tables, by their catalogs."""
+        sqlite = SqlCatalog("sqlite", uri=f"sqlite:///{folder}/sqlite.db", warehouse=str(folder / "sqlite"))
+        rest = RestCatalog("rest", uri=rest_catalog)
+        found = {it.name: it.load_table("db.appended") for it in (sqlite, rest)}
+        return {**found, "hadoop": read(folder, "db", "updated")}
 
-    def updated() -> dict[str, Counter[tuple[Any, ...]]]:
-        return {
-            "delta_update": rows_of_delta(folder / "updated"),
-            "iceberg_update": rows_of_iceberg(read(folder, "db", "updated"), "id", "city"),
-            "jdbc_update": rows_of_database(database, f"{schema}.updated"),
-        }
+    def is_rest_catalog_done() -> bool:
+        """True if it has completed the commit of the driver that was killed."""
+        current = Path(tables()["rest"].metadata_location.removeprefix("file:"))
+        return current == max(current.parent.glob("*.metadata.json"))
+
+    def lake_rows() -> tuple[dict[str, Rows], dict[str, Rows]]:
+        """The rows of the lakes' tables to which rows are appended, and of those with updates."""
+        iceberg = tables()
+        assert not {it: missing for it, table in iceberg.items() if (missing := missing_files(table))}
+        rows = {it: rows_of_iceberg(table, "id", "city") for it, table in iceberg.items()}
+        updated = {"delta": rows_of_delta(folder / "updated"), "hadoop": rows.pop("hadoop")}
+        return {"delta": rows_of_delta(folder / "appended"), **rows}, updated
 
     def check(records: int) -> None:
-        rows = [(it["id"], it["city"]) for it in upserted(range(records))]
-        for name, found in appended().items():
-            assert found == Counter(rows), name
-        for name, found in updated().items():
-            assert found == Counter(dict(rows).items()), name
+        appended, updated = expected_rows(records)
+        files = f"SELECT id, city FROM read_parquet('{folder}/rows/**/*.parquet')"
+        assert Counter(duckdb.connect().execute(files).fetchall()) == appended
+        assert rows_of_database(database, f"{schema}.appended") == appended
+        assert rows_of_database(database, f"{schema}.updated") == updated
+        found = lake_rows()
+        assert found[0] == dict.fromkeys(("delta", "sqlite", "rest"), appended)
+        assert found[1] == dict.fromkeys(("delta", "hadoop"), updated)
+        batches = [it.summary["ottla.batch"] for it in tables()["hadoop"].snapshots() if it.summary]
+        assert batches == [str(it) for it in range(records // ROWS)], "each is written once"
 
+    def check_unfinished() -> None:
+        """A batch is in a table as a whole or not at all."""
+        eventually(is_rest_catalog_done)
+        for found, *rows in zip(lake_rows(), *map(expected_rows, (ROWS, 2 * ROWS)), strict=True):
+            assert not {it: wrong for it, wrong in found.items() if wrong not in rows}
+
+    rest = {"type": "rest", "uri": rest_catalog}
     sinks: dict[str, dict[str, Any]] = {
         "parquet": {"parquet": {"path": "rows"}},
-        "delta": {"delta": {"path": "appended"}},
-        "iceberg": iceberg("db.appended"),
         "jdbc": jdbc(database, f"{schema}.appended"),
-        "delta_update": {**UPDATE, "delta": {"path": "updated"}},
-        "iceberg_update": {**UPDATE, **iceberg("db.updated")},
         "jdbc_update": {**UPDATE, **jdbc(database, f"{schema}.updated")},
+        "delta": {"delta": {"path": "appended", "maintenance": MAINTENANCE}},
+        "delta_update": {**UPDATE, "delta": {"path": "updated"}},
+        "hadoop_update": {**UPDATE, **iceberg("db.updated")},
+        "sqlite": {"iceberg": {"table": "sqlite.db.appended", "catalog": SQLITE, "maintenance": MAINTENANCE}},
+        "rest": {"iceberg": {"table": "rest.db.appended", "catalog": rest, "maintenance": MAINTENANCE}},
     }
-    run_and_kill(pipeline, topic, sinks, deaths(when), check)
+    run_and_kill(pipeline, topic, sinks, deaths(when), check, check_unfinished=check_unfinished)
+    for name in ("sqlite", "rest"):
+        table = tables()[name]
+        files, snapshots = len(list(table.scan().plan_files())), len(table.snapshots())
+        assert (files, snapshots) == (1 + PARTITIONS, 2), "maintenance goes on"
 
 
-def rows_of_delta(folder: Path) -> Counter[tuple[Any, ...]]:
+def expected_rows(records: int) -> tuple[Rows, Rows]:
+    """Of the tables with all rows, and with the last row of each id."""
+    rows = [(it["id"], it["city"]) for it in upserted(range(records))]
+    return Counter(rows), Counter(dict(rows).items())
+
+
+def missing_files(table: Table) -> list[str]:
+    """Files that a snapshot of the table needs, and that are not there."""
+    manifests = {it.manifest_path: it for snapshot in table.snapshots() for it in snapshot.manifests(table.io)}
+    files = {entry.data_file.file_path for it in manifests.values() for entry in it.fetch_manifest_entry(table.io)}
+    return [it for it in files if not table.io.new_input(it).exists()]
+
+
+def rows_of_delta(folder: Path) -> Rows:
     return Counter((row["id"], row["city"]) for row in DeltaTable(folder).to_pyarrow_table().to_pylist())
 
 
-def rows_of_database(database: PostgreSQL, table: str) -> Counter[tuple[Any, ...]]:
+def rows_of_database(database: PostgreSQL, table: str) -> Rows:
     return Counter((int(id_), city) for id_, city in database.run(f"SELECT id, city FROM {table}"))

@@ -20,8 +20,9 @@ from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_K
 from tests.iceberg_catalog import iceberg_catalog
 from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
 from tests.spark.conftest import Runner, Topics, events
+from tests.spark.death import Step
 from tests.spark.dying_driver import run_driver
-from tests.spark.killed_driver import ROWS, run_and_kill, upserted
+from tests.spark.killed_driver import AMID_ROWS, ROWS, run_and_kill, upserted
 
 SECRET = "store"
 PARQUET = "ottla_spark.streaming.sink:write_parquet"
@@ -71,9 +72,8 @@ def test_parquet_on_s3_has_each_row_once_when_drivers_die(
     pipeline.secrets, pipeline.checkpoint_on_s3 = secrets, f"s3a://{BUCKET}/killed/checkpoint"
     sinks = {"rows": {"parquet": {"path": f"s3a://{BUCKET}/killed/rows"}}}
     store_fields = {"s3": {"endpoint": store.endpoint, "secretRef": {"name": SECRET}}}
-    run_and_kill(
-        pipeline, "s3-killed-in", sinks, [[(PARQUET, when)] for when in ("before", "after")], check, store_fields
-    )
+    deaths: list[list[Step]] = [[(PARQUET, "before")], AMID_ROWS, [(PARQUET, "after")]]
+    run_and_kill(pipeline, "s3-killed-in", sinks, deaths, check, store_fields)
     assert any(it.endswith("/commits/1") for it in store.files("killed/checkpoint"))
     assert not (pipeline.folder / "checkpoint").exists()
 

@@ -13,7 +13,8 @@ import pytest
 from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
 from tests.spark.conftest import Runner, Topics, pipeline_document
-from tests.spark.dying_driver import Step, run_driver
+from tests.spark.death import Step
+from tests.spark.dying_driver import run_driver
 from tests.spark.test_tables import make_topics, names, spec_of
 
 CITIES: Final = 40

@@ -76,10 +76,18 @@ def prepare_table(spark: SparkSession, table: str, target: Delta, rows: DataFram
 
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:
-    """Compacts small files, and deletes files that no version of the last `retain_s` seconds
-    needs.
-    """
+    """A process that is killed in between leaves files that no version needs to the next run."""
+    compact_files(spark, table)
+    delete_unused_files(spark, table, retain_s)
+
+
+def compact_files(spark: SparkSession, table: str) -> None:
+    """Rewrites small files as larger ones."""
     spark.sql(f"OPTIMIZE {table}")
+
+
+def delete_unused_files(spark: SparkSession, table: str, retain_s: float) -> None:
+    """Deletes files that no version of the last `retain_s` seconds needs."""
     settings = {
         # Delta refuses less than seven days, for fear of writers that are still at work. This is
         # the table's writer.

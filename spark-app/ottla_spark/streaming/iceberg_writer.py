@@ -29,6 +29,9 @@ from ottla_spark.streaming.temporary_conf import temporary_conf
 QUERY: Final = "ottla.query"
 BATCH: Final = "ottla.batch"
 _SNAPSHOT_PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
+_PROPERTIES: Final = {"write.metadata.delete-after-commit.enabled": "true"}
+"""Of a table that is created. Each commit writes all metadata again, with a kilobyte for each
+snapshot. Iceberg's default keeps these files for ever; so it keeps the last hundred."""
 _PREPARING: Final = threading.Lock()
 """Held by one query at a time: each has its own instance of the catalog, and catalogs of databases
 fail if two create their tables at the same time."""
@@ -90,7 +93,7 @@ def prepare_table(spark: SparkSession, target: Iceberg, rows: DataFrame) -> None
     table, types = quote_table(target.table), output_types(rows)
     if not spark.catalog.tableExists(table):
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote_table(target.table.rpartition('.')[0])}")
-        spark.sql(create_table_sql(table, "iceberg", types, target.partition_by))
+        spark.sql(create_table_sql(table, "iceberg", types, target.partition_by, _PROPERTIES))
     if missing := missing_columns(types, spark.table(table).columns):
         spark.sql(add_columns_sql(table, missing))
 
@@ -117,9 +120,26 @@ def load_table(spark: SparkSession, table: str) -> Any:
 
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:
-    """Compacts small files, and deletes the snapshots that are older than `retain_s` seconds."""
+    """Each step is a commit of its own. A process that is killed in between leaves files that no
+    snapshot needs.
+    """
+    compact_files(spark, table)
+    expire_snapshots(spark, table, retain_s)
+
+
+def compact_files(spark: SparkSession, table: str) -> None:
+    """Rewrites small files of each partition as larger ones."""
     catalog, _, name = table.partition(".")
-    procedures, named = f"{quote(catalog)}.system", f"table => '{name}'"
+    spark.sql(f"CALL {quote(catalog)}.system.rewrite_data_files(table => '{name}')")
+
+
+def expire_snapshots(spark: SparkSession, table: str, retain_s: float) -> None:
+    """Deletes the snapshots that are older than `retain_s` seconds, and the files that only they
+    need. The last one stays.
+    """
+    catalog, _, name = table.partition(".")
     before = (datetime.now(UTC) - timedelta(seconds=retain_s)).strftime("%Y-%m-%d %H:%M:%S.%f")
-    spark.sql(f"CALL {procedures}.rewrite_data_files({named})")
-    spark.sql(f"CALL {procedures}.expire_snapshots({named}, older_than => TIMESTAMP '{before}', retain_last => 1)")
+    spark.sql(
+        f"CALL {quote(catalog)}.system.expire_snapshots(table => '{name}', "
+        f"older_than => TIMESTAMP '{before}', retain_last => 1)"
+    )
