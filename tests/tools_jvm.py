@@ -15,7 +15,9 @@ import subprocess
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, Final
+from unittest.mock import patch
 
+from py4j import java_gateway, protocol
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
@@ -100,7 +102,8 @@ class ToolsJvm:
         for at, argument in enumerate(arguments):
             array[at] = argument
         try:
-            reduce(getattr, main.split("."), self._gateway.jvm).main(array)
+            with patch.object(java_gateway, "get_return_value", protocol.get_return_value):  # PySpark replaces it
+                reduce(getattr, main.split("."), self._gateway.jvm).main(array)
             code, stdout, stderr = self._ended or (0, *self._output())
         except Py4JJavaError as error:
             # Without an exit, `java` prints the exception.
