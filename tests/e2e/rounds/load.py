@@ -12,6 +12,8 @@ from typing import Any
 
 import confluent_kafka as ck
 
+from tests.waiting import eventually
+
 # Short enough that a request on a cut connection times out within a round.
 CLIENT_CONFIG = {"socket.timeout.ms": 3000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000}
 RECORDS_PER_S = 400.0
@@ -253,10 +255,21 @@ def read_all_records(
 
 
 def committed_offsets(bootstrap: str, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Committed offsets of a group, of the partitions that have one."""
+    """Committed offsets of a group, of the partitions that have one. Tries again if the coordinator
+    has just moved, which librdkafka repeats for 0.3 s only.
+    """
     consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group} | CLIENT_CONFIG)
+
+    def read() -> Any:
+        try:
+            return consumer.committed([ck.TopicPartition(*it) for it in partitions], timeout=30)
+        except ck.KafkaException as reason:
+            if reason.args[0].code() != ck.KafkaError.NOT_COORDINATOR:
+                raise
+            return None
+
     try:
-        offsets = consumer.committed([ck.TopicPartition(*it) for it in partitions], timeout=30)
+        offsets = eventually(read, message="a coordinator of the group")
         return {(it.topic, it.partition): it.offset for it in offsets if it.offset >= 0}
     finally:
         consumer.close()
