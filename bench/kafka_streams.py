@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from bench.pipeline_jobs import BATCH_ROWS, COUNTS, EVENTS
-from tests.jars import QUIET, STREAMS, java_program, kafka_classpath
+from tests.jars import QUIET, STREAMS, kafka_classpath
+from tests.java_gateway import start_jvm
 
 TEXT: Final = "org.apache.kafka.common.serialization.Serdes$StringSerde"
 BYTES: Final = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"
@@ -54,31 +54,21 @@ def main() -> None:
 
 @contextmanager
 def run_application(properties: Mapping[str, str]) -> Iterator[None]:
-    port, jvm = launch_gateway(
-        classpath=kafka_classpath(coordinates=STREAMS),
-        javaopts=[*QUIET],
-        java_path=java_program(),
-        die_on_exit=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
-    streams: Any = gateway.jvm.org.apache.kafka.streams
-    long_serde = gateway.jvm.org.apache.kafka.common.serialization.Serdes.Long()
-    builder = streams.StreamsBuilder()
-    counts = builder.stream(EVENTS).groupByKey().count()
-    counts.toStream().to(COUNTS, streams.kstream.Produced.valueSerde(long_serde))
-    own = gateway.jvm.java.util.Properties()
-    for key, value in properties.items():
-        own.put(key, value)
-    application = streams.KafkaStreams(builder.build(), own)
-    application.start()
-    try:
-        yield
-    finally:
-        application.close()
-        gateway.shutdown()
-        jvm.terminate()  # its other threads would keep it running
-        jvm.wait()
+    with start_jvm(kafka_classpath(coordinates=STREAMS), QUIET) as (gateway, _):
+        streams: Any = gateway.jvm.org.apache.kafka.streams
+        long_serde = gateway.jvm.org.apache.kafka.common.serialization.Serdes.Long()
+        builder = streams.StreamsBuilder()
+        counts = builder.stream(EVENTS).groupByKey().count()
+        counts.toStream().to(COUNTS, streams.kstream.Produced.valueSerde(long_serde))
+        own = gateway.jvm.java.util.Properties()
+        for key, value in properties.items():
+            own.put(key, value)
+        application = streams.KafkaStreams(builder.build(), own)
+        application.start()
+        try:
+            yield
+        finally:
+            application.close()
 
 
 def committed_batches(bootstrap: str, group: str, rows: int) -> Iterator[tuple[int, float]]:

@@ -22,6 +22,7 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from tests.jars import SHORT_LIVED_JVM, class_archive_options, java_command
+from tests.java_gateway import connect_callbacks
 
 ENDS_WITHIN_S: Final = 90.0
 ONCE_IN_A_JVM: Final = ("Console", "Performance", "Verifiable")
@@ -78,9 +79,7 @@ class ToolsJvm:
             gateway_parameters=GatewayParameters(port=port, read_timeout=ENDS_WITHIN_S),
             callback_server_parameters=CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True),
         )
-        java_side = self._gateway.java_gateway_server
-        callback_port = self._gateway.get_callback_server().get_listening_port()
-        java_side.resetCallbackClient(java_side.getCallbackClient().getAddress(), callback_port)
+        connect_callbacks(self._gateway)
         java: Any = self._gateway.jvm
         java.org.apache.kafka.common.utils.Exit.setExitProcedure(self)
         java.org.apache.kafka.common.utils.Exit.setHaltProcedure(self)

@@ -14,6 +14,7 @@ from tests.brokers import BROKERS, BrokerProcess
 from tests.browser import open_tab, run_chromium
 from tests.clients.console_pages import run_console, url_of
 from tests.jars import KAFKA_4_3, kafka_classpath, skip_or_fail_in_ci
+from tests.ports import free_port
 
 NewBroker = Callable[..., AbstractContextManager[BrokerProcess]]
 _numbers = itertools.count(1)
@@ -39,6 +40,14 @@ def broker(_shared: BrokerProcess) -> BrokerProcess:
     if _shared.process is None or _shared.process.poll() is not None:
         _shared.start()
     return _shared
+
+
+@pytest.fixture(scope="module")
+def registry(new_broker: NewBroker) -> Iterator[str]:
+    """URL of a schema registry, which the tests of a file share."""
+    address = f"127.0.0.1:{free_port()}"
+    with new_broker(**{"schema.registry.listener": address}):
+        yield f"http://{address}"
 
 
 @pytest.fixture

@@ -19,14 +19,11 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSe
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import message_factory
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
 from ottla_broker.registry.languages.protobuf_descriptor import load_descriptor
 from ottla_broker.registry.schema import NamedSchema
-from tests.clients.conftest import NewBroker
-from tests.jars import QUIET, SHORT_LIVED_JVM, java_program
-from tests.ports import free_port
+from tests.java_gateway import start_jvm
 
 JARS = os.environ.get("OTTLA_CONFLUENT_JARS", "")
 
@@ -50,13 +47,6 @@ Shipment = message_factory.GetMessageClass(DESCRIPTOR.message_types_by_name["Shi
 NEWER_FORMAT = {"use.deprecated.format": False}
 
 
-@pytest.fixture(scope="module")
-def registry(new_broker: NewBroker) -> Iterator[str]:
-    address = f"127.0.0.1:{free_port()}"
-    with new_broker(**{"schema.registry.listener": address}):
-        yield f"http://{address}"
-
-
 @pytest.fixture
 def client(registry: str) -> SchemaRegistryClient:
     return SchemaRegistryClient({"url": registry})
@@ -64,20 +54,8 @@ def client(registry: str) -> SchemaRegistryClient:
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    port, process = launch_gateway(
-        classpath=f"{JARS}/*",
-        javaopts=[*SHORT_LIVED_JVM, *QUIET],
-        java_path=java_program(),
-        die_on_exit=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
-    try:
+    with start_jvm(f"{JARS}/*") as (gateway, _):
         yield gateway.jvm
-    finally:
-        gateway.shutdown()
-        process.kill()
-        process.wait()
 
 
 def configured(serializer: Any, registry: str, **settings: object) -> Any:

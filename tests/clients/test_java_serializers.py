@@ -12,12 +12,10 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from tests.clients.conftest import NewBroker
-from tests.jars import QUIET, SHORT_LIVED_JVM, java_program, kafka_classpath
-from tests.ports import free_port
+from tests.jars import kafka_classpath
+from tests.java_gateway import start_jvm
 
 FLINK = "1.20.0"
 FORMAT = (
@@ -34,28 +32,9 @@ USER_WITHOUT_NAME = '{"type":"record","name":"User","namespace":"shop","fields":
 
 
 @pytest.fixture(scope="module")
-def registry(new_broker: NewBroker) -> Iterator[str]:
-    address = f"127.0.0.1:{free_port()}"
-    with new_broker(**{"schema.registry.listener": address}):
-        yield f"http://{address}"
-
-
-@pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    port, process = launch_gateway(
-        classpath=kafka_classpath(FLINK, FORMAT),
-        javaopts=[*SHORT_LIVED_JVM, *QUIET],
-        java_path=java_program(),
-        die_on_exit=True,
-        return_proc=True,
-    )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    try:
+    with start_jvm(kafka_classpath(FLINK, FORMAT)) as (gateway, _):
         yield gateway.jvm
-    finally:
-        gateway.shutdown()
-        process.kill()
-        process.wait()
 
 
 def parse_schema(jvm: Any, schema: str) -> Any:

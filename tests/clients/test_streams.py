@@ -12,20 +12,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import OffsetSpec
-from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import CallbackServerParameters, JavaGateway
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import Message
-from tests.jars import KAFKA_4_2, QUIET, SHORT_LIVED_JVM, STREAMS, java_program, kafka_classpath
+from tests.jars import KAFKA_4_2, STREAMS, kafka_classpath
+from tests.java_gateway import start_jvm
 from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
@@ -70,34 +71,14 @@ class ByWord:
         implements = ("org.apache.kafka.streams.kstream.KeyValueMapper",)
 
 
-@contextmanager
-def start_jvm() -> Iterator[tuple[JavaGateway, "subprocess.Popen[bytes]"]]:
-    port, jvm = launch_gateway(
-        classpath=kafka_classpath(KAFKA_4_2, STREAMS),
-        javaopts=[*SHORT_LIVED_JVM, *QUIET],
-        java_path=java_program(),
-        die_on_exit=True,
-        return_proc=True,
-    )
-    opened = JavaGateway(
-        gateway_parameters=GatewayParameters(port=port, auto_convert=True),
-        callback_server_parameters=CallbackServerParameters(port=0),
-    )
-    java_side = opened.java_gateway_server
-    our_port = opened.get_callback_server().get_listening_port()
-    java_side.resetCallbackClient(java_side.getCallbackClient().getAddress(), our_port)
-    try:
-        yield opened, jvm
-    finally:
-        opened.shutdown()
-        jvm.kill()
-        jvm.wait()
+def streams_jvm() -> AbstractContextManager[tuple[JavaGateway, "subprocess.Popen[bytes]"]]:
+    return start_jvm(kafka_classpath(KAFKA_4_2, STREAMS), callbacks=CallbackServerParameters(port=0))
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[JavaGateway]:
     """A JVM for all applications that are not killed: each is closed by its test."""
-    with start_jvm() as (opened, _):
+    with streams_jvm() as (opened, _):
         yield opened
 
 
@@ -323,12 +304,12 @@ def test_counts_are_exact_after_kills_of_the_application(
         return has_open_transaction(broker, f"{name}-counts")
 
     for _ in range(KILLS):
-        with start_jvm() as (gateway, jvm):
+        with streams_jvm() as (gateway, jvm):
             application = start_word_count(gateway, broker, name, tmp_path, guarantee, protocol, 2000)
             wait_for_counts(broker, name, wanted, application.state)
             eventually(finds_open_transaction_of_more_lines, within_s=60)
             jvm.kill()
-    with start_jvm() as (gateway, _), run_word_count(gateway, broker, name, tmp_path, guarantee, protocol) as state:
+    with streams_jvm() as (gateway, _), run_word_count(gateway, broker, name, tmp_path, guarantee, protocol) as state:
         wait_for_counts(broker, name, wanted, state)
     committed = len(read_counts(broker, name, "read_committed"))
     assert len(read_counts(broker, name, "read_uncommitted")) > committed, "no kill interrupted a transaction"
