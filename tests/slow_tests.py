@@ -22,6 +22,13 @@ def slow(cases: Iterable[object]) -> list[Any]:
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
 
 
+def quick_and_slow(quick: Sequence[object], slow: Sequence[object]) -> list[Any]:
+    """Parameters of a test that takes several cases at once, such as seeds: `make test` runs it
+    with the first alone.
+    """
+    return [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
+
+
 def count_deselected(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow"):

@@ -14,6 +14,7 @@ from tests.clients.walks.broker_pair import run_both_brokers
 from tests.clients.walks.themes import ACCESS, CONSUMERS, SHARES, STREAMS, TRANSACTIONS
 from tests.clients.walks.walk_runner import Verdict, WalkOutcome, create_runner
 from tests.jars import KAFKA, KAFKA_4_2, KAFKA_4_3
+from tests.slow_tests import quick_and_slow
 
 Walk = tuple[int, int, str | None]  # seed, steps, theme
 
@@ -22,31 +23,28 @@ def walks(steps: int, theme: str | None, first: int, last: int) -> list[Walk]:
     return [(seed, steps, theme) for seed in range(first, last + 1)]
 
 
-def quick_and_slow(quick: Sequence[Walk], slow: Sequence[Walk]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        "chosen", [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
-    )
-
-
-@quick_and_slow(
-    [*walks(50, None, 1, 4), *walks(80, ACCESS, 1, 2), *walks(60, TRANSACTIONS, 1, 2)],
-    [*walks(50, None, 5, 12), *walks(80, ACCESS, 3, 8), *walks(60, TRANSACTIONS, 3, 8)],
+@pytest.mark.parametrize(
+    "chosen",
+    quick_and_slow(
+        [*walks(50, None, 1, 4), *walks(80, ACCESS, 1, 2), *walks(60, TRANSACTIONS, 1, 2)],
+        [*walks(50, None, 5, 12), *walks(80, ACCESS, 3, 8), *walks(60, TRANSACTIONS, 3, 8)],
+    ),
 )
 def test_same_walks_get_the_same_responses(chosen: Sequence[Walk]) -> None:
     check_walks(KAFKA, chosen)
 
 
-@quick_and_slow(walks(60, CONSUMERS, 1, 4), walks(60, CONSUMERS, 5, 12))
+@pytest.mark.parametrize("chosen", quick_and_slow(walks(60, CONSUMERS, 1, 4), walks(60, CONSUMERS, 5, 12)))
 def test_same_walks_of_consumer_groups_get_the_same_responses(chosen: Sequence[Walk]) -> None:
     check_walks(KAFKA_4_2, chosen)
 
 
-@quick_and_slow(walks(40, STREAMS, 1, 4), walks(40, STREAMS, 5, 24))
+@pytest.mark.parametrize("chosen", quick_and_slow(walks(40, STREAMS, 1, 4), walks(40, STREAMS, 5, 24)))
 def test_same_walks_of_streams_groups_get_the_same_responses(chosen: Sequence[Walk]) -> None:
     check_walks(KAFKA_4_3, chosen)
 
 
-@quick_and_slow(walks(40, SHARES, 1, 4), walks(40, SHARES, 5, 24))
+@pytest.mark.parametrize("chosen", quick_and_slow(walks(40, SHARES, 1, 4), walks(40, SHARES, 5, 24)))
 def test_same_walks_of_share_groups_get_the_same_responses(chosen: Sequence[Walk]) -> None:
     check_walks(KAFKA_4_3, chosen)
 

@@ -6,9 +6,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
-from typing import Any
-
-import pytest
 
 from tests.sim.simulation import Outcome
 
@@ -19,14 +16,6 @@ def pool() -> ProcessPoolExecutor:
     takes.
     """
     return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"))
-
-
-def quick_and_slow(quick: Iterable[int], slow: Iterable[int]) -> list[Any]:
-    """Parameters of a test that takes seeds: `make test` runs it with the first alone."""
-    return [
-        pytest.param(tuple(quick), id="quick seeds"),
-        pytest.param(tuple(slow), id="slow seeds", marks=pytest.mark.slow),
-    ]
 
 
 def outcomes(run: Callable[[int], Outcome], seeds: Iterable[int]) -> list[Outcome]:

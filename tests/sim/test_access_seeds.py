@@ -8,8 +8,9 @@ import pytest
 
 from tests.sim.conftest import IsDetected
 from tests.sim.disabled_rule_runs import rules_named
-from tests.sim.fixed_seeds import outcomes, quick_and_slow, violations
+from tests.sim.fixed_seeds import outcomes, violations
 from tests.sim.scenario import run_access_seed
+from tests.slow_tests import quick_and_slow
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 QUICK_SEEDS, SLOW_SEEDS = range(1, 6), range(6, 25)

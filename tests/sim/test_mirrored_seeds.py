@@ -9,9 +9,10 @@ import pytest
 
 from tests.sim.conftest import IsDetected
 from tests.sim.disabled_rule_runs import TWO_CLUSTERS, rules_named
-from tests.sim.fixed_seeds import outcomes, pool, quick_and_slow, violations
+from tests.sim.fixed_seeds import outcomes, pool, violations
 from tests.sim.mirror_plan import COPY, STOP, MirrorPlan
 from tests.sim.mirror_scenario import run_mirror_seed
+from tests.slow_tests import quick_and_slow
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 QUICK_SEEDS, SLOW_SEEDS = range(1, 5), range(5, 22)

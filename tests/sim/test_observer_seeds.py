@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.sim.fixed_seeds import outcomes, quick_and_slow, violations
+from tests.sim.fixed_seeds import outcomes, violations
 from tests.sim.scenario import run_observer_seed
+from tests.slow_tests import quick_and_slow
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 QUICK_SEEDS, SLOW_SEEDS = range(1, 4), range(4, 13)
