@@ -1,13 +1,12 @@
 """A rolling restart: clients get no errors and lose no records."""
 
 from collections import Counter
-from collections.abc import Mapping
 from random import Random
 
 from tests.clusters import ProcessCluster
 from tests.e2e.rounds import checks
-from tests.e2e.rounds.load import GroupMember, Load, TopicPartition, committed_offsets, read_all_records
-from tests.e2e.rounds.round_runner import CATCH_UP_TIMEOUT_S, PARTITIONS, create_load, create_topic
+from tests.e2e.rounds.load import GroupMember, committed_offsets, read_all_records
+from tests.e2e.rounds.round_runner import PARTITIONS, create_load, create_topic, wait_for_members
 from tests.waiting import eventually
 
 TOPIC = "rolled"
@@ -30,13 +29,7 @@ def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
             eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
         load.stop_producers()
         contents = read_all_records(cluster.bootstrap, TOPIC, PARTITIONS)
-        eventually(
-            lambda: all(
-                contents[partition].keys() <= load.consumed().get(partition, {}).keys() for partition in partitions
-            ),
-            within_s=CATCH_UP_TIMEOUT_S,
-            message=lambda: f"a group that has read all records; {describe_unread(load, contents)}",
-        )
+        wait_for_members(load, contents)
     finally:
         load.stop_producers()
         load.stop_members()
@@ -50,16 +43,6 @@ def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
         values = [value for value in values if value.startswith(b"once/")]
     assert [value for value, times in Counter(values).items() if times > 1] == []
     assert [error for member in load.members for error in unexpected_errors(member)] == []
-
-
-def describe_unread(load: Load, contents: Mapping[TopicPartition, Mapping[int, bytes]]) -> str:
-    """Of each partition, the first and the last offset that no member has read, and their number;
-    then what the members have committed, and their last errors.
-    """
-    unread = {at: sorted(contents[at].keys() - load.consumed().get(at, {}).keys()) for at in contents}
-    found = [f"{at}: {offsets[0]} to {offsets[-1]}, {len(offsets)}" for at, offsets in unread.items() if offsets]
-    members = [(member.name, member.committed, member.recovered_errors[-3:]) for member in load.members]
-    return f"not read: {found}; members: {members}"
 
 
 def unexpected_errors(member: GroupMember) -> list[str]:

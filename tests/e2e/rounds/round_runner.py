@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from ottla_broker.wire.errors import KafkaError
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster, run_cluster
 from tests.e2e.rounds import checks, faults
-from tests.e2e.rounds.load import GroupMember, Load, Producer, committed_offsets, read_all_records
+from tests.e2e.rounds.load import GroupMember, Load, Producer, TopicPartition, committed_offsets, read_all_records
 from tests.e2e.rounds.round_log import RoundLog
 from tests.networks import NamespaceNetwork
 from tests.waiting import eventually
@@ -116,15 +116,28 @@ def run_round(cluster: ProcessCluster, seed: str, folder: Path) -> RoundResult:
     return RoundResult(description, problems, load.count_acknowledged(), gap_s, recovery_s, log.elapsed_s(), log.path)
 
 
+def wait_for_members(load: Load, contents: Mapping[TopicPartition, Mapping[int, bytes]]) -> None:
+    """Returns when the group has read all of `contents`: records by partition and offset. Raises
+    AssertionError after CATCH_UP_TIMEOUT_S.
+    """
+
+    def find_unread() -> dict[TopicPartition, list[int]]:
+        consumed = load.consumed()
+        unread = {at: sorted(records.keys() - consumed.get(at, {}).keys()) for at, records in contents.items()}
+        return {at: offsets for at, offsets in unread.items() if offsets}
+
+    def describe() -> str:
+        found = [f"{at}: {offsets[0]} to {offsets[-1]}, {len(offsets)}" for at, offsets in find_unread().items()]
+        members = [(member.name, member.committed, member.recovered_errors[-3:]) for member in load.members]
+        return f"a group that has read all records; not read: {found}; members: {members}"
+
+    eventually(lambda: not find_unread(), within_s=CATCH_UP_TIMEOUT_S, message=describe)
+
+
 def check_records(cluster: ProcessCluster, load: Load, topic: str) -> list[str]:
     partitions = [(topic, partition) for partition in range(PARTITIONS)]
     contents = read_all_records(cluster.bootstrap, topic, PARTITIONS)
-
-    def caught_up() -> bool:
-        consumed = load.consumed()
-        return all(contents[it].keys() <= consumed.get(it, {}).keys() for it in partitions)
-
-    eventually(caught_up, within_s=CATCH_UP_TIMEOUT_S, message="a group that has read all records")
+    wait_for_members(load, contents)
     load.stop_members()
     group = load.members[0].group
     problems = checks.find_violations(load, contents, committed_offsets(cluster.bootstrap, group, partitions))
