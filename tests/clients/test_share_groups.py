@@ -12,6 +12,7 @@ import pytest
 
 from ottla_broker.share_groups.dead_letters import DeadLetterReason
 from ottla_broker.wire.errors import ErrorCode
+from tests import tools_jvm
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
@@ -136,7 +137,9 @@ def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
     them."""
     files = ",".join(str(path) for path in sorted(broker.log_dir.glob(f"{topic}-*/*.log")))
     main = "org.apache.kafka.tools.DumpLogSegments"
-    return check_tool(kafka_classpath(KAFKA_4_3), main, decoder, "--files", files)
+    ran = tools_jvm.run_tool(kafka_classpath(KAFKA_4_3), main, decoder, "--files", files)
+    assert ran.returncode == 0 and "Exception" not in ran.stderr, ran.stderr
+    return ran.stdout
 
 
 def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick: BrokerProcess, name: str) -> None:
