@@ -50,6 +50,7 @@ from ottla_broker.listener_certificates import ListenError
 from ottla_broker.log.meta_properties import LogDirError
 from ottla_broker.log_format import LOG_FORMATS, add_process_fields, configure_logging, print_line
 from ottla_broker.metadata.records import Endpoint
+from ottla_broker.pause_monitor import PauseMonitor
 from ottla_broker.runtime import Runtime, machine_boot_id
 from ottla_broker.security.scram import SALT_BYTES, parse_add_scram
 from ottla_broker.server import Server
@@ -193,6 +194,7 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
     registry: StartedRegistry | None = None
     restart: asyncio.Task[None] | None = None
     pause_limit = PauseLimit(broker.partitions)
+    pause_monitor = PauseMonitor()
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
@@ -212,6 +214,7 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
         if not await completes_before(stop, broker.start(endpoints)):
             return broker.restart_ordered.is_set()
         pause_limit.start()
+        pause_monitor.start()
         addresses = ", ".join(map(str, server.bound_listeners))
         took_ms = (time.monotonic() - started_s) * 1000
         print_line(f"ottla broker {broker.node_id} ready on {addresses} in {took_ms:.0f} ms")
@@ -220,6 +223,7 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
             await broker.controlled_shutdown()
         return broker.restart_ordered.is_set()
     finally:
+        pause_monitor.stop()
         pause_limit.stop()
         if restart is not None:
             restart.cancel()
