@@ -1,6 +1,6 @@
 """Settings of security: TLS and SASL of listeners and between brokers, and authorization."""
 
-from ottla_broker.config.addresses import (
+from ottla_broker.config.security_types import (
     authorizer_name,
     jwks_url,
     login_module,

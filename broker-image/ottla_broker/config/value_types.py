@@ -151,21 +151,23 @@ def list_of(*values: str, allowed: str = "", check: Callable[[str], bool] | None
         entries = split_list(text)
         for entry in entries:
             if (values and entry not in values) or (check is not None and not check(entry)):
-                raise ValueError(f"{entry!r} is none of them" if values else f"{entry!r} has another form")
+                raise ValueError(f"{entry!r} is unknown" if values else f"{entry!r} is malformed")
         return entries
 
     return ValueType(ConfigType.LIST, allowed or f"a comma-separated list of {_join_choices(values, 'and')}", parse)
 
 
-def fixed(kind: ValueType[T], value: T, why: str) -> ValueType[T]:
-    """Accepts one value only, for a setting of Kafka's that clients and tools send."""
+def fixed(general: ValueType[T], value: T, why: str) -> ValueType[T]:
+    """One value of a more general type, for a setting of Kafka's that clients and tools send.
+    `why`: the reason why there is no other value.
+    """
 
     def parse(text: str) -> T:
-        if kind.parse(text) != value:
+        if general.parse(text) != value:
             raise ValueError(why)
         return value
 
-    return ValueType(kind.code, f"{kind.text(value)} only", parse, words=(kind.text(value),))
+    return ValueType(general.code, f"{general.text(value)} only", parse, words=(general.text(value),))
 
 
 def parsed(

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.config import CLIENT_METRICS, CLIENT_METRICS_INTERVAL_MS, CLIENT_METRICS_MATCH
+from ottla_broker.config import CLIENT_METRICS_INTERVAL_MS, CLIENT_METRICS_MATCH, CLIENT_METRICS_METRICS
 from ottla_broker.config.client_match import matches_client
 from ottla_broker.wire.crc import crc32c
 
@@ -39,7 +39,7 @@ def find_client_subscription(
     interval_ms = CLIENT_METRICS_INTERVAL_MS.default
     for configs in resources:
         if matches_client(CLIENT_METRICS_MATCH.parse(configs.get(CLIENT_METRICS_MATCH.name, "")), client):
-            metrics |= dict.fromkeys(CLIENT_METRICS.parse(configs.get(CLIENT_METRICS.name, "")))
+            metrics |= dict.fromkeys(CLIENT_METRICS_METRICS.parse(configs.get(CLIENT_METRICS_METRICS.name, "")))
             if (own := configs.get(CLIENT_METRICS_INTERVAL_MS.name)) is not None:
                 interval_ms = min(interval_ms, CLIENT_METRICS_INTERVAL_MS.parse(own))
     names = (ALL_METRICS,) if ALL_METRICS in metrics else order_as_java(metrics)
