@@ -79,11 +79,11 @@ def find_authentication(config: Config) -> Iterator[str]:
         yield f"{AUTHORIZER_CLASS_NAME.name}={name}"
     for listener in config.listeners:
         protocol = config.security_protocol(listener.name)
+        client_auth = config.listener_value(listener.name, SSL_CLIENT_AUTH)
         if protocol in SASL_PROTOCOLS:
             yield f"listener {listener.name} has {protocol}"
-        elif protocol in TLS_PROTOCOLS:
-            if config.listener_value(listener.name, SSL_CLIENT_AUTH) == CLIENT_AUTH_REQUIRED:
-                yield f"listener {listener.name} requires certificates of clients"
+        elif protocol in TLS_PROTOCOLS and client_auth == CLIENT_AUTH_REQUIRED:
+            yield f"listener {listener.name} requires certificates of clients"
 
 
 def find_password_listener(config: Config) -> str | None:
