@@ -37,7 +37,7 @@ class ControllerLocator(Protocol):
     @property
     def is_active_controller(self) -> bool: ...
 
-    def controller_address(self) -> tuple[str, int] | None: ...
+    def controller_endpoint(self) -> tuple[str, int] | None: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -134,7 +134,7 @@ class ControllerChannel:
         """
         if self._locator.is_active_controller:
             return await handle()
-        address = self._locator.controller_address()
+        address = self._locator.controller_endpoint()
         if address is None:
             return NO_RESPONSE
         request = asyncio.ensure_future(self._send_over_channel(address, send))
@@ -143,7 +143,7 @@ class ControllerChannel:
                 await asyncio.wait({request}, timeout=CONTROLLER_CHECK_INTERVAL_S)
                 # While no controller is known, the one that has the request may still execute it:
                 # sent to the same one again, it could undo what came between.
-                known = self._locator.controller_address()
+                known = self._locator.controller_endpoint()
                 has_changed = self._locator.is_active_controller or known not in (None, address)
                 if has_changed and not request.done():
                     raise ConnectionAbortedError("another broker became the controller")

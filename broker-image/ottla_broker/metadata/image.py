@@ -231,6 +231,9 @@ class MetadataImage:
         return index
 
     def index_partitions(self, max_partitions: int) -> bool:
+        """Continues the index by topics with about `max_partitions` partitions in all. Returns True
+        if it is complete.
+        """
         index = self._begin_partition_index()
         index.add_topics(max_partitions)
         return index.is_complete

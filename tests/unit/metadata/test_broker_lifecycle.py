@@ -38,7 +38,7 @@ class LocalController:
 
     is_active_controller = True
 
-    def controller_address(self) -> None:
+    def controller_endpoint(self) -> None:
         return None
 
 
