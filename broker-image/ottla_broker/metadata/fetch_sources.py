@@ -44,7 +44,7 @@ def assign_voter(me: ReplicaKey, image: MetadataImage, voters: VoterSet, leader:
     copies from the leader, but keeps its place, so that a restart changes nothing for the others.
     """
     brokers = {broker.key: broker for broker in brokers_as_voters(image, listener)}
-    if me not in brokers or not _is_serving(image.brokers[me[0]]):
+    if me not in brokers or not _is_serving(image.brokers[me.broker]):
         return None
     sources = [brokers[key] for key in sorted(_live_voters(image.brokers, voters, leader)) if key in brokers]
     known = {voter.key for voter in voters} | standby_voters(image, voters, listener)

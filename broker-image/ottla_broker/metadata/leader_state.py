@@ -202,7 +202,7 @@ class LeaderState:
     def _record_fetch(self, request: MetadataFetchRequest) -> ReplicaState | None:
         if request.directory_id is None:
             return None
-        key = (request.replica_id, request.directory_id)
+        key = ReplicaKey(request.replica_id, request.directory_id)
         now_s = self._now()
         replica = self.replicas.get(key)
         if replica is None:

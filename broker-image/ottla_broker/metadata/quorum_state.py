@@ -76,7 +76,7 @@ class QuorumStateFile:
             stored = msgspec.convert(found, _StoredState)
             voted = None
             if stored.voted_id != NO_VOTE:
-                voted = stored.voted_id, uuid_from_text(stored.voted_directory_id)
+                voted = ReplicaKey(stored.voted_id, uuid_from_text(stored.voted_directory_id))
             return ElectionState(stored.leader_epoch, stored.leader_id, voted)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self._path} cannot be read: {error}") from error

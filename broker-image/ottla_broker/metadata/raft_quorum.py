@@ -133,7 +133,7 @@ class RaftQuorum:
             log.log_end,
             log.high_watermark,
             log.voters.latest,
-            -1 if state.voted is None else state.voted[0],
+            -1 if state.voted is None else state.voted.broker,
         )
 
     def _require_leader(self) -> LeaderState:

@@ -85,4 +85,4 @@ async def _change(
 
 
 def describe_replica(key: ReplicaKey) -> str:
-    return f"broker {key[0]} with directory id {uuid_text(key[1])}"
+    return f"broker {key.broker} with directory id {uuid_text(key.directory)}"
