@@ -49,7 +49,10 @@ RETRIABLE_REGISTRATION_ERRORS: Final = frozenset({ErrorCode.not_controller, Erro
 
 
 class Directory(Protocol):
-    """The state of a log directory that is reported to the controller."""
+    """A log directory as far as the controller has to know. `previous_broker_epoch`: that of the
+    previous incarnation after a clean shutdown, else NO_BROKER_EPOCH; `broker_epoch`: set when this
+    broker has registered; `failure`: the reason why the directory has failed, None while it works.
+    """
 
     directory_id: UUID
     previous_broker_epoch: int
@@ -162,7 +165,7 @@ class BrokerLifecycle:
         """The broker epoch of the previous incarnation if it lost no records: after a clean
         shutdown, or if the machine has not restarted since. Else −1."""
         clean_epoch = min(directory.previous_broker_epoch for directory in self._directories)
-        return self._previous_incarnation.trusted_epoch() if clean_epoch == NO_BROKER_EPOCH else clean_epoch
+        return self._previous_incarnation.read_trusted_epoch() if clean_epoch == NO_BROKER_EPOCH else clean_epoch
 
     async def run(self) -> None:
         """Sends heartbeats until cancelled, allowed to stop, or replaced."""

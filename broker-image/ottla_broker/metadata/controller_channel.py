@@ -23,6 +23,7 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 # Client software name of forwarding connections: requests on them are not forwarded again.
 FORWARDING_SOFTWARE_NAME: Final = "ottla-broker"
+NO_RESPONSE: Final = object()
 REQUEST_TIMEOUT_S: Final = 10.0
 FORWARD_TIMEOUT_S: Final = 15.0
 INITIAL_RETRY_PAUSE_S: Final = 0.02
@@ -107,6 +108,9 @@ class ControllerChannel:
     async def _retry_until_answered(
         self, send: Callable[[Channel], Awaitable[Any]], handle: Callable[[], Awaitable[Any]], timeout_s: float
     ) -> Any:
+        """The response to a request that `send` sends to the controller, and that `handle` handles
+        if this broker is the controller.
+        """
         pause_s, error = INITIAL_RETRY_PAUSE_S, "no broker is the controller"
         try:
             async with asyncio.timeout(timeout_s):
@@ -174,9 +178,6 @@ class ControllerChannel:
                 return channel
             channel.close()
         return None
-
-
-NO_RESPONSE: Final = object()
 
 
 def _is_not_controller(response: Any) -> bool:

@@ -35,8 +35,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True)
 class ReplicaState:
-    """`acknowledged_offset`: offset up to which its log equals this one. Times by the event loop's
-    clock.
+    """A replica that has fetched from this leader. `acknowledged_offset`: offset up to which its
+    log equals the leader's. Times by the event loop's clock.
     """
 
     key: ReplicaKey
@@ -146,6 +146,7 @@ class LeaderState:
 
     @property
     def acknowledged_offsets(self) -> dict[ReplicaKey, int]:
+        """Up to which offset each replica has the log on disk, this one too."""
         offsets = {key: replica.acknowledged_offset for key, replica in self.replicas.items()}
         offsets[self.me.key] = self._synced_offset
         return offsets
@@ -153,6 +154,7 @@ class LeaderState:
     # --- voters
 
     def can_change_voters(self, proposed: VoterSet) -> bool:
+        """See `voter_set.can_change_voters`."""
         return not self.is_over and can_change_voters(
             self.voters,
             proposed,
@@ -237,6 +239,7 @@ class LeaderState:
         return high_watermark if high_watermark > self.epoch_start_offset else UNKNOWN_OFFSET
 
     def hears_majority(self, within_s: float) -> bool:
+        """True if this broker leads and a majority of the voters has fetched within this time."""
         return not self.is_over and self._now() - self.majority_heard_s <= within_s
 
     @property
@@ -251,6 +254,7 @@ class LeaderState:
         return sorted(heard, reverse=True)[majority_size(len(heard)) - 1]
 
     def last_fetch_s(self, key: ReplicaKey) -> float:
+        """The start of the epoch for a replica that has not fetched."""
         if key == self.me.key:
             return self._now()
         replica = self.replicas.get(key)
@@ -295,13 +299,15 @@ class LeaderState:
     # --- end of the epoch
 
     def fail(self, reason: KafkaError) -> None:
-        """Ends the epoch, so that another voter can lead."""
+        """Ends the epoch because of an error of this broker's log, so that another voter can
+        lead.
+        """
         if not self.is_over:
             self.failure = reason
             self.end_term()
 
     def end_term(self) -> None:
-        """Fails pending commits and fetches."""
+        """Ends the epoch: fails pending commits and fetches. Without effect if it is over."""
         if not self.is_over:
             self.is_over = True
             self._log.fail_pending_commits()

@@ -109,7 +109,7 @@ class MirrorManager:
         for kind, name in changes.changed_configs:
             if kind == MIRROR_RESOURCE:
                 self._apply_config(name)
-        for name in changes.changed_mirrors:
+        for name in changes.changed_mirrored_topics:
             self._update_topic(name)
 
     async def close(self) -> None:

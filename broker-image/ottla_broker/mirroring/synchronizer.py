@@ -105,7 +105,7 @@ class MirrorSynchronizer:
         return self._problems.get(mirror, MirrorProblems())
 
     def apply_changes(self, changes: MetadataDelta) -> None:
-        if changes.changed_mirrors or any(kind == MIRROR_RESOURCE for kind, _ in changes.changed_configs):
+        if changes.changed_mirrored_topics or any(kind == MIRROR_RESOURCE for kind, _ in changes.changed_configs):
             self._changed.set()
 
     async def run(self) -> None:
