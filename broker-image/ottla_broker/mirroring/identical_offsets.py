@@ -21,6 +21,8 @@ _EPOCH_OFFSET: Final = 12  # of the leader epoch in a batch's header
 
 
 class IdenticalOffsets:
+    """The OffsetPolicy of mirrors with `offsets: Identical`."""
+
     def position(self, mirrored: MirroredPartition) -> int:
         return mirrored.partition.log.end
 

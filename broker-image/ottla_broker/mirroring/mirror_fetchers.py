@@ -31,8 +31,9 @@ LOG_START_CHECK_INTERVAL_S: Final = 1.0
 
 
 class MirrorFetchers:
-    """Assigns the mirrored partitions that this broker leads to fetchers, and reports their epochs
-    and stops to the controller. `source_error`: why the source cannot be reached; empty if it can.
+    """Assigns the mirrored partitions that this broker leads to fetchers, and reports to the
+    controller the source's leader epochs and the partitions that stop. `source_error`: why the
+    source cannot be reached; empty if it can.
     """
 
     def __init__(self, broker_id: int, config: MirrorConfig, send_report: SendReport) -> None:

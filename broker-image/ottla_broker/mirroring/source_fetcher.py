@@ -51,7 +51,9 @@ class FetcherMirror(Protocol):
 
 
 class SourceFetcher:
-    """`last_response` is this source broker's."""
+    """Fetches the partitions that `broker`, at `address`, leads at the source. `last_response` is
+    that broker's.
+    """
 
     def __init__(self, broker: int, address: tuple[str, int], mirror: FetcherMirror) -> None:
         self.broker = broker
