@@ -35,7 +35,7 @@ EVENT_LOOP_IDLE = gauge(
 )
 HANDLER_IDLE = gauge(
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
-    "The same: one thread reads requests and handles them.",
+    "The same share under the name of Kafka's request handlers: one thread reads requests and handles them.",
 )
 WAITING = gauge(
     "kafka_server_delayedoperationpurgatory_purgatorysize",

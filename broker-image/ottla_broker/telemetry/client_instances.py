@@ -43,8 +43,8 @@ class Push(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class ClientInstance:
-    """`get_ms`, `push_ms`: when its last requests were accepted. `version`: the version of all
-    subscriptions at which `subscription` was computed."""
+    """`version`: the version of all subscriptions at which `subscription` was computed. `get_ms`,
+    `push_ms`: when its last requests were accepted; `seen_ms`: when its last request arrived."""
 
     client: ClientParameters
     subscription: ClientSubscription
@@ -56,6 +56,7 @@ class ClientInstance:
     last_error: ErrorCode = ErrorCode.none
 
     def accept_get(self, now_ms: int) -> bool:
+        """False before the push interval has passed since the last accepted request."""
         if now_ms - max(self.get_ms, self.push_ms) < self.subscription.interval_ms:
             return False
         self.get_ms = now_ms
@@ -70,6 +71,7 @@ class ClientInstance:
         return True
 
     def expiry_ms(self) -> int:
+        """How long the instance is kept after its last request."""
         return max(MIN_EXPIRY_MS, self.subscription.interval_ms * INTERVALS_TO_EXPIRY)
 
 

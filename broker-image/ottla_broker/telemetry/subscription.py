@@ -33,8 +33,8 @@ class ClientSubscription(msgspec.Struct, frozen=True):
 def find_client_subscription(
     resources: Iterable[Mapping[str, str]], client: Mapping[str, str | None], instance_id: UUID
 ) -> ClientSubscription:
-    """`resources`: the configs of all client-metrics resources. `client`: the client's value of
-    each match parameter."""
+    """The metrics and the interval of one client. `resources`: the configs of all client-metrics
+    resources. `client`: the client's value of each match parameter."""
     metrics: dict[str, None] = {}
     interval_ms = CLIENT_METRICS_INTERVAL_MS.default
     for configs in resources:
@@ -68,6 +68,7 @@ def order_as_java(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _spread_hash(text: str) -> int:
+    """Java's hash code of the text, with its upper half mixed into the lower as by HashMap."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
