@@ -83,12 +83,12 @@ def integer_of(*values: int) -> ValueType[int]:
     return ValueType(ConfigType.INT, _join_choices([*by_text]), parse)
 
 
-def long(at_least: int | None = None, at_most: int | None = None, *, also: int | None = None) -> ValueType[int]:
-    return _integer_type(ConfigType.LONG, MAX_INT64, at_least, at_most, also)
+def long(at_least: int | None = None, *, also: int | None = None) -> ValueType[int]:
+    return _integer_type(ConfigType.LONG, MAX_INT64, at_least, None, also)
 
 
-def short(at_least: int | None = None, at_most: int | None = None) -> ValueType[int]:
-    return _integer_type(ConfigType.SHORT, MAX_INT16, at_least, at_most, None)
+def short(at_least: int | None = None) -> ValueType[int]:
+    return _integer_type(ConfigType.SHORT, MAX_INT16, at_least, None, None)
 
 
 def double(at_least: float | None = None, at_most: float | None = None) -> ValueType[float]:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.image import MetadataDelta
 from ottla_broker.metadata.metadata_fetch import (
     UNKNOWN_OFFSET,
@@ -322,8 +323,4 @@ class LeaderState:
 
     async def wait_for_change(self, timeout_s: float | None = None) -> None:
         """Returns at the next change, or at the timeout."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        await wait_for_event(self._changed, timeout_s)

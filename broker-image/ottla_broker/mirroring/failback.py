@@ -20,11 +20,11 @@ From then on every leader has truncated, or truncates before it mirrors anything
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.diverged_records import first_diverged_offset, save_diverged_records
@@ -143,9 +143,7 @@ class MirrorFailback:
                 while self.partitions:
                     await self._advance_partitions(source, own)
                     is_blocked = all(it.needs_operator for it in self.partitions.values())
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(BLOCKED_RETRY_PAUSE_S if is_blocked else RETRY_PAUSE_S):
-                            await self._added.wait()
+                    await wait_for_event(self._added, BLOCKED_RETRY_PAUSE_S if is_blocked else RETRY_PAUSE_S)
                     self._added.clear()
             finally:
                 await source.close()
