@@ -55,6 +55,9 @@ def parse_host_and_port(text: str) -> tuple[str, int]:
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
+    """Listeners with names in upper case. Raises ValueError for a malformed one, a name that is
+    used twice, and none.
+    """
     found: list[Listener] = []
     for entry in split_list(text):
         name, separator, address = entry.partition("://")

@@ -142,6 +142,7 @@ def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
 
 
 def _with_login(config: ListenerSettings, security: ClientSecurity) -> ClientSecurity:
+    """`security` with the login of brokers among themselves, if it uses SASL."""
     mechanism = config(rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
     if not security.uses_sasl or mechanism is None:
         return security

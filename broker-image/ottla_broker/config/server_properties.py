@@ -143,6 +143,9 @@ def _parse_setting(name: str, item: GivenSetting, static: StaticSettings) -> Non
 
 
 def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[str, GivenSetting]:
+    """The last setting of each name, where an alias counts as the name that it stands for. Adds to
+    `notes` the settings that a later one of the same source replaces.
+    """
     last: dict[str, GivenSetting] = {}
     for item in given:
         name = ALIASES.get(item.name, item.name)

@@ -72,6 +72,7 @@ def integer(at_least: int | None = None, at_most: int | None = None, *, also: in
 
 
 def integer_of(*values: int) -> ValueType[int]:
+    """One of these integers."""
     by_text = {str(value): value for value in values}
 
     def parse(text: str) -> int:
@@ -117,6 +118,8 @@ def boolean() -> ValueType[bool]:
 
 
 def string(allowed: str = "any text", *, empty: bool = True) -> ValueType[str]:
+    """A text without blanks at its ends. `empty`: whether it may be empty."""
+
     def parse(text: str) -> str:
         text = text.strip()
         if not (text or empty):
@@ -132,6 +135,7 @@ def secret(allowed: str = "any text") -> ValueType[str]:
 
 
 def one_of(*values: Text, any_case: bool = False) -> ValueType[Text]:
+    """One of these texts. `any_case`: in upper or lower case."""
     by_text = {value.lower() if any_case else str(value): value for value in values}
 
     def parse(text: str) -> Text:

@@ -156,6 +156,7 @@ class ControllerChannel:
             request.cancel()
 
     async def _send_over_channel(self, address: tuple[str, int], send: Callable[[Channel], Awaitable[Any]]) -> Any:
+        """Sends a request over an idle connection or a new one, and keeps it for later requests."""
         channel = self._take_idle_channel(address)
         if channel is None:
             channel = await self._channels.open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)

@@ -41,7 +41,9 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
     async def create_token(
         self, owner: Principal, requester: Principal, renewers: Iterable[Principal], max_lifetime_ms: int
     ) -> DelegationToken:
-        """`max_lifetime_ms`: 0 or less for the longest lifetime allowed."""
+        """Creates a token of `owner` at the request of `requester`. `max_lifetime_ms`: 0 or less
+        for the longest lifetime allowed.
+        """
         token_secret(self._config)
         now_ms = self._runtime.now_ms()
         longest_ms = self._config(DELEGATION_TOKEN_MAX_LIFETIME_MS)

@@ -131,6 +131,9 @@ class FailureDetector:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, key: BrokerIncarnation, broker: BrokerRegistration) -> None:
+        """Keeps the probe connection to one broker and detects that its process has ended. Runs
+        until cancelled.
+        """
         loop = asyncio.get_running_loop()
         at = broker.endpoints.get(self._listener) or next(iter(broker.endpoints.values()))
         answered = False

@@ -203,6 +203,9 @@ class LeaderState:
         return MetadataFetchResponse(error, leader=LeaderAndEpoch(self.epoch, self.me.broker, self.me.endpoint))
 
     def _record_fetch(self, request: MetadataFetchRequest) -> ReplicaState | None:
+        """The state of the sender, which has fetched now. None for a sender without a directory id,
+        whose fetches acknowledge nothing.
+        """
         if request.directory_id is None:
             return None
         key = ReplicaKey(request.replica_id, request.directory_id)
@@ -272,7 +275,7 @@ class LeaderState:
         return is_alive and replica.acknowledged_offset >= self._log.high_watermark
 
     def describe(self, now_ms: int) -> QuorumDescription:
-        """`now_ms`: wall clock."""
+        """The quorum for DescribeQuorum. `now_ms`: wall clock."""
 
         def describe_replica(key: ReplicaKey) -> QuorumReplica:
             replica = self.replicas.get(key)

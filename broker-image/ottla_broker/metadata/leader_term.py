@@ -55,6 +55,9 @@ class LeaderTerm:
                     self._leader_state.end_term()  # its own removal is committed
 
     async def _establish(self) -> bool:
+        """Commits the first records of the epoch. Returns False if that fails, which ends the
+        epoch.
+        """
         leader = self._leader_state
         try:
             await leader.establish(writes_voters=self._writes_voters)
@@ -99,6 +102,9 @@ class LeaderTerm:
     # --- voters
 
     async def _maintain_voters(self) -> None:
+        """Changes the voters, one at a time, to those that `_propose_voters` returns. Returns when
+        the epoch is over.
+        """
         leader = self._leader_state
         while not leader.is_over:
             await leader.wait_for_change(VOTER_CHECK_INTERVAL_S)
@@ -112,6 +118,7 @@ class LeaderTerm:
                 logger.info("voters of the metadata log: brokers %s", ", ".join(str(v.broker) for v in proposed))
 
     def _propose_voters(self) -> VoterSet | None:
+        """The voter set to change to; None when no change is needed."""
         leader = self._leader_state
         with_own_address = replace_voter(leader.voters, leader.me)  # other voters send UpdateRaftVoter
         if with_own_address != leader.voters:

@@ -150,6 +150,8 @@ async def connect(channels: ChannelBuilder, endpoint: QuorumEndpoint, client_id:
 
 
 async def open_channel(channels: ChannelBuilder, endpoint: QuorumEndpoint, client_id: str, timeout_s: float) -> Channel:
-    """Raises OSError, ConnectionRefusedError among them; TimeoutError."""
+    """A connection to another broker, which the caller closes. Raises OSError,
+    ConnectionRefusedError among them; TimeoutError.
+    """
     async with asyncio.timeout(timeout_s):
         return await channels.open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)

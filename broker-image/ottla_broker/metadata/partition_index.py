@@ -79,6 +79,7 @@ class PartitionIndex:
                 self._replace(state, None)
 
     def _replace(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
+        """Removes the entries of `old` and adds those of `new`. None: there is no such state."""
         before, after = (() if old is None else old.replicas), (() if new is None else new.replicas)
         state = new or old
         assert state is not None

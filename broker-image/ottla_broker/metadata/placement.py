@@ -174,6 +174,9 @@ class _Ring:
 
 
 def _assign_partition(ring: _Ring, count: int, leader: int, shift: int, load: Mapping[int, int]) -> tuple[int, ...]:
+    """The leader, then the brokers of its ring with the fewest replicas, each in another rack and
+    on another node while there is one. `load`: replicas by broker.
+    """
     chosen, racks, nodes = [leader], {ring.rack[leader]}, {ring.node[leader]}
     near = list(islice(ring.others(leader, shift), MAX_COMPARED_BROKERS)) if count > 1 else []
     while len(chosen) < count:

@@ -82,6 +82,9 @@ class QuorumStateFile:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self._path} cannot be read: {error}") from error
 
     def _take_over(self, old: _RegisterState, me: ReplicaKey) -> ElectionState:
+        """The state after a file of Ottla 0.1. Raises KAFKA_STORAGE_ERROR unless this broker was
+        the only voter.
+        """
         if [voter.key for voter in old.isr] != [me]:
             brokers = ", ".join(str(voter.broker) for voter in old.isr)
             raise KafkaError(

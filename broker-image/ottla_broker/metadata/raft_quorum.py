@@ -149,6 +149,7 @@ class RaftQuorum:
         return await self._require_leader().commit(records)
 
     async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
+        """The response to a fetch of a consumer or another replica, which may wait for records."""
         if self._is_of_another_cluster(request.cluster_id):
             return MetadataFetchResponse(ErrorCode.inconsistent_cluster_id)
         if request.replica_id == CONSUMER_REPLICA_ID:

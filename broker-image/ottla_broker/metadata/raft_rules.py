@@ -177,6 +177,9 @@ def count_vote(
 
 
 def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
+    """The next state if a majority of the voters has granted their votes: LEADER, or CANDIDATE
+    after a pre-vote.
+    """
     if not has_majority(state.granted, me.voters):
         return state
     if state.role is Role.PROSPECTIVE:

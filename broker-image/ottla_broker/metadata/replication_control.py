@@ -182,6 +182,10 @@ class ReplicationControl:
         partitions: Iterable[TopicPartition] | None,
         elect: Callable[[PartitionRecord, ElectionCandidates, TopicElectionRules], PartitionRecord],
     ) -> dict[TopicPartition, Outcome]:
+        """`elect` returns a partition's next state or raises the error for it. Without
+        `partitions`, those that need no election are left out of the outcomes.
+        """
+
         def plan() -> Decision[dict[TopicPartition, Outcome]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
 

@@ -3,10 +3,10 @@ after its own failover.
 
 For each partition that this broker leads and whose join offset is not in the metadata yet:
 
-1. The source's leader reports which of our leader epochs it mirrored and where its own records
-   begin. With our log's epochs that gives the offset below which both logs are identical
-   (`source_epochs`). A source that reports nothing proves nothing, and the partition stays as it
-   is. When a failover is reverted, the metadata contain the offset.
+1. The source's leader reports which of this cluster's leader epochs it mirrored and where its own
+   records begin. With the epochs of the log here that gives the offset below which both logs are
+   identical (`source_epochs`). A source that reports nothing proves nothing, and the partition
+   stays as it is. When a failover is reverted, the metadata contain the offset.
 2. Records beyond it are truncated only with `on.divergence=Truncate`. They are saved to a
    file before (`diverged_records`), and committed group offsets beyond are reset: a group there
    would skip the source's records.
@@ -133,6 +133,7 @@ class MirrorFailback:
         return self.partitions.get(target.partition) is target and target.is_leader
 
     async def _run(self) -> None:
+        """Advances the partitions while there are some, until cancelled."""
         while True:
             await self._added.wait()
             self._added.clear()

@@ -193,6 +193,7 @@ class MirrorManager:
                 truncate_if_saved(partition, record.joined, record.joined_epoch)
 
     def _fail_over(self, partition: Partition, mirror: str) -> None:
+        """Takes the next step of the partition's failover (`failover`)."""
         end = mirrored_partition(self._image, partition.topic_id, partition.partition).end
         if end >= 0:
             with suppress(KafkaError):  # the disk has failed: another broker will lead

@@ -90,6 +90,8 @@ class FailBackTopic:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
+    """`partitions`: how many the topic is to have."""
+
     topic: str
     partitions: int
 

@@ -93,9 +93,10 @@ class ClientInstances:
         self._version += 1
 
     def get_subscription(self, instance_id: UUID, client: ClientParameters, now_ms: int) -> ClientSubscription:
-        """Raises THROTTLING_QUOTA_EXCEEDED before the push interval has passed, unless the
-        subscription has changed or the last push was rejected with an error after which the client
-        requests its subscription at once."""
+        """Returns the client's subscription. Raises THROTTLING_QUOTA_EXCEEDED before the push
+        interval has passed, unless the subscription has changed or the last push was rejected with
+        an error after which the client requests its subscription at once.
+        """
         instance = self._find_or_create(instance_id, client, now_ms)
         if not instance.accept_get(now_ms) and instance.last_error not in MAY_ASK_AT_ONCE:
             raise _too_early(instance_id)
@@ -136,6 +137,9 @@ class ClientInstances:
             )
 
     def _find_or_create(self, instance_id: UUID, client: ClientParameters, now_ms: int) -> ClientInstance:
+        """The instance, with a subscription computed from the present resources. One whose
+        subscription was outdated begins again.
+        """
         instance = self._by_id.get(instance_id)
         if instance is None or instance.version < self._version:
             client = client if instance is None else instance.client

@@ -48,7 +48,7 @@ class PipelineReports:
 
 
 def parse_report(name: str, text: str) -> PipelineReport:
-    """Raises INVALID_REQUEST."""
+    """The report of the pipeline of this name. Raises INVALID_REQUEST."""
     if not 0 < len(name) <= MAX_NAME:
         raise KafkaError(ErrorCode.invalid_request, f"a pipeline's name has 1 to {MAX_NAME} characters")
     return decode_report(text, PipelineReport, "a pipeline")

@@ -26,7 +26,7 @@ class RollReports:
 
 
 def parse_roll(name: str, text: str) -> RollReport:
-    """Raises INVALID_REQUEST."""
+    """The report of a roll, whose resource has an empty name. Raises INVALID_REQUEST."""
     if name:
         raise KafkaError(ErrorCode.invalid_request, f"a cluster has one roll, which has no name such as {name!r}")
     return decode_report(text, RollReport, "a roll")
