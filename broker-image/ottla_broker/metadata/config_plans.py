@@ -97,8 +97,8 @@ def _states_under_rules(
 def _states_under_default_min_isr(
     image: MetadataImage, value: str | None, rules_for: RulesForConfig
 ) -> list[PartitionRecord]:
-    """The same when `value` becomes the cluster-wide default of min.insync.replicas. None: the
-    brokers' own configuration applies, which may be as low as 1.
+    """The next states of the partitions that change when `value` becomes the cluster-wide default
+    of min.insync.replicas. None: the brokers' own configuration applies, which may be as low as 1.
     """
     rules = rules_for({MIN_ISR_NAME: value or "1"})
     changed = (
