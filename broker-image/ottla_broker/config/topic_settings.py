@@ -68,17 +68,17 @@ def is_throttled_replica(entry: str) -> bool:
 LOG_RETENTION_MS = _defaults.row("log.retention.ms", long(at_least=1, also=-1), None,
     "Default of the topics' `retention.ms`. Not set: `log.retention.minutes`. -1: no limit.")
 LOG_RETENTION_MINUTES = _defaults.row("log.retention.minutes", integer(at_least=1, also=-1), None,
-    "Same in minutes. Not set: `log.retention.hours`.", UpdateMode.READ_ONLY)
+    "`log.retention.ms` in minutes. Not set: `log.retention.hours`.", UpdateMode.READ_ONLY)
 LOG_RETENTION_HOURS = _defaults.row("log.retention.hours", integer(at_least=1, also=-1), 168,
-    "Same in hours.", UpdateMode.READ_ONLY)
+    "`log.retention.ms` in hours.", UpdateMode.READ_ONLY)
 LOG_ROLL_MS = _defaults.row("log.roll.ms", long(at_least=1), None,
     "Default of the topics' `segment.ms`. Not set: `log.roll.hours`.")
 LOG_ROLL_HOURS = _defaults.row("log.roll.hours", integer(at_least=1), 168,
-    "Same in hours.", UpdateMode.READ_ONLY)
+    "`log.roll.ms` in hours.", UpdateMode.READ_ONLY)
 LOG_ROLL_JITTER_MS = _defaults.row("log.roll.jitter.ms", long(at_least=0), None,
     "Default of the topics' `segment.jitter.ms`. Not set: `log.roll.jitter.hours`.")
 LOG_ROLL_JITTER_HOURS = _defaults.row("log.roll.jitter.hours", integer(at_least=0), 0,
-    "Same in hours.", UpdateMode.READ_ONLY)
+    "`log.roll.jitter.ms` in hours.", UpdateMode.READ_ONLY)
 LOG_FLUSH_INTERVAL_MS = _defaults.row("log.flush.interval.ms", long(at_least=0), None,
     "Default of the topics' `flush.ms`. Not set: `log.flush.scheduler.interval.ms`.")
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = _defaults.row("log.flush.scheduler.interval.ms", long(at_least=1), MAX_INT64,
