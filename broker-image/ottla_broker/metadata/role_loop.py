@@ -39,9 +39,10 @@ DISK_RETRY_PAUSE_S = 0.5
 
 class RoleLoop:
     """`leader_state`: None while this broker does not lead. `caught_up`: done when the image has
-    been as current as the leader's, or this broker has led. `cluster_id`: the cluster of this
-    broker, None until it has caught up with its first one. `writes_voters`: the log of a founding
-    broker has no record of the voters yet.
+    been as current as the leader's for the first time, or this broker has led. `cluster_id`: the
+    cluster that this broker belongs to; None before it has caught up in its first one.
+    `writes_voters`: the log of a founding broker has no record of the voters yet. `is_stopping`: no
+    election is begun any more.
 
     `on_elected` and `on_resigned` are called when this broker becomes the active controller and
     when it no longer is.
