@@ -34,7 +34,7 @@ from ottla_broker.metadata.role_loop import RoleLoop
 from ottla_broker.metadata.snapshots import SnapshotStore
 from ottla_broker.metadata.voter_set import QuorumEndpoint, ReplicaKey, Voter
 from ottla_broker.runtime import Runtime
-from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
+from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -55,12 +55,12 @@ class RaftQuorum:
         settings: QuorumSettings,
         *,
         cluster_id: str | None,
-        recovery: RecoveryOrder | None = None,
+        recovery: RecoveryOrder | None,
         snapshot_intervals: snapshot_generator.SnapshotIntervals,
         on_commit: Callable[[MetadataDelta], None],
         on_elected: Callable[[], None],
         on_resigned: Callable[[], None],
-        channels: ChannelBuilder = UNSECURED_CHANNELS,
+        channels: ChannelBuilder,
     ) -> None:
         snapshots = SnapshotStore(partition_log.directory, disk)
         self.metadata_log = MetadataLog(partition_log, image, snapshots, runtime, on_commit)
