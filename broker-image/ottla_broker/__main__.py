@@ -42,7 +42,7 @@ from ottla_broker.config import (
     Listener,
     SettingError,
 )
-from ottla_broker.config.server_properties import GivenSetting, resolve_variables
+from ottla_broker.config.server_properties import GivenSetting, resolve_references
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.garbage_collection import PauseLimit
 from ottla_broker.hot_paths import log_hot_paths_build
@@ -170,7 +170,7 @@ def read_first_users(options: Sequence[str]) -> FirstUsers:
     """The SCRAM users of `--add-scram`. Raises StartError, SettingError."""
     users: FirstUsers = {}
     for option in options:
-        text = resolve_variables(GivenSetting("--add-scram", option, "--add-scram")).text
+        text = resolve_references(GivenSetting("--add-scram", option, "--add-scram")).text
         try:
             name, mechanism, credential = parse_add_scram(text, os.urandom(SALT_BYTES))
         except ValueError as reason:

@@ -34,9 +34,9 @@ from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
-from ottla_broker.metadata.quorum import MetadataQuorum
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder
 from ottla_broker.metadata.raft_manager import RaftManager
+from ottla_broker.metadata.raft_quorum import RaftQuorum
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.metadata.state_condition import StateCondition
 from ottla_broker.metadata_publisher import MetadataPublisher
@@ -290,7 +290,7 @@ class Broker:
         self.restart_ordered.set()
 
     @property
-    def quorum(self) -> MetadataQuorum:
+    def quorum(self) -> RaftQuorum:
         """The quorum of the metadata log. Raises NOT_CONTROLLER before the broker has opened its
         metadata log.
         """
@@ -351,8 +351,8 @@ class Broker:
             raise KafkaError(ErrorCode.not_controller, f"broker {self.quorum.leader_id} is the controller")
         return self.controller
 
-    def controller_address(self) -> tuple[str, int] | None:
-        return self._raft_manager.leader_address()
+    def controller_endpoint(self) -> tuple[str, int] | None:
+        return self._raft_manager.leader_endpoint()
 
     def _hears_majority(self, within_s: float) -> bool | None:
         return None if self.controller is None else self.quorum.hears_majority(within_s)

@@ -75,7 +75,7 @@ class ConnectionQuotas:
         """
         config = self._config
         max_of_host = config(MAX_CONNECTIONS_PER_IP_OVERRIDES).get(host, config(MAX_CONNECTIONS_PER_IP))
-        max_of_listener = config.own_of_listener(listener, MAX_CONNECTIONS)
+        max_of_listener = config.listener_override(listener, MAX_CONNECTIONS)
         if self._of_host[host] >= max_of_host:
             return self._refuse(host, MAX_CONNECTIONS_PER_IP.name, max_of_host)
         if max_of_listener is not None and self._of_listener[listener] >= max_of_listener:
@@ -97,7 +97,7 @@ class ConnectionQuotas:
     def count_connection(self, listener: str, host: str) -> float | None:
         """Counts a new connection. Returns the seconds that it has to wait; None: it must be
         refused."""
-        wait_s = self._wait_s(listener, self._config.own_of_listener(listener, MAX_CONNECTION_CREATION_RATE))
+        wait_s = self._wait_s(listener, self._config.listener_override(listener, MAX_CONNECTION_CREATION_RATE))
         wait_of_all_s = self._wait_s(ALL_LISTENERS, self._config(MAX_CONNECTION_CREATION_RATE))
         if not self._is_protected(listener):
             wait_s = max(wait_s, wait_of_all_s)

@@ -11,7 +11,7 @@ from ottla_broker.config import Config
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataDelta, MetadataImage
-from ottla_broker.metadata.quorum import MetadataQuorum
+from ottla_broker.metadata.raft_quorum import RaftQuorum
 from ottla_broker.runtime import Runtime
 
 
@@ -41,7 +41,7 @@ class ControllerRole:
     _cluster_id: str = ""
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def begin(self, quorum: MetadataQuorum) -> None:
+    def begin(self, quorum: RaftQuorum) -> None:
         """Starts the controller; `quorum` has elected this broker."""
         self.controller = controller = Controller(
             self._image, quorum, self._runtime, self._config, self._config.node_id, self._failure_detector

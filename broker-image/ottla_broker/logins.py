@@ -68,7 +68,7 @@ class ListenerLogins:
             name: partial(self._new_session, name) for name, protocol in protocols.items() if protocol in SASL_PROTOCOLS
         }
         self.principal_mappers: dict[str, PrincipalMapper] = {
-            name: config.of_listener(name, SSL_PRINCIPAL_MAPPING_RULES)
+            name: config.listener_value(name, SSL_PRINCIPAL_MAPPING_RULES)
             for name, protocol in protocols.items()
             if protocol == "SSL"
         }

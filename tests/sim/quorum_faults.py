@@ -259,7 +259,7 @@ def missing_voters(cluster: SimulatedCluster) -> list[str]:
     if not voters:
         return ["the metadata log has no leader, or uncommitted records"]
     current: dict[int, ReplicaKey] = {
-        node.node_id: (node.node_id, node.broker.log_dirs[0].directory_id)
+        node.node_id: ReplicaKey(node.node_id, node.broker.log_dirs[0].directory_id)
         for node in cluster
         if node.broker is not None and node.broker.log_dirs
     }

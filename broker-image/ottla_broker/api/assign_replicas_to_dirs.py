@@ -13,6 +13,7 @@ from uuid import UUID
 from kio.schema.assign_replicas_to_dirs.v0 import request as request_types
 from kio.schema.assign_replicas_to_dirs.v0 import response as response_types
 
+from ottla_broker.metadata.replication_control import DirectoryAssignment
 from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -33,7 +34,7 @@ async def assign_replicas_to_dirs(
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     assignments = [
-        (topic.topic_id or NO_ID, partition.partition_index, directory.id_ or NO_ID)
+        DirectoryAssignment(topic.topic_id or NO_ID, int(partition.partition_index), directory.id_ or NO_ID)
         for directory in request.directories
         for topic in directory.topics
         for partition in topic.partitions

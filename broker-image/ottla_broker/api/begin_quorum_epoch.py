@@ -16,6 +16,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
+from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
@@ -31,7 +32,9 @@ API = Api(
 async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     topic, announced = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
-    receiver = None if request.voter_id < 0 else (int(request.voter_id), announced.voter_directory_id or UUID(int=0))
+    receiver = (
+        None if request.voter_id < 0 else ReplicaKey(int(request.voter_id), announced.voter_directory_id or UUID(int=0))
+    )
     code = quorum.check_receiver(request.cluster_id, receiver)
     if code is ErrorCode.none:
         endpoint = next(((at.host, int(at.port)) for at in request.leader_endpoints), None)

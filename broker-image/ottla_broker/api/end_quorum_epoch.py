@@ -13,6 +13,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
+from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
@@ -30,7 +31,7 @@ async def end_quorum_epoch(ctx: RequestContext, request: EndQuorumEpochRequest) 
     if code is ErrorCode.none:
         endpoint = next(((at.host, int(at.port)) for at in request.leader_endpoints), None)
         successors = tuple(
-            (int(one.candidate_id), one.candidate_directory_id)
+            ReplicaKey(int(one.candidate_id), one.candidate_directory_id)
             for one in ended.preferred_candidates
             if one.candidate_directory_id is not None
         )

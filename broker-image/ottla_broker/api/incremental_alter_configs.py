@@ -132,7 +132,7 @@ def default_value(ctx: RequestContext, kind: int, setting: Setting[object]) -> o
     """The value that applies to a resource without a value of its own."""
     match kind:
         case ConfigResource.TOPIC:
-            return ctx.broker.config.topic(setting, {})
+            return ctx.broker.config.topic_value(setting, {})
         case ConfigResource.BROKER:
             return ctx.broker.config(setting)
         case _:

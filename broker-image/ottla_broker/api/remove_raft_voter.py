@@ -15,6 +15,7 @@ from uuid import UUID
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 
+from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.requests.api import ALTER_CLUSTER, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
@@ -30,8 +31,8 @@ TIMEOUT_S: Final = 10.0
 @API.handler()
 async def remove_raft_voter(ctx: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     check_cluster_id(ctx, request.cluster_id)
-    key = (int(request.voter_id), request.voter_directory_id or UUID(int=0))
+    key = ReplicaKey(int(request.voter_id), request.voter_directory_id or UUID(int=0))
     if any(voter.key == key for voter in ctx.broker.quorum.describe_replica().voters):
-        await set_auto_join(ctx, key[0], "false")  # before the change: the leader would add it again
+        await set_auto_join(ctx, key.broker, "false")  # before the change: the leader would add it again
     await ctx.broker.quorum.remove_voter(key, TIMEOUT_S)
     return RemoveRaftVoterResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)

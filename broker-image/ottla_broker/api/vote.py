@@ -20,6 +20,7 @@ from kio.schema.vote.v2.response import NodeEndpoint, PartitionData, TopicData, 
 from kio.static.primitive import i32, u16
 
 from ottla_broker.metadata.raft_rules import EpochAndOffset, VoteRequest
+from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.requests.api import CLUSTER_ACTION, Api
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
@@ -33,7 +34,9 @@ API = Api(ApiKey.VOTE, versions=(0, 2), flexible=0, is_served_while_starting=Tru
 async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
     topic, asked = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
-    receiver = None if request.voter_id < 0 else (int(request.voter_id), asked.voter_directory_id or UUID(int=0))
+    receiver = (
+        None if request.voter_id < 0 else ReplicaKey(int(request.voter_id), asked.voter_directory_id or UUID(int=0))
+    )
     code, granted = quorum.check_receiver(request.cluster_id, receiver), False
     if code is ErrorCode.none:
         code, granted = await quorum.handle_vote(vote_request(asked))
@@ -55,7 +58,7 @@ async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
 
 def vote_request(partition: VotePartition) -> VoteRequest:
     return VoteRequest(
-        (int(partition.replica_id), partition.replica_directory_id or UUID(int=0)),
+        ReplicaKey(int(partition.replica_id), partition.replica_directory_id or UUID(int=0)),
         int(partition.replica_epoch),
         EpochAndOffset(int(partition.last_offset_epoch), int(partition.last_offset)),
         partition.pre_vote,

@@ -1,7 +1,6 @@
 """Settings of one broker: its identity and data, its quorum, its listeners and connections."""
 
 from ottla_broker.config.addresses import (
-    PROTOCOLS,
     Listener,
     host_and_port_list,
     http_address,
@@ -20,6 +19,7 @@ from ottla_broker.config.value_types import (
     one_of,
     string,
 )
+from ottla_broker.wire.client_security import PROTOCOLS
 
 DYNAMIC = UpdateMode.CLUSTER_WIDE
 

@@ -59,8 +59,8 @@ def _find_problems(config: Config, listener: str, after: ListenerTls, now_s: flo
 
 def _find_name_problems(config: Config, listener: str, old: ServerCertificate, new: ServerCertificate) -> Iterator[str]:
     dn, san = SSL_ALLOW_DN_CHANGES, SSL_ALLOW_SAN_CHANGES
-    if not config.of_listener(listener, dn) and old.subject.lower() != new.subject.lower():
+    if not config.listener_value(listener, dn) and old.subject.lower() != new.subject.lower():
         yield f"the certificate has the subject {new.subject}, and the present one {old.subject}; allowed by {dn.name}"
     missing = sorted(set(old.names) - set(new.names))
-    if missing and not config.of_listener(listener, san):
+    if missing and not config.listener_value(listener, san):
         yield f"the certificate lacks the names {', '.join(missing)} of the present one; allowed by {san.name}"

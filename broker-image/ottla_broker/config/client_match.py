@@ -19,7 +19,8 @@ CLIENT_MATCH_PARAMETERS: Final = (
 )
 
 
-def is_client_match(entry: str) -> bool:
+def is_valid_match_entry(entry: str) -> bool:
+    """True if the entry has one of CLIENT_MATCH_PARAMETERS and a valid regular expression."""
     parameter, equals, expression = entry.partition("=")
     # A second equals sign is illegal in Kafka, too.
     if not equals or "=" in expression or parameter.strip() not in CLIENT_MATCH_PARAMETERS:
@@ -28,8 +29,8 @@ def is_client_match(entry: str) -> bool:
 
 
 def matches_client(entries: Sequence[str], client: Mapping[str, str | None]) -> bool:
-    """True if the client, described by its parameters, matches all entries. Of several entries with
-    one parameter the last counts, as in Kafka."""
+    """True if the client, described by its parameters (None: unknown), matches all entries. Of
+    several entries with one parameter the last counts, as in Kafka."""
     wanted = {parameter.strip(): text.strip() for parameter, _, text in (entry.partition("=") for entry in entries)}
     return all(_matches(text, client.get(parameter)) for parameter, text in wanted.items())
 

@@ -1,7 +1,7 @@
 """Settings of a subscription to clients' own metrics, which is a config resource of Kafka's type
 CLIENT_METRICS (KIP-714)."""
 
-from ottla_broker.config.client_match import CLIENT_MATCH_PARAMETERS, is_client_match
+from ottla_broker.config.client_match import CLIENT_MATCH_PARAMETERS, is_valid_match_entry
 from ottla_broker.config.setting import CLIENT_METRICS_SETTINGS, Section, UpdateMode
 from ottla_broker.config.value_types import integer, list_of
 
@@ -10,13 +10,13 @@ _client_metrics = Section(
 )
 
 # fmt: off
-CLIENT_METRICS = _client_metrics.row("metrics", list_of(allowed="name prefixes separated by commas, or *"), "",
+CLIENT_METRICS_METRICS = _client_metrics.row("metrics", list_of(allowed="name prefixes separated by commas, or *"), "",
     "Prefixes of the names of the metrics that the selected clients push. `*`: all metrics. Empty: none.")
 CLIENT_METRICS_INTERVAL_MS = _client_metrics.row("interval.ms", integer(at_least=100, at_most=3600000), 300000,
     "Interval in milliseconds at which the selected clients push their metrics. A client that several subscriptions "
     "select uses the shortest.")
 CLIENT_METRICS_MATCH = _client_metrics.row("match",
     list_of(allowed=f"PARAMETER=REGULAR EXPRESSION separated by commas, of {', '.join(CLIENT_MATCH_PARAMETERS)}",
-            check=is_client_match), "",
+            check=is_valid_match_entry), "",
     "Clients that the subscription selects: those that match all entries. Empty: all clients.")
 # fmt: on

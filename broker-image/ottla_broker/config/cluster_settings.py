@@ -341,4 +341,4 @@ ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS = _transactions.row(
     "the producer's last transaction.")
 ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS = _transactions.row(
     "add.partitions.to.txn.retry.backoff.max.ms", integer(at_least=0), 100,
-    "Maximum time in milliseconds for which a partition leader asks again. Then the producer is to send again.")
+    "Maximum time in milliseconds for which a partition leader asks again. Then the producer has to retry.")

@@ -19,15 +19,23 @@ from ottla_broker.config.listener_security import find_security_problems
 from ottla_broker.config.server_properties import (
     LISTENER_PREFIX,
     GivenSetting,
+    ScopedSetting,
     StaticSettings,
     find_dynamic_listener_setting,
     parse_settings,
     read_file,
     read_mapping,
     read_overrides,
-    resolve_variables,
+    resolve_references,
 )
-from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, Setting, SettingError, UpdateMode, unknown_name
+from ottla_broker.config.setting import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+    SettingError,
+    UpdateMode,
+    describe_unknown_name,
+)
 from ottla_broker.config.topic_settings import TOPIC_CLEANUP_POLICY
 from ottla_broker.log.config import LogConfig
 
@@ -36,20 +44,21 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _TOPIC_DEFAULTS = frozenset(default.setting for topic in TOPIC_SETTINGS.values() for default in topic.broker_defaults)
+"""Broker settings that are the default of a topic setting."""
 _LOG_SETTINGS = {
     field: TOPIC_SETTINGS[name]
     for field in LogConfig.__struct_fields__
     if (name := field.replace("_", ".")) in TOPIC_SETTINGS
 }
+"""Field of LogConfig → the topic setting of the same name."""
 
-
-SecretValues = dict[tuple[str, str, Setting[object]], object]
-"""Secret values by listener, mechanism and setting, as `StaticSettings.references`."""
+SecretValues = dict[ScopedSetting, object]
+"""Values of settings that are given as references to files."""
 
 
 class Config:
-    """`config(NUM_PARTITIONS)` is the value in effect. Created by `load` or, from a mapping, by
-    `of`.
+    """The settings of one broker: `config(NUM_PARTITIONS)` is the value in effect. Created by
+    `load` or, from a mapping, by `of`.
     """
 
     def __init__(self, static: StaticSettings) -> None:
@@ -125,19 +134,19 @@ class Config:
     def security_protocol(self, listener: str) -> str:
         return self(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)[listener]
 
-    def of_listener(self, listener: str, setting: Setting[T], mechanism: str = "") -> T:
+    def listener_value(self, listener: str, setting: Setting[T], mechanism: str = "") -> T:
         """The value for a listener and one of its SASL mechanisms: its own, or that of all
         listeners.
         """
         if (listener, setting) in self._dynamic_of_listeners:
             return cast(T, self._dynamic_of_listeners[listener, setting])
         own = self.static.of_listeners
-        value = own.get((listener, mechanism, setting), own.get((listener, "", setting), self(setting)))
-        return cast(T, value)
+        of_all_mechanisms = own.get(ScopedSetting(listener, "", setting), self(setting))
+        return cast(T, own.get(ScopedSetting(listener, mechanism, setting), of_all_mechanisms))
 
-    def own_of_listener(self, listener: str, setting: Setting[T]) -> T | None:
-        """The value for a listener alone; None without one."""
-        return cast("T | None", self.static.of_listeners.get((listener, "", setting)))
+    def listener_override(self, listener: str, setting: Setting[T]) -> T | None:
+        """The value that is set for this listener alone; None without one."""
+        return cast("T | None", self.static.of_listeners.get(ScopedSetting(listener, "", setting)))
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
@@ -165,9 +174,9 @@ class Config:
         returns their present values. Raises SettingError.
         """
         return {
-            key: key[2].parse(resolve_variables(item._replace(text=item.reference)).text)
+            key: key.setting.parse(resolve_references(item._replace(text=item.reference)).text)
             for key, item in self.static.references.items()
-            if key[2].name.startswith(prefix)
+            if key.setting.name.startswith(prefix)
         }
 
     def current_secrets(self, prefix: str) -> SecretValues:
@@ -175,18 +184,19 @@ class Config:
         as they were read last.
         """
         return {
-            key: self.static.of_listeners[key] if key[0] else self.static.values[key[2]]
+            key: self.static.of_listeners[key] if key.listener else self.static.values[key.setting]
             for key in self.static.references
-            if key[2].name.startswith(prefix)
+            if key.setting.name.startswith(prefix)
         }
 
     def replace_secrets(self, values: SecretValues) -> None:
-        for (listener, mechanism, setting), value in values.items():
-            if listener:
-                self.static.of_listeners[listener, mechanism, setting] = value
+        """Puts these values in effect, without a call of subscribers."""
+        for key, value in values.items():
+            if key.listener:
+                self.static.of_listeners[key] = value
             else:
-                self.static.values[setting] = value
-                self._values[setting] = self._current(setting)
+                self.static.values[key.setting] = value
+                self._values[key.setting] = self._current(key.setting)
 
     # Dynamic changes
 
@@ -213,7 +223,7 @@ class Config:
             if setting is None and find_dynamic_listener_setting(name) is not None:
                 continue
             if setting is None:
-                reason = why_ignored(name) or unknown_name(name, BROKER_SETTINGS, "setting of a broker")
+                reason = why_ignored(name) or describe_unknown_name(name, BROKER_SETTINGS, "setting of a broker")
                 logger.warning("dynamic config %s has no effect: %s", name, reason)
                 continue
             if setting.update_mode is UpdateMode.READ_ONLY:
@@ -243,8 +253,8 @@ class Config:
         self._certificate_subscribers.append(callback)
 
     def with_broker_changes(self, changes: Mapping[str, str | None]) -> "Config":
-        """A copy in which this broker's dynamic settings of listeners are as after the changes.
-        None removes a setting.
+        """A copy in which this broker's dynamic certificates of listeners are as they would be
+        after these changes of its dynamic configs. None removes a config.
         """
         after = {name: text for name, text in {**self.broker_dynamic, **changes}.items() if text is not None}
         changed = copy.copy(self)
@@ -263,7 +273,7 @@ class Config:
 
     # Topics
 
-    def topic(self, setting: Setting[T], overrides: Mapping[str, str]) -> T:
+    def topic_value(self, setting: Setting[T], overrides: Mapping[str, str]) -> T:
         """The value of a topic setting for a topic with these overrides."""
         text = overrides.get(setting.name)
         if text is not None:
@@ -282,8 +292,8 @@ class Config:
         key = tuple(sorted(overrides.items()))
         made = self._log_configs.get(key)
         if made is None:
-            values = {field: self.topic(setting, overrides) for field, setting in _LOG_SETTINGS.items()}
-            policy = self.topic(TOPIC_CLEANUP_POLICY, overrides)
+            values = {field: self.topic_value(setting, overrides) for field, setting in _LOG_SETTINGS.items()}
+            policy = self.topic_value(TOPIC_CLEANUP_POLICY, overrides)
             cleanup = {"cleanup_delete": "delete" in policy, "cleanup_compact": "compact" in policy}
             made = self._log_configs[key] = LogConfig(**cleanup, **values)  # type: ignore[arg-type]  # by field name
         return made
@@ -330,15 +340,15 @@ def _find_value_problems(config: Config) -> Iterator[str]:
 def _find_listener_problems(config: Config) -> list[str]:
     if not config.listeners:
         return ["listeners has only listeners of controllers; a broker needs one for clients"]
-    problems = [*_find_bound_problems(config)]
+    problems = [*_find_address_problems(config)]
     if not problems:
         problems = [*_find_advertised_problems(config), *_find_inter_broker_problems(config)]
     return problems or [*find_security_problems(config)]
 
 
-def _find_bound_problems(config: Config) -> Iterator[str]:
+def _find_address_problems(config: Config) -> Iterator[str]:
     ports = [(listener.host, listener.port) for listener in config.listeners if listener.port]
-    yield from (f"listeners has {address[1]} twice" for address in sorted(set(ports)) if ports.count(address) > 1)
+    yield from (f"listeners has port {address[1]} twice" for address in sorted(set(ports)) if ports.count(address) > 1)
     protocols = config(broker_settings.LISTENER_SECURITY_PROTOCOL_MAP)
     for listener in config.listeners:
         protocol = protocols.get(listener.name)

@@ -1,6 +1,7 @@
 """Settings of the console that `http.listener` can serve."""
 
-from ottla_broker.config.addresses import http_url, oidc_scope
+from ottla_broker.config.addresses import http_url
+from ottla_broker.config.security_types import oidc_scope
 from ottla_broker.config.setting import BROKER_SETTINGS, Section
 from ottla_broker.config.value_types import boolean, one_of, secret, string
 

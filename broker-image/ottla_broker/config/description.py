@@ -31,8 +31,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
     CLIENT_METRICS_CONFIG = 7
     GROUP_CONFIG = 8
-    DYNAMIC_MIRROR_CONFIG = 101  # Ottla's own, as the resource is
-    PIPELINE_REPORT = 104  # likewise
+    # Ottla's own, with the numbers of their resource types (`requests.config_resources`):
+    DYNAMIC_MIRROR_CONFIG = 101
+    PIPELINE_REPORT = 104
     ROLL_REPORT = 105
 
 
@@ -45,8 +46,8 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A setting. `value` is None if there is none or it is sensitive. `synonyms`: every value, the
-    one in effect first.
+    """A setting as DescribeConfigs returns it. `value` is None if there is none or it is sensitive.
+    `synonyms`: every value, the one in effect first.
     """
 
     name: str
@@ -112,7 +113,7 @@ def _broker_entry(config: Config, name: str) -> ConfigEntry:
     if (found := find_dynamic_listener_setting(name)) is None:
         return _entry_of_name(name, synonyms)
     listener, setting = found
-    if (own := config.static.of_listeners.get((listener, "", setting))) is not None:
+    if (own := config.listener_override(listener, setting)) is not None:
         synonyms.append(ConfigSynonym(name, setting.type.text(own), ConfigSource.STATIC_BROKER_CONFIG))
     entry = _entry(setting, synonyms + _synonyms(config, setting.name))
     return entry._replace(name=name, is_read_only=False)

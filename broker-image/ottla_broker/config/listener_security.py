@@ -28,7 +28,7 @@ class ListenerSettings(Protocol):
 
     def __call__(self, setting: Setting[T]) -> T: ...
 
-    def of_listener(self, listener: str, setting: Setting[T], mechanism: str = "") -> T: ...
+    def listener_value(self, listener: str, setting: Setting[T], mechanism: str = "") -> T: ...
 
     def security_protocol(self, listener: str) -> str: ...
 
@@ -42,7 +42,7 @@ def listener_tls(config: ListenerSettings, listener: str) -> ListenerTls:
     """
 
     def of(setting: Setting[T]) -> T:
-        return config.of_listener(listener, setting)
+        return config.listener_value(listener, setting)
 
     return ListenerTls(
         of(rows.SSL_KEYSTORE_LOCATION) or "",
@@ -61,15 +61,15 @@ def listener_sasl(config: ListenerSettings, listener: str) -> ListenerSasl:
     listeners.
     """
     is_inter_broker = listener == config.inter_broker_listener
-    mechanisms = config.of_listener(listener, rows.SASL_ENABLED_MECHANISMS)
-    plain = config.of_listener(listener, rows.SASL_JAAS_CONFIG, PLAIN)
-    reauth_ms = [config.of_listener(listener, rows.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
+    mechanisms = config.listener_value(listener, rows.SASL_ENABLED_MECHANISMS)
+    plain = config.listener_value(listener, rows.SASL_JAAS_CONFIG, PLAIN)
+    reauth_ms = [config.listener_value(listener, rows.CONNECTIONS_MAX_REAUTH_MS, mechanism) for mechanism in mechanisms]
     return ListenerSasl(
         mechanisms,
         {} if plain is None else plain.users,
         dict(zip(mechanisms, [max(0, ms) / 1000 for ms in reauth_ms], strict=True)),
         config(rows.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS) / 1000,
-        config.of_listener(listener, rows.SASL_SERVER_MAX_RECEIVE_SIZE),
+        config.listener_value(listener, rows.SASL_SERVER_MAX_RECEIVE_SIZE),
         # Probes of other brokers do not log in.
         0.0 if is_inter_broker else LOGIN_TIMEOUT_S,
         is_inter_broker and config(rows.SASL_INTER_BROKER_OPTIONAL),
@@ -87,16 +87,18 @@ class OauthSettings(msgspec.Struct, frozen=True):
 
 
 def listener_oauth(config: ListenerSettings, listener: str) -> OauthSettings | None:
-    """None without an endpoint of keys."""
-    url = config.of_listener(listener, rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, OAUTHBEARER)
-    return None if url is None else token_settings(config, listener, url)
+    """How a listener validates OAuth tokens; None if it has no endpoint of keys."""
+    url = config.listener_value(listener, rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, OAUTHBEARER)
+    return None if url is None else oauth_settings(config, listener, url)
 
 
-def token_settings(config: ListenerSettings, listener: str, keys_url: str) -> OauthSettings:
-    """`listener`: empty for the settings that no listener overrides."""
+def oauth_settings(config: ListenerSettings, listener: str, keys_url: str) -> OauthSettings:
+    """How tokens are validated with the keys at `keys_url`. `listener`: the one whose settings
+    apply; empty for those of all listeners.
+    """
 
     def of(setting: Setting[T]) -> T:
-        return config.of_listener(listener, setting, OAUTHBEARER)
+        return config.listener_value(listener, setting, OAUTHBEARER)
 
     login, audiences = of(rows.SASL_JAAS_CONFIG), of(rows.SASL_OAUTHBEARER_EXPECTED_AUDIENCE)
     return OauthSettings(
@@ -130,7 +132,7 @@ def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
     listener = config.inter_broker_listener
     security = _with_login(config, ClientSecurity(config.security_protocol(listener)))
     if security.uses_tls:
-        algorithm = config.of_listener(listener, rows.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM)
+        algorithm = config.listener_value(listener, rows.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM)
         try:
             security = listener_tls(config, listener).secure_client(security, verifies_hostname=bool(algorithm))
             security = replace(security, is_tls_optional=config(rows.SSL_INTER_BROKER_OPTIONAL))
@@ -140,10 +142,11 @@ def inter_broker_security(config: ListenerSettings) -> ClientSecurity:
 
 
 def _with_login(config: ListenerSettings, security: ClientSecurity) -> ClientSecurity:
+    """`security` with the login of brokers among themselves, if it uses SASL."""
     mechanism = config(rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
     if not security.uses_sasl or mechanism is None:
         return security
-    login = config.of_listener(config.inter_broker_listener, rows.SASL_JAAS_CONFIG, mechanism)
+    login = config.listener_value(config.inter_broker_listener, rows.SASL_JAAS_CONFIG, mechanism)
     security = replace(security, is_login_optional=config(rows.SASL_INTER_BROKER_OPTIONAL))
     if login is None:
         return security.with_login(mechanism, "", "")
@@ -153,7 +156,7 @@ def _with_login(config: ListenerSettings, security: ClientSecurity) -> ClientSec
 def inter_broker_users(config: ListenerSettings) -> dict[str, str]:
     """Passwords by user name of the login module of brokers: their own login, and `user_NAME`."""
     listener, mechanism = config.inter_broker_listener, config(rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
-    login = config.of_listener(listener, rows.SASL_JAAS_CONFIG, mechanism) if mechanism else None
+    login = config.listener_value(listener, rows.SASL_JAAS_CONFIG, mechanism) if mechanism else None
     return {} if login is None else {**login.users, login.username: login.password}
 
 
@@ -161,6 +164,9 @@ def inter_broker_users(config: ListenerSettings) -> dict[str, str]:
 
 
 def find_security_problems(config: ListenerSettings) -> Iterator[str]:
+    """The reasons why the SASL settings of listeners, or of brokers among themselves, cannot work,
+    one sentence each.
+    """
     for listener in config.listeners:
         if config.security_protocol(listener.name) in SASL_PROTOCOLS:
             yield from _find_sasl_problems(config, listener)

@@ -8,7 +8,7 @@ from ottla_broker.config.description import ConfigEntry, ConfigSource, ConfigSyn
 from ottla_broker.config.value_types import ConfigType
 
 ROOT: Final = "root"
-# Kafka's levels. Python has no TRACE and no OFF, so these are beyond its range.
+# Kafka's levels. Python has no TRACE and no OFF: they are below and above all of its own.
 LEVELS: Final = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50, "OFF": 100}
 
 

@@ -30,7 +30,7 @@ def _parse_prefix(text: str) -> str:
 
 
 _mirrors = Section("Mirrors of other clusters", MIRROR_SETTINGS, UpdateMode.PER_MIRROR)
-_PATTERNS = "names, or patterns with * for any letters, separated by commas; a leading ! excludes"
+_PATTERNS = "names, or patterns with * for any characters, separated by commas; a leading ! excludes"
 
 # fmt: off
 MIRROR_BOOTSTRAP_SERVERS = _mirrors.row(
@@ -62,7 +62,8 @@ MIRROR_SSL_KEYSTORE_CERTIFICATE_CHAIN = _mirrors.row(
 MIRROR_SSL_KEYSTORE_KEY = _mirrors.row(
     "ssl.keystore.key", string("a private key in PEM, not encrypted"), "", "Private key of the certificate.",
     is_sensitive=True)
-MIRROR_SSL_ENDPOINT_IDENTIFICATION = _mirrors.row("ssl.endpoint.identification.algorithm", one_of("https", ""), "https",
+MIRROR_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = _mirrors.row(
+    "ssl.endpoint.identification.algorithm", one_of("https", ""), "https",
     "Whether the source's certificates must name the host that was connected to. Empty: any host.")
 MIRROR_SASL_MECHANISM = _mirrors.row("sasl.mechanism", one_of(*MECHANISMS, ""), "",
     "SASL mechanism by which brokers authenticate. PLAIN sends the password, so it requires SSL.")
@@ -104,13 +105,15 @@ MIRROR_MAX_PARTITION_FETCH_BYTES = _mirrors.row("max.partition.fetch.bytes", int
 
 
 def source_security(value: Callable[[Setting[str]], str]) -> ClientSecurity:
-    """TLS and login of brokers' connections to the source, from the mirror's settings."""
+    """TLS and login of brokers' connections to the source. `value` returns the mirror's value of a
+    setting.
+    """
     return ClientSecurity(
         value(MIRROR_SECURITY_PROTOCOL),
         value(MIRROR_SSL_TRUSTSTORE_CERTIFICATES),
         value(MIRROR_SSL_KEYSTORE_CERTIFICATE_CHAIN),
         value(MIRROR_SSL_KEYSTORE_KEY),
-        value(MIRROR_SSL_ENDPOINT_IDENTIFICATION) == "https",
+        value(MIRROR_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM) == "https",
         value(MIRROR_SASL_MECHANISM),
         value(MIRROR_SASL_USERNAME),
         value(MIRROR_SASL_PASSWORD),

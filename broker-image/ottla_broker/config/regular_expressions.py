@@ -1,8 +1,8 @@
 """Regular expressions of clients and administrators.
 
 RE2 evaluates them in time linear in the length of a text, so that no expression can stall the
-broker. It is the syntax that Kafka's coordinators have, too. The library is imported with the first
-expression: it takes 4 MB of memory.
+broker. Kafka's group coordinators use RE2, too. The library is imported with the first expression,
+because it takes 4 MB of memory.
 """
 
 from functools import lru_cache

@@ -1,6 +1,6 @@
 """Settings of security: TLS and SASL of listeners and between brokers, and authorization."""
 
-from ottla_broker.config.addresses import (
+from ottla_broker.config.security_types import (
     authorizer_name,
     jwks_url,
     login_module,
@@ -42,7 +42,8 @@ SSL_ALLOW_DN_CHANGES = _tls.row("ssl.allow.dn.changes", boolean(), False,
     "the present one. The subject is the broker's principal, if brokers log in by certificates. A file that is "
     "replaced in its place is not compared.")
 SSL_ALLOW_SAN_CHANGES = _tls.row("ssl.allow.san.changes", boolean(), False,
-    "Whether such a certificate may lack names that the present one has, by which clients connect.")
+    "Whether a certificate that `listener.name.NAME.ssl.…` sets while the broker runs may lack names that the present "
+    "one has, by which clients connect.")
 SSL_CLIENT_AUTH = _tls.row("ssl.client.auth",
     one_of(CLIENT_AUTH_NONE, CLIENT_AUTH_REQUESTED, CLIENT_AUTH_REQUIRED, any_case=True), CLIENT_AUTH_NONE,
     "Whether clients present certificates. `required`: connections without one are rejected. `requested`: they are "
@@ -143,8 +144,8 @@ DELEGATION_TOKEN_EXPIRY_TIME_MS = _tokens.row("delegation.token.expiry.time.ms",
     "Time in milliseconds after which a token expires unless it is renewed.")
 DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = _tokens.row(
     "delegation.token.expiry.check.interval.ms", long(at_least=1), 3600000,
-    "Interval in milliseconds at which the controller removes tokens that have expired. They are not accepted before, "
-    "either.")
+    "Interval in milliseconds at which the controller removes tokens that have expired. Brokers do not accept them "
+    "even before.")
 
 _authorization = Section("Authorization", BROKER_SETTINGS)
 
@@ -165,6 +166,7 @@ AUDIT_LOG_PATH = _authorization.row("audit.log.path", string("a file"), None,
     "credentials, quotas, configs, topics and features. It may be renamed while the broker runs, which then creates "
     "another one. Not set: the lines are in the broker's log.", is_ottla_only=True)
 AUDIT_TOPIC = _authorization.row("audit.topic", string("a topic", empty=False), None,
-    "Topic to which brokers write the same lines, one for each record. It is created when the first line is written, "
-    "by `num.partitions` and `default.replication.factor`. Only principals that may read it see them.",
+    "Topic to which brokers write the lines of the audit log (`audit.log.path`), one in each record. It is created "
+    "when the first line is written, by `num.partitions` and `default.replication.factor`. Only principals that may "
+    "read it see them.",
     is_ottla_only=True)

@@ -6,7 +6,7 @@ from os import PathLike
 from typing import Final, NamedTuple
 
 from ottla_broker.config.ignored_settings import REFUSED, why_ignored
-from ottla_broker.config.setting import BROKER_SETTINGS, Setting, SettingError, unknown_name
+from ottla_broker.config.setting import BROKER_SETTINGS, Setting, SettingError, describe_unknown_name
 from ottla_broker.wire import properties
 from ottla_broker.wire.client_security import SERVER_MECHANISMS
 
@@ -26,6 +26,14 @@ DYNAMIC_OF_LISTENERS: Final = (
 """Settings that can be changed while a broker runs, for one broker and one of its listeners."""
 
 
+class ScopedSetting(NamedTuple):
+    """A setting for one listener and one of its SASL mechanisms. Empty: for all of them."""
+
+    listener: str
+    mechanism: str
+    setting: Setting[object]
+
+
 class GivenSetting(NamedTuple):
     """A setting's text as written, and where: `server.properties:12` or `--set`. `reference`: the
     text that named the file of which `text` is the content; empty: none.
@@ -38,22 +46,24 @@ class GivenSetting(NamedTuple):
 
 
 class StaticSettings:
-    """Parsed values. `of_listeners`: those for one listener alone, by its name and, where they are
-    for one SASL mechanism, the mechanism ("": for all). `references`: settings that were given as
-    references to files, by the keys of `of_listeners`, "" for all listeners. `notes`: remarks for
-    the user that are not errors.
+    """The settings that a broker is started with. `values`: the parsed values for all listeners;
+    `of_listeners`: those for one listener alone. `references`: settings that were given as
+    references to files. `controller_listeners`: upper-case names of listeners that are not opened.
+    `notes`: remarks for the user that are not errors.
     """
 
     def __init__(self) -> None:
         self.values: dict[Setting[object], object] = {}
-        self.of_listeners: dict[tuple[str, str, Setting[object]], object] = {}
-        self.references: dict[tuple[str, str, Setting[object]], GivenSetting] = {}
+        self.of_listeners: dict[ScopedSetting, object] = {}
+        self.references: dict[ScopedSetting, GivenSetting] = {}
         self.controller_listeners: tuple[str, ...] = ()
         self.notes: list[str] = []
 
 
 def read_file(path: str | PathLike[str]) -> list[GivenSetting]:
-    """Raises SettingError when the file cannot be read or has an invalid escape."""
+    """The settings of a properties file. Raises SettingError when it cannot be read, has an invalid
+    escape, or refers to a variable or file that does not exist.
+    """
     text = _read_text(os.fspath(path), str(path))
     try:
         given = [
@@ -61,7 +71,7 @@ def read_file(path: str | PathLike[str]) -> list[GivenSetting]:
         ]
     except properties.InvalidEscape as problem:
         raise SettingError([f"{path}: {problem}"]) from None
-    return [resolve_variables(item) for item in given if not _is_empty_variable(item.text)]
+    return [resolve_references(item) for item in given if not _is_empty_variable(item.text)]
 
 
 def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
@@ -71,7 +81,7 @@ def read_overrides(pairs: Iterable[str]) -> list[GivenSetting]:
         name, separator, text = pair.partition("=")
         if not separator:
             raise SettingError([f"--set {pair}: expected key=value"])
-        given.append(resolve_variables(GivenSetting(name.strip(), text.strip(), "--set")))
+        given.append(resolve_references(GivenSetting(name.strip(), text.strip(), "--set")))
     return given
 
 
@@ -118,23 +128,24 @@ def has_reference(text: str) -> bool:
 def _parse_setting(name: str, item: GivenSetting, static: StaticSettings) -> None:
     """`name`: the item's, or what its alias stands for. Raises SettingError."""
     if (setting := BROKER_SETTINGS.get(name)) is not None:
+        key = ScopedSetting("", "", setting)
         static.values[setting] = setting.parse(item.text)
-        _store_reference(item, ("", "", setting), static)
         if setting.no_effect:
             static.notes.append(f"{item.place}: {name} has no effect: {setting.no_effect}")
     elif (found := find_listener_setting(name)) is not None:
-        static.of_listeners[found] = found[2].parse(item.text)
-        _store_reference(item, found, static)
+        key = found
+        static.of_listeners[key] = key.setting.parse(item.text)
     else:
         _accept_ignored(item, static)
-
-
-def _store_reference(item: GivenSetting, key: tuple[str, str, Setting[object]], static: StaticSettings) -> None:
+        return
     if item.reference:
         static.references[key] = item
 
 
 def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[str, GivenSetting]:
+    """The last setting of each name, where an alias counts as the name that it stands for. Adds to
+    `notes` the settings that a later one of the same source replaces.
+    """
     last: dict[str, GivenSetting] = {}
     for item in given:
         name = ALIASES.get(item.name, item.name)
@@ -147,22 +158,22 @@ def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[
     return last
 
 
-def find_listener_setting(name: str) -> tuple[str, str, Setting[object]] | None:
-    """Listener, mechanism ("": all of them) and setting of `listener.name.NAME.ssl.…`,
-    `listener.name.NAME[.MECHANISM].sasl.…` or a limit of connections. None for another name."""
+def find_listener_setting(name: str) -> ScopedSetting | None:
+    """The setting that `listener.name.NAME.ssl.…`, `listener.name.NAME[.MECHANISM].sasl.…` or a
+    limit of connections names. None for another name."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     for limit in LIMITS_OF_LISTENERS:
         if name.endswith(f".{limit}") and (listener := name.removeprefix(LISTENER_PREFIX).removesuffix(f".{limit}")):
-            return listener.upper(), "", BROKER_SETTINGS[limit]
+            return ScopedSetting(listener.upper(), "", BROKER_SETTINGS[limit])
     for beginning in (".ssl.", ".sasl.", ".connections.max.reauth."):
         listener, found, rest = name.removeprefix(LISTENER_PREFIX).partition(beginning)
         setting = BROKER_SETTINGS.get(f"{beginning[1:]}{rest}") if found else None
         if setting is not None:
             listener, dot, mechanism = listener.upper().rpartition(".")
             if dot and mechanism in SERVER_MECHANISMS and beginning != ".ssl.":
-                return listener, mechanism, setting
-            return (f"{listener}.{mechanism}" if dot else mechanism), "", setting
+                return ScopedSetting(listener, mechanism, setting)
+            return ScopedSetting(f"{listener}.{mechanism}" if dot else mechanism, "", setting)
     return None
 
 
@@ -171,12 +182,14 @@ def find_dynamic_listener_setting(name: str) -> tuple[str, Setting[object]] | No
     runs. None for another name.
     """
     found = find_listener_setting(name)
-    return (found[0], found[2]) if found is not None and found[2].name in DYNAMIC_OF_LISTENERS else None
+    if found is None or found.setting.name not in DYNAMIC_OF_LISTENERS:
+        return None
+    return found.listener, found.setting
 
 
 def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
-    """A setting of Kafka's without effect here. Raises SettingError for other names and for refused
-    values.
+    """Notes a setting of Kafka's that has no effect here. Raises SettingError for other names and
+    for refused values.
     """
     if item.name in REFUSED:
         harmless, reason = REFUSED[item.name]
@@ -185,7 +198,7 @@ def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
         return
     reason_ignored = why_ignored(item.name)
     if reason_ignored is None:
-        raise SettingError([unknown_name(item.name, BROKER_SETTINGS, "setting of a broker")])
+        raise SettingError([describe_unknown_name(item.name, BROKER_SETTINGS, "setting of a broker")])
     if item.name == "process.roles" and "broker" not in [role.strip() for role in item.text.split(",")]:
         raise SettingError([f"process.roles={item.text} is refused: there are no controllers that are not brokers"])
     if item.name == "controller.listener.names":
@@ -193,7 +206,7 @@ def _accept_ignored(item: GivenSetting, static: StaticSettings) -> None:
     static.notes.append(f"{item.place}: {item.name} has no effect: {reason_ignored}")
 
 
-def resolve_variables(item: GivenSetting) -> GivenSetting:
+def resolve_references(item: GivenSetting) -> GivenSetting:
     """Replaces `${env:NAME}` and `${directory:PATH:FILE}` by their values. Raises SettingError."""
     if "${env:" in item.text:
         item = _resolve_environment(item)
@@ -229,12 +242,12 @@ def _is_empty_variable(text: str) -> bool:
     return text.startswith("${env:") and text.endswith("}") and os.environ.get(text[6:-1]) == ""
 
 
-def _read_text(path: str, named: str) -> str:
-    """`named`: name of the source in errors. Raises SettingError."""
+def _read_text(path: str, source: str) -> str:
+    """The content of the file. Raises SettingError, whose sentence begins with `source`."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 (pathlib would be a third of this package's import time)
             return file.read().decode()
     except OSError as problem:
-        raise SettingError([f"{named}: {problem.strerror or problem}"]) from None
+        raise SettingError([f"{source}: {problem.strerror or problem}"]) from None
     except UnicodeDecodeError as problem:
-        raise SettingError([f"{named}: byte {problem.start} is not UTF-8"]) from None
+        raise SettingError([f"{source}: byte {problem.start} is not UTF-8"]) from None

@@ -58,11 +58,11 @@ class BrokerDefault(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(Generic[T_co]):
-    """`default`: the parsed value. `differs`: why the default is not Kafka 4.1's. `no_effect`: why
-    the value is accepted and changes nothing. `broker_defaults`: for a topic setting, the broker
-    settings that are its default; the first that is set applies. `since_kafka`: for a topic
-    setting, the version that has it if that is newer than 4.3; DescribeConfigs has it where it is
-    set."""
+    """A row of a table. `default`: the parsed value. `differs`: why the default is not Kafka 4.1's.
+    `no_effect`: why the value is accepted and changes nothing. `broker_defaults`: for a topic
+    setting, the broker settings that are its default; the first that is set applies.
+    `since_kafka`: for a topic setting, the first version of Kafka that has it if that is newer than
+    4.3; DescribeConfigs lists it only where it is set."""
 
     name: str
     type: ValueType[T_co]
@@ -141,8 +141,8 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def value_or_default(setting: Setting[T], given: Mapping[str, str]) -> T:
-    """The value; the default without one, and for a value that another version wrote and this one
-    does not allow.
+    """The value of the setting among the `given` texts by name. The default if it is not given, or
+    if another version wrote a value that this one does not allow.
     """
     text = given.get(setting.name)
     try:
@@ -151,8 +151,10 @@ def value_or_default(setting: Setting[T], given: Mapping[str, str]) -> T:
         return setting.default
 
 
-def unknown_name(name: str, known: Iterable[str], what: str) -> str:
-    """`what`: "setting of a broker" and the like."""
+def describe_unknown_name(name: str, known: Iterable[str], what: str) -> str:
+    """Says that there is no such setting, and which of the `known` names is similar. `what`:
+    "setting of a broker" and the like.
+    """
     from difflib import get_close_matches  # only where something is wrong: start-up does not pay for it
 
     close = get_close_matches(name, list(known), n=1, cutoff=0.75)

@@ -1,12 +1,12 @@
 """Settings of topics, and the broker settings that are their defaults.
 
-A topic row ends with the broker settings it takes its default from, the first that is set wins: a
-name declares a broker setting of the same type and default, and a row stands for itself.
+The row of a topic setting ends with the broker settings that are its default, of which the first
+that is set applies. One that is given by its name only is declared by that, with the type and the
+default of the topic setting.
 """
 
 from typing import NamedTuple, TypeVar
 
-from ottla_broker.config.addresses import is_throttled_replica
 from ottla_broker.config.cluster_settings import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
 from ottla_broker.config.setting import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerDefault, Section, Setting, UpdateMode
 from ottla_broker.config.value_types import (
@@ -34,37 +34,51 @@ _defaults = Section("Logs: defaults of topics", BROKER_SETTINGS, UpdateMode.CLUS
 
 
 class TopicSection(NamedTuple):
-    """A section whose rows name the broker settings behind them."""
+    """A section of topic settings, whose rows name the broker settings that are their defaults."""
 
     section: Section
 
     def row(
-        self, name: str, type: ValueType[T], default: T | str, doc: str, *broker: str | Setting[object] | BrokerDefault
+        self,
+        name: str,
+        type: ValueType[T],
+        default: T | str,
+        doc: str,
+        *broker_settings: str | Setting[object] | BrokerDefault,
     ) -> Setting[T]:
+        """`broker_settings`: see the module's docstring."""
         defaults = []
-        for one in broker:
+        for one in broker_settings:
             if isinstance(one, str):
                 one = _defaults.row(one, type, default, f"Default of the topics' `{name}`.")
             defaults.append(one if isinstance(one, BrokerDefault) else BrokerDefault(one))
         return self.section.row(name, type, default, doc, broker_defaults=tuple(defaults))
 
 
+def is_throttled_replica(entry: str) -> bool:
+    """True for `partition:broker`, and for `*`, which is all of them."""
+    partition, colon, broker = entry.partition(":")
+    return entry == "*" or bool(
+        colon and partition.isascii() and partition.isdigit() and broker.isascii() and broker.isdigit()
+    )
+
+
 # fmt: off
-# Broker settings that are not of their topic setting's type and default:
+# Broker settings whose type or default is not that of their topic setting:
 LOG_RETENTION_MS = _defaults.row("log.retention.ms", long(at_least=1, also=-1), None,
     "Default of the topics' `retention.ms`. Not set: `log.retention.minutes`. -1: no limit.")
 LOG_RETENTION_MINUTES = _defaults.row("log.retention.minutes", integer(at_least=1, also=-1), None,
-    "Same in minutes. Not set: `log.retention.hours`.", UpdateMode.READ_ONLY)
+    "`log.retention.ms` in minutes. Not set: `log.retention.hours`.", UpdateMode.READ_ONLY)
 LOG_RETENTION_HOURS = _defaults.row("log.retention.hours", integer(at_least=1, also=-1), 168,
-    "Same in hours.", UpdateMode.READ_ONLY)
+    "`log.retention.ms` in hours.", UpdateMode.READ_ONLY)
 LOG_ROLL_MS = _defaults.row("log.roll.ms", long(at_least=1), None,
     "Default of the topics' `segment.ms`. Not set: `log.roll.hours`.")
 LOG_ROLL_HOURS = _defaults.row("log.roll.hours", integer(at_least=1), 168,
-    "Same in hours.", UpdateMode.READ_ONLY)
+    "`log.roll.ms` in hours.", UpdateMode.READ_ONLY)
 LOG_ROLL_JITTER_MS = _defaults.row("log.roll.jitter.ms", long(at_least=0), None,
     "Default of the topics' `segment.jitter.ms`. Not set: `log.roll.jitter.hours`.")
 LOG_ROLL_JITTER_HOURS = _defaults.row("log.roll.jitter.hours", integer(at_least=0), 0,
-    "Same in hours.", UpdateMode.READ_ONLY)
+    "`log.roll.jitter.ms` in hours.", UpdateMode.READ_ONLY)
 LOG_FLUSH_INTERVAL_MS = _defaults.row("log.flush.interval.ms", long(at_least=0), None,
     "Default of the topics' `flush.ms`. Not set: `log.flush.scheduler.interval.ms`.")
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = _defaults.row("log.flush.scheduler.interval.ms", long(at_least=1), MAX_INT64,

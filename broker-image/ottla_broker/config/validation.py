@@ -27,7 +27,7 @@ from ottla_broker.config.setting import (
     Setting,
     SettingError,
     UpdateMode,
-    unknown_name,
+    describe_unknown_name,
     value_or_default,
 )
 from ottla_broker.config.topic_settings import TOPIC_MAX_COMPACTION_LAG_MS, TOPIC_MIN_COMPACTION_LAG_MS
@@ -54,7 +54,7 @@ def check_group_changes(config: Config, changes: Mapping[str, str | None]) -> No
 def check_client_metrics_changes(changes: Mapping[str, str | None]) -> None:
     """Raises INVALID_REQUEST for an unknown name and a number out of bounds, as in Kafka."""
     if unknown := [name for name in changes if name not in CLIENT_METRICS_SETTINGS]:
-        reason = unknown_name(unknown[0], CLIENT_METRICS_SETTINGS, "setting of a client-metrics subscription")
+        reason = describe_unknown_name(unknown[0], CLIENT_METRICS_SETTINGS, "setting of a client-metrics subscription")
         raise KafkaError(ErrorCode.invalid_request, reason)
     interval = CLIENT_METRICS_INTERVAL_MS
     text = changes.get(interval.name)
@@ -66,7 +66,7 @@ def check_client_metrics_changes(changes: Mapping[str, str | None]) -> None:
 
 def _find_group_problems(config: Config, name: str, text: str | None) -> Iterator[str]:
     if (setting := GROUP_SETTINGS.get(name)) is None:
-        yield unknown_name(name, GROUP_SETTINGS, "setting of a group")
+        yield describe_unknown_name(name, GROUP_SETTINGS, "setting of a group")
     elif problems := _find_value_problems(setting, text):
         yield from problems
     elif text is not None:
@@ -100,7 +100,7 @@ def _unknown_topic_setting(name: str) -> str:
     for setting in TOPIC_SETTINGS.values():
         if any(default.setting.name == name for default in setting.broker_defaults):
             return f"{name} is a setting of brokers; for a topic its name is {setting.name}"
-    return unknown_name(name, TOPIC_SETTINGS, "setting of a topic")
+    return describe_unknown_name(name, TOPIC_SETTINGS, "setting of a topic")
 
 
 def _find_broker_problems(name: str, text: str | None, cluster_wide: bool) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _find_mirror_problems(changes: Mapping[str, str | None], current: Mapping[st
     problems: list[str] = []
     for name, text in changes.items():
         if (setting := MIRROR_SETTINGS.get(name)) is None:
-            problems.append(unknown_name(name, MIRROR_SETTINGS, "setting of a mirror"))
+            problems.append(describe_unknown_name(name, MIRROR_SETTINGS, "setting of a mirror"))
         else:
             problems += _find_value_problems(setting, text)
     after = {name: text for name, text in {**current, **changes}.items() if text is not None}

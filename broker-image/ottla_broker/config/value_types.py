@@ -72,6 +72,7 @@ def integer(at_least: int | None = None, at_most: int | None = None, *, also: in
 
 
 def integer_of(*values: int) -> ValueType[int]:
+    """One of these integers."""
     by_text = {str(value): value for value in values}
 
     def parse(text: str) -> int:
@@ -83,12 +84,12 @@ def integer_of(*values: int) -> ValueType[int]:
     return ValueType(ConfigType.INT, _join_choices([*by_text]), parse)
 
 
-def long(at_least: int | None = None, at_most: int | None = None, *, also: int | None = None) -> ValueType[int]:
-    return _integer_type(ConfigType.LONG, MAX_INT64, at_least, at_most, also)
+def long(at_least: int | None = None, *, also: int | None = None) -> ValueType[int]:
+    return _integer_type(ConfigType.LONG, MAX_INT64, at_least, None, also)
 
 
-def short(at_least: int | None = None, at_most: int | None = None) -> ValueType[int]:
-    return _integer_type(ConfigType.SHORT, MAX_INT16, at_least, at_most, None)
+def short(at_least: int | None = None) -> ValueType[int]:
+    return _integer_type(ConfigType.SHORT, MAX_INT16, at_least, None, None)
 
 
 def double(at_least: float | None = None, at_most: float | None = None) -> ValueType[float]:
@@ -117,6 +118,8 @@ def boolean() -> ValueType[bool]:
 
 
 def string(allowed: str = "any text", *, empty: bool = True) -> ValueType[str]:
+    """A text without blanks at its ends. `empty`: whether it may be empty."""
+
     def parse(text: str) -> str:
         text = text.strip()
         if not (text or empty):
@@ -132,6 +135,7 @@ def secret(allowed: str = "any text") -> ValueType[str]:
 
 
 def one_of(*values: Text, any_case: bool = False) -> ValueType[Text]:
+    """One of these texts. `any_case`: in upper or lower case."""
     by_text = {value.lower() if any_case else str(value): value for value in values}
 
     def parse(text: str) -> Text:
@@ -151,21 +155,23 @@ def list_of(*values: str, allowed: str = "", check: Callable[[str], bool] | None
         entries = split_list(text)
         for entry in entries:
             if (values and entry not in values) or (check is not None and not check(entry)):
-                raise ValueError(f"{entry!r} is none of them" if values else f"{entry!r} has another form")
+                raise ValueError(f"{entry!r} is unknown" if values else f"{entry!r} is malformed")
         return entries
 
     return ValueType(ConfigType.LIST, allowed or f"a comma-separated list of {_join_choices(values, 'and')}", parse)
 
 
-def fixed(kind: ValueType[T], value: T, why: str) -> ValueType[T]:
-    """Accepts one value only, for a setting of Kafka's that clients and tools send."""
+def fixed(general: ValueType[T], value: T, why: str) -> ValueType[T]:
+    """One value of a more general type, for a setting of Kafka's that clients and tools send.
+    `why`: the reason why there is no other value.
+    """
 
     def parse(text: str) -> T:
-        if kind.parse(text) != value:
+        if general.parse(text) != value:
             raise ValueError(why)
         return value
 
-    return ValueType(kind.code, f"{kind.text(value)} only", parse, words=(kind.text(value),))
+    return ValueType(general.code, f"{general.text(value)} only", parse, words=(general.text(value),))
 
 
 def parsed(

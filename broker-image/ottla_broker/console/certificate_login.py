@@ -26,7 +26,7 @@ class CertificateLogin:
     def __init__(self, broker: Broker, listener: str, access: SessionAccess) -> None:
         self._broker = broker
         self._access = access
-        self._mapper = broker.config.of_listener(listener, SSL_PRINCIPAL_MAPPING_RULES)
+        self._mapper = broker.config.listener_value(listener, SSL_PRINCIPAL_MAPPING_RULES)
 
     def find_principal(self, http: web.Request) -> Principal | None:
         """Of the certificate that the browser presents; None without one, and for a subject that no

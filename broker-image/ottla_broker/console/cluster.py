@@ -142,9 +142,9 @@ class ClusterPages:
     def _rules_of(self, topic: str) -> TopicElectionRules:
         config, overrides = self._broker.config, self._broker.image.topic_config(topic)
         return TopicElectionRules(
-            config.topic(TOPIC_MIN_INSYNC_REPLICAS, overrides),
-            config.topic(TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, overrides),
-            acks_are_synced=config.topic(TOPIC_FLUSH_MESSAGES, overrides) == 1,
+            config.topic_value(TOPIC_MIN_INSYNC_REPLICAS, overrides),
+            config.topic_value(TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, overrides),
+            acks_are_synced=config.topic_value(TOPIC_FLUSH_MESSAGES, overrides) == 1,
         )
 
     async def _fetch_metadata(self, offset: int, max_bytes: int) -> MetadataFetchResponse:

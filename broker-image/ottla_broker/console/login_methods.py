@@ -20,7 +20,7 @@ from ottla_broker.config import (
     Config,
     SettingError,
 )
-from ottla_broker.config.listener_security import OauthSettings, listener_sasl, token_settings
+from ottla_broker.config.listener_security import OauthSettings, listener_sasl, oauth_settings
 from ottla_broker.security.scram import MECHANISMS
 from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN, SASL_PROTOCOLS, TLS_PROTOCOLS
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE, CLIENT_AUTH_REQUIRED
@@ -79,9 +79,10 @@ def find_authentication(config: Config) -> Iterator[str]:
         yield f"{AUTHORIZER_CLASS_NAME.name}={name}"
     for listener in config.listeners:
         protocol = config.security_protocol(listener.name)
+        client_auth = config.listener_value(listener.name, SSL_CLIENT_AUTH)
         if protocol in SASL_PROTOCOLS:
             yield f"listener {listener.name} has {protocol}"
-        elif protocol in TLS_PROTOCOLS and config.of_listener(listener.name, SSL_CLIENT_AUTH) == CLIENT_AUTH_REQUIRED:
+        elif protocol in TLS_PROTOCOLS and client_auth == CLIENT_AUTH_REQUIRED:
             yield f"listener {listener.name} requires certificates of clients"
 
 
@@ -100,7 +101,7 @@ def find_certificate_listener(config: Config) -> str | None:
     if name not in {one.name for one in config.listeners if config.security_protocol(one.name) == "SSL"}:
         return None
     assert name is not None
-    return None if config.of_listener(name, SSL_CLIENT_AUTH) == CLIENT_AUTH_NONE else name
+    return None if config.listener_value(name, SSL_CLIENT_AUTH) == CLIENT_AUTH_NONE else name
 
 
 def find_oidc_settings(config: Config) -> OidcSettings | None:
@@ -114,7 +115,7 @@ def find_oidc_settings(config: Config) -> OidcSettings | None:
     if client_id is None:
         raise SettingError([f"{CONSOLE_OIDC_ISSUER.name}={issuer} needs {CONSOLE_OIDC_CLIENT_ID.name}"])
     listener = _find_sasl_listener(config, frozenset({OAUTHBEARER})) or ""
-    oauth = token_settings(config, listener, issuer)  # the provider's metadata name the URL of its keys
+    oauth = oauth_settings(config, listener, issuer)  # the provider's metadata name the URL of its keys
     if truststore := config(CONSOLE_OIDC_TRUSTSTORE_LOCATION):
         oauth = replace(oauth, endpoint=replace(oauth.endpoint, trusted_certificates=truststore))
     return OidcSettings(issuer, client_id, secret or "", config(CONSOLE_OIDC_SCOPE), redirect_uri or "", oauth)

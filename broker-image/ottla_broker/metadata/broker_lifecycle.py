@@ -31,6 +31,7 @@ from ottla_broker.config import (
     INITIAL_BROKER_REGISTRATION_TIMEOUT_MS,
     Config,
 )
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.controller_channel import ControllerChannel
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.previous_incarnation import PreviousIncarnation
@@ -49,7 +50,10 @@ RETRIABLE_REGISTRATION_ERRORS: Final = frozenset({ErrorCode.not_controller, Erro
 
 
 class Directory(Protocol):
-    """The state of a log directory that is reported to the controller."""
+    """A log directory as far as the controller has to know. `previous_broker_epoch`: that of the
+    previous incarnation after a clean shutdown, else NO_BROKER_EPOCH; `broker_epoch`: set when this
+    broker has registered; `failure`: the reason why the directory has failed, None while it works.
+    """
 
     directory_id: UUID
     previous_broker_epoch: int
@@ -162,7 +166,7 @@ class BrokerLifecycle:
         """The broker epoch of the previous incarnation if it lost no records: after a clean
         shutdown, or if the machine has not restarted since. Else −1."""
         clean_epoch = min(directory.previous_broker_epoch for directory in self._directories)
-        return self._previous_incarnation.trusted_epoch() if clean_epoch == NO_BROKER_EPOCH else clean_epoch
+        return self._previous_incarnation.read_trusted_epoch() if clean_epoch == NO_BROKER_EPOCH else clean_epoch
 
     async def run(self) -> None:
         """Sends heartbeats until cancelled, allowed to stop, or replaced."""
@@ -177,7 +181,8 @@ class BrokerLifecycle:
                 if not await self._handle_response(response, sent_s):
                     return
             is_waiting = self._is_shutting_down or not self._unfenced.is_set()
-            await self._pause(FAST_HEARTBEAT_INTERVAL_S if is_waiting else sent_s + self._interval_s - self._now())
+            pause_s = FAST_HEARTBEAT_INTERVAL_S if is_waiting else sent_s + self._interval_s - self._now()
+            await wait_for_event(self._wake, max(pause_s, 0))
 
     async def wait_until_unfenced(self) -> None:
         """Returns when this broker is unfenced in its own image."""
@@ -207,20 +212,13 @@ class BrokerLifecycle:
         try:
             async with asyncio.timeout(CONTROLLED_SHUTDOWN_TIMEOUT_S):
                 while not self._may_stop.is_set() and self._are_others_unfenced():
-                    await self._pause_until_may_stop()
+                    await wait_for_event(self._may_stop, FAST_HEARTBEAT_INTERVAL_S)
         except TimeoutError:
             logger.warning("controlled shutdown of broker %d timed out", self._broker_id)
 
     def _are_others_unfenced(self) -> bool:
         """False when no other broker is left to lead this broker's partitions."""
         return any(broker.id != self._broker_id for broker in self._image.unfenced_brokers())
-
-    async def _pause_until_may_stop(self) -> None:
-        try:
-            async with asyncio.timeout(FAST_HEARTBEAT_INTERVAL_S):
-                await self._may_stop.wait()
-        except TimeoutError:
-            return
 
     async def _register_once(self) -> None:
         response: BrokerRegistrationResponse = await self._controller_channel.send_request(self._request)
@@ -287,10 +285,3 @@ class BrokerLifecycle:
         except KafkaError as reason:
             logger.warning("broker %d failed to register again: %s", self._broker_id, reason)
         return True
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(max(seconds, 0)):
-                await self._wake.wait()
-        except TimeoutError:
-            return

@@ -22,6 +22,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def election_candidates(image: MetadataImage) -> ElectionCandidates:
+    """The brokers that may lead by the image."""
     return ElectionCandidates(
         unfenced={broker.id: broker.directories for broker in image.brokers.values() if not broker.fenced},
         shutting_down=[broker.id for broker in image.brokers.values() if broker.shutting_down],
@@ -30,7 +31,7 @@ def election_candidates(image: MetadataImage) -> ElectionCandidates:
 
 def validate_registration(image: MetadataImage, registration: RegisterBrokerRecord, *, in_session: bool) -> None:
     """Raises INVALID_REGISTRATION; DUPLICATE_BROKER_REGISTRATION when another process with this
-    broker id has a session.
+    broker id has a session. `in_session`: whether the process that is registered now has one.
 
     A process locks its log directories, so one that registers with a directory of its predecessor
     proves that the predecessor has ended.
@@ -47,9 +48,8 @@ def validate_registration(image: MetadataImage, registration: RegisterBrokerReco
     if not set(known.directories) & set(directories):
         raise KafkaError(
             ErrorCode.duplicate_broker_registration,
-            f"another process is registered as broker {registration.broker} and has a session; this "
-            "one can register when "
-            "that session has expired",
+            f"another process is registered as broker {registration.broker} and has a session; this one can register "
+            "when that session has expired",
         )
 
 
@@ -67,15 +67,15 @@ def plan_broker_registration(
     if known is not None and _is_same_registration(known, registration):
         return []
     candidates = election_candidates(image).without(broker)
-    lost_no_records = known is not None and previous_epoch == known.epoch
-    lost_directory = known is not None and not set(known.directories) <= set(registration.directories)
+    has_all_records = known is not None and previous_epoch == known.epoch
+    lacks_directory = known is not None and not set(known.directories) <= set(registration.directories)
 
     def next_state(state: PartitionRecord) -> PartitionRecord | None:
         rules = rules_of(state.topic)
-        if _is_replica_lost(state, registration, lost_directory):
+        if _is_replica_lost(state, registration, lacks_directory):
             directory = registration.directories[0]
             return election.state_after_directory_loss(state, broker, directory, candidates, rules)
-        if lost_no_records and not _had_failed_directory(state, known, registration):
+        if has_all_records and not _had_failed_directory(state, known, registration):
             return election.state_after_fencing(state, broker, candidates, rules)
         return election.state_after_unclean_shutdown(state, broker, candidates, rules)
 
@@ -93,12 +93,12 @@ def _is_same_registration(known: BrokerRegistration, new: RegisterBrokerRecord) 
     )
 
 
-def _is_replica_lost(state: PartitionRecord, new: RegisterBrokerRecord, lost_directory: bool) -> bool:
-    """True if the replica's directory is missing in the registration. `lost_directory`: whether any
-    of the broker's directories is missing, which decides for a replica of an unknown directory.
+def _is_replica_lost(state: PartitionRecord, new: RegisterBrokerRecord, lacks_directory: bool) -> bool:
+    """True if the replica's directory is missing in the registration. `lacks_directory`: whether
+    any of the broker's directories is missing, which decides for a replica of an unknown directory.
     """
     directory = directory_of(state, new.broker)
-    return lost_directory if directory is None else directory not in new.directories
+    return lacks_directory if directory is None else directory not in new.directories
 
 
 def _had_failed_directory(state: PartitionRecord, known: BrokerRegistration | None, new: RegisterBrokerRecord) -> bool:
@@ -137,8 +137,8 @@ def plan_unfencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup
 
 
 def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """Elects other in-sync replicas as leaders where possible. Repeated until there are no more
-    records.
+    """Elects other in-sync replicas as leaders where possible. Planned with each heartbeat of the
+    broker until it may stop, because more replicas may have joined ISRs.
     """
     known = image.brokers[broker]
     candidates = election_candidates(image).with_shutting_down(broker)

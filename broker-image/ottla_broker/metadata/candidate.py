@@ -18,7 +18,9 @@ from ottla_broker.metadata.voter_set import Voter
 
 @dataclass(eq=False, repr=False)
 class Candidate:
-    """`_observe` is called with each leader that another voter names."""
+    """`_finder` logs why no majority has answered. `_observe` is called with each leader that
+    another voter names.
+    """
 
     _replica: RaftReplica
     _peers: QuorumPeers

@@ -46,8 +46,8 @@ def _list_racks(brokers: Collection[UsableBroker]) -> list[Rack]:
 
 
 def _group_racks(racks: Sequence[Rack]) -> list[list[Rack]]:
-    """Groups of neighbouring racks that are as small as a cell may be. Without racks, each node is
-    one.
+    """Groups of neighbouring racks that are as small as a cell may be. Without racks, each node
+    counts as a rack.
     """
 
     def is_enough(group: Sequence[Rack]) -> bool:

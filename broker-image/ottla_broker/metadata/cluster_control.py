@@ -137,7 +137,7 @@ class ClusterControl:
 
     async def fence_expired_sessions(self) -> None:
         """Called every `heartbeats.check_interval_s`."""
-        for broker, epoch in self.heartbeats.expire_sessions(self._now()):
+        for broker, epoch in self.heartbeats.find_expired_sessions(self._now()):
 
             def plan(broker: int = broker, epoch: int = epoch) -> list[MetadataRecord]:
                 is_alive = self.heartbeats.is_alive(broker, epoch, self._now())  # since a heartbeat meanwhile

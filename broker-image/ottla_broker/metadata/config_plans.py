@@ -32,17 +32,19 @@ RulesForConfig = Callable[[Mapping[str, str]], TopicElectionRules]
 
 
 def plan_config_change(
-    image: MetadataImage, resource_type: int, name: str, changes: Mapping[str, str | None], rules_with: RulesForConfig
+    image: MetadataImage, resource_type: int, name: str, changes: Mapping[str, str | None], rules_for: RulesForConfig
 ) -> list[MetadataRecord]:
-    """No records for values that do not change. Raises INVALID_CONFIG for a mirror with topics."""
+    """No records for values that do not change. Raises INVALID_CONFIG if a mirror that has topics
+    would be removed or change one of IMMUTABLE_WHILE_MIRRORING.
+    """
     current = image.configs.get((resource_type, name), {})
     different = {key: value for key, value in sorted(changes.items()) if current.get(key) != value}
     records: list[MetadataRecord] = [ConfigRecord(resource_type, name, key, value) for key, value in different.items()]
     if resource_type == TOPIC_RESOURCE and different.keys() & {MIN_ISR_NAME, UNCLEAN_ELECTION_NAME}:
         after = {key: value for key, value in {**current, **different}.items() if value is not None}
-        records += _states_under_rules(image, [image.topics[name]], rules_with(after))
+        records += _states_under_rules(image, [image.topics[name]], rules_for(after))
     if (resource_type, name) == (BROKER_RESOURCE, "") and MIN_ISR_NAME in different:
-        records += _states_under_default_min_isr(image, different[MIN_ISR_NAME], rules_with)
+        records += _states_under_default_min_isr(image, different[MIN_ISR_NAME], rules_for)
     if resource_type == MIRROR_RESOURCE:
         for setting in (setting for setting in IMMUTABLE_WHILE_MIRRORING if setting.name in different):
             if (current.get(setting.name) or setting.default) != (changes.get(setting.name) or setting.default):
@@ -56,7 +58,7 @@ def plan_config_change(
 
 
 def mirror_topic_names(image: MetadataImage, mirror: str) -> list[str]:
-    """Names of the topics with active sources of this mirror, sorted."""
+    """Names of the topics that this mirror fills, with identical or appended offsets, sorted."""
     mirrored = mirror_plans.active_mirrored_topic_names(image, mirror)
     return sorted([*mirrored, *appended_sources.appended_topic_names(image, mirror)])
 
@@ -65,8 +67,8 @@ def _check_no_mirrored_topics(image: MetadataImage, mirror: str, setting: str) -
     if topics := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"{setting} of mirror {mirror!r} cannot be changed: {topics[0]!r} and {len(topics) - 1} "
-            "other topics are mirrored",
+            f"{setting} of mirror {mirror!r} cannot be changed while it has topics: "
+            f"{topics[0]!r}, {len(topics)} in all",
         )
 
 
@@ -74,15 +76,15 @@ def _check_mirror_unused(image: MetadataImage, mirror: str) -> None:
     if topics := mirror_topic_names(image, mirror):
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"mirror {mirror!r} cannot be removed while {topics[0]!r} and {len(topics) - 1} other "
-            "topics are mirrored: delete "
-            f"them, or make them writable with {MIRROR_ROLE.name}={FAILED_OVER}",
+            f"mirror {mirror!r} cannot be removed while it has topics: {topics[0]!r}, {len(topics)} in all; "
+            f"delete them, or make them writable with {MIRROR_ROLE.name}={FAILED_OVER}",
         )
 
 
 def _states_under_rules(
     image: MetadataImage, topics: Iterable[TopicImage], rules: TopicElectionRules
 ) -> list[PartitionRecord]:
+    """The next states of the partitions that change when these rules apply to the topics."""
     candidates = election_candidates(image)
     changed = (
         without_eligible_replicas(state, rules) or state_after_unfencing(state, candidates, rules)
@@ -93,10 +95,12 @@ def _states_under_rules(
 
 
 def _states_under_default_min_isr(
-    image: MetadataImage, value: str | None, rules_with: RulesForConfig
+    image: MetadataImage, value: str | None, rules_for: RulesForConfig
 ) -> list[PartitionRecord]:
-    """`value` None: the brokers' own configuration applies, which may be as low as 1."""
-    rules = rules_with({MIN_ISR_NAME: value or "1"})
+    """The next states of the partitions that change when `value` becomes the cluster-wide default
+    of min.insync.replicas. None: the brokers' own configuration applies, which may be as low as 1.
+    """
+    rules = rules_for({MIN_ISR_NAME: value or "1"})
     changed = (
         without_eligible_replicas(state, rules)
         for topic in image.topics.values()

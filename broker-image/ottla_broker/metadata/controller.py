@@ -2,7 +2,8 @@
 (`MetadataWriter`).
 
 Brokers are the part of `cluster_control`, partitions that of `replication_control`, mirrors that of
-`mirror_control`. Topics, configs and producer ids are here.
+`mirror_control`, delegation tokens that of `delegation_token_control`. All else is here: topics,
+access control entries, SCRAM credentials, client quotas, features, configs and producer ids.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from ottla_broker.metadata.cluster_control import ClusterControl
 from ottla_broker.metadata.config_plans import plan_config_change
 from ottla_broker.metadata.delegation_token_control import DelegationTokenControl
 from ottla_broker.metadata.election import TopicElectionRules
-from ottla_broker.metadata.failure_detector import FailureDetector
+from ottla_broker.metadata.failure_detector import FailedBroker, FailureDetector
 from ottla_broker.metadata.features import FeatureUpdate, plan_feature_updates
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.metadata_writer import Decision, MetadataWriter
@@ -57,8 +58,9 @@ T = TypeVar("T")
 
 
 class Controller:
-    """Methods raise KafkaError with the error code for the client. With `validate_only` nothing is
-    committed.
+    """Methods raise KafkaError with the error code for the client, NOT_CONTROLLER when another
+    broker was elected meanwhile. With `validate_only` nothing is committed. `failure_detector`:
+    None for one that watches no brokers.
     """
 
     def __init__(
@@ -81,13 +83,13 @@ class Controller:
         self.mirror_control = MirrorControl(self._writer, runtime, self.cluster_control.wait_until_all_heard)
         self.delegation_tokens = DelegationTokenControl(image, self._writer, runtime, config)
         self._failure_detector = failure_detector or FailureDetector(broker_id, image, config.inter_broker_listener)
-        self._failed_brokers: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
+        self._failed_brokers: asyncio.Queue[FailedBroker] = asyncio.Queue()
 
     async def run(self) -> None:
         """Runs background work until cancelled. First fences the previous controller, which has
         failed or is partitioned.
         """
-        callback = self._failure_detector.on_broker_failed = lambda *failed: self._failed_brokers.put_nowait(failed)
+        callback = self._failure_detector.on_broker_failed = self._failed_brokers.put_nowait
         try:
             previous = self._image.brokers.get(self._image.previous_controller_id)
             if previous is not None and previous.id != self._broker_id:
@@ -104,9 +106,8 @@ class Controller:
                 tasks.create_task(self._restore_preferred_leaders())
                 tasks.create_task(self._remove_expired_tokens())
         finally:
-            if (
-                self._failure_detector.on_broker_failed is callback
-            ):  # else a later controller of this broker has set its own
+            # A later controller of this broker may have set its own.
+            if self._failure_detector.on_broker_failed is callback:
                 self._failure_detector.on_broker_failed = None
 
     async def _fence_failed_brokers(self) -> None:
@@ -164,6 +165,10 @@ class Controller:
     async def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
     ) -> None:
+        """Grows a topic to `count` partitions. `assignment`: replicas of each new partition; None:
+        they are placed as those of a new topic.
+        """
+
         def plan() -> list[MetadataRecord]:
             rules = self._writer.rules_for_config(self._image.topic_config(name))
             return _with_initial_eligible_replicas(plan_partition_growth(self._image, name, count, assignment), rules)
@@ -187,7 +192,9 @@ class Controller:
         await self._writer.apply_plan(plan)
 
     async def sync_acls(self, to_create: Mapping[UUID, AccessControlEntry], to_delete: Collection[UUID]) -> None:
-        """Creates entries with these ids and deletes others, in one commit."""
+        """Creates entries with these ids and deletes others, in one commit. An existing entry is
+        not created again, and an unknown id is ignored.
+        """
 
         def plan() -> list[MetadataRecord]:
             existing = set(self._image.acls.values())
@@ -269,8 +276,8 @@ class Controller:
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Sets quotas of entities by key, or with None removes them, in one commit. The caller has
-        validated them.
+        """Sets the quotas of entities, by the quota's key, in one commit; None removes a quota. The
+        caller has validated them.
         """
 
         def plan() -> list[MetadataRecord]:
@@ -298,8 +305,8 @@ class Controller:
     async def alter_configs(
         self, resource_type: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Sets keys of one resource, or with None removes them. The caller has validated the
-        values.
+        """Sets configs of one resource, by key; None removes a config. The caller has validated
+        the values. `resource_type`: one of `image.…_RESOURCE`.
         """
         await self._writer.apply_plan(
             lambda: plan_config_change(self._image, resource_type, name, changes, self._writer.rules_for_config),

@@ -23,6 +23,7 @@ from ottla_broker.wire.message_reader import MalformedMessage
 
 # Client software name of forwarding connections: requests on them are not forwarded again.
 FORWARDING_SOFTWARE_NAME: Final = "ottla-broker"
+NO_RESPONSE: Final = object()
 REQUEST_TIMEOUT_S: Final = 10.0
 FORWARD_TIMEOUT_S: Final = 15.0
 INITIAL_RETRY_PAUSE_S: Final = 0.02
@@ -37,7 +38,7 @@ class ControllerLocator(Protocol):
     @property
     def is_active_controller(self) -> bool: ...
 
-    def controller_address(self) -> tuple[str, int] | None: ...
+    def controller_endpoint(self) -> tuple[str, int] | None: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -107,6 +108,9 @@ class ControllerChannel:
     async def _retry_until_answered(
         self, send: Callable[[Channel], Awaitable[Any]], handle: Callable[[], Awaitable[Any]], timeout_s: float
     ) -> Any:
+        """The response to a request that `send` sends to the controller, and that `handle` handles
+        if this broker is the controller.
+        """
         pause_s, error = INITIAL_RETRY_PAUSE_S, "no broker is the controller"
         try:
             async with asyncio.timeout(timeout_s):
@@ -134,7 +138,7 @@ class ControllerChannel:
         """
         if self._locator.is_active_controller:
             return await handle()
-        address = self._locator.controller_address()
+        address = self._locator.controller_endpoint()
         if address is None:
             return NO_RESPONSE
         request = asyncio.ensure_future(self._send_over_channel(address, send))
@@ -143,7 +147,7 @@ class ControllerChannel:
                 await asyncio.wait({request}, timeout=CONTROLLER_CHECK_INTERVAL_S)
                 # While no controller is known, the one that has the request may still execute it:
                 # sent to the same one again, it could undo what came between.
-                known = self._locator.controller_address()
+                known = self._locator.controller_endpoint()
                 has_changed = self._locator.is_active_controller or known not in (None, address)
                 if has_changed and not request.done():
                     raise ConnectionAbortedError("another broker became the controller")
@@ -152,6 +156,7 @@ class ControllerChannel:
             request.cancel()
 
     async def _send_over_channel(self, address: tuple[str, int], send: Callable[[Channel], Awaitable[Any]]) -> Any:
+        """Sends a request over an idle connection or a new one, and keeps it for later requests."""
         channel = self._take_idle_channel(address)
         if channel is None:
             channel = await self._channels.open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)
@@ -174,9 +179,6 @@ class ControllerChannel:
                 return channel
             channel.close()
         return None
-
-
-NO_RESPONSE: Final = object()
 
 
 def _is_not_controller(response: Any) -> bool:

@@ -29,7 +29,9 @@ MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 
 class DelegationTokenControl(msgspec.Struct, frozen=True):
-    """Raises DELEGATION_TOKEN_AUTH_DISABLED without `delegation.token.secret.key`."""
+    """`create_token`, `renew_token` and `expire_token` raise DELEGATION_TOKEN_AUTH_DISABLED without
+    `delegation.token.secret.key`.
+    """
 
     _image: MetadataImage
     _writer: MetadataWriter
@@ -39,7 +41,9 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
     async def create_token(
         self, owner: Principal, requester: Principal, renewers: Iterable[Principal], max_lifetime_ms: int
     ) -> DelegationToken:
-        """`max_lifetime_ms`: 0 or less for the longest lifetime allowed."""
+        """Creates a token of `owner` at the request of `requester`. `max_lifetime_ms`: 0 or less
+        for the longest lifetime allowed.
+        """
         token_secret(self._config)
         now_ms = self._runtime.now_ms()
         longest_ms = self._config(DELEGATION_TOKEN_MAX_LIFETIME_MS)
@@ -72,7 +76,7 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
             if token.is_expired(now_ms):
                 raise KafkaError(ErrorCode.delegation_token_expired)
             check_may_renew(token, principal)
-            return _expiring(token, renewed_ms)
+            return _plan_expiry(token, renewed_ms)
 
         return await self._writer.execute(plan)
 
@@ -91,7 +95,7 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
                 return [RemoveDelegationTokenRecord(token.id)], now_ms
             if token.is_expired(now_ms):
                 raise KafkaError(ErrorCode.delegation_token_expired)
-            return _expiring(token, _add(now_ms, period_ms))
+            return _plan_expiry(token, _add(now_ms, period_ms))
 
         return await self._writer.execute(plan)
 
@@ -106,7 +110,7 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
 
         await self._writer.apply_plan(plan)
 
-    def id_of(self, token_hmac: bytes) -> str | None:
+    def find_token_id(self, token_hmac: bytes) -> str | None:
         """None for an unknown token, and without `delegation.token.secret.key`."""
         try:
             return self._find(token_secret(self._config), token_hmac).id
@@ -133,9 +137,9 @@ def check_may_renew(token: DelegationToken, principal: Principal) -> None:
         raise KafkaError(ErrorCode.delegation_token_owner_mismatch)
 
 
-def _expiring(token: DelegationToken, wanted_ms: int) -> Decision[int]:
-    """Plans another expiry of the token, at most at the end of its maximum lifetime. Returns the
-    expiry in ms.
+def _plan_expiry(token: DelegationToken, wanted_ms: int) -> Decision[int]:
+    """Lets the token expire at `wanted_ms`, or at the end of its maximum lifetime if that is
+    earlier. Returns the expiry in ms.
     """
     expires_ms = min(token.max_ms, wanted_ms)
     return [DelegationTokenRecord(msgspec.structs.replace(token, expires_ms=expires_ms))], expires_ms

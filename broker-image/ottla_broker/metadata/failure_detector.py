@@ -21,8 +21,8 @@ import errno
 import logging
 import re
 import struct
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, cast
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple, cast
 
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
@@ -34,17 +34,26 @@ PROBE_TIMEOUT_S: Final = 0.1  # a busy broker takes longer now and then
 RESOLVE_TIMEOUT_S: Final = 0.5
 SUSPECT_EXPIRY_S: Final = 1.0  # how long a suspected broker may make clients wait
 
-PROBE_REQUEST: Final = struct.pack(
-    ">ihhih", 10, 18, 0, 0, -1
-)  # ApiVersions in version 0, which is answered by every broker at any time
+# ApiVersions in version 0, which every broker answers at any time.
+PROBE_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
 BrokerIncarnation = tuple[int, int]  # a broker and its epoch
-FailureCallback = Callable[[int, int, str], None]
+
+
+class FailedBroker(NamedTuple):
+    """A broker whose process has ended, the epoch with which it was registered, and how that was
+    detected.
+    """
+
+    broker: int
+    epoch: int
+    reason: str
 
 
 class FailureDetector:
-    """`update_peers` is called whenever a broker changes in the image. `on_broker_failed(broker,
-    epoch, why)`: callback that is set while this broker is the active controller."""
+    """`on_broker_failed`: callback that is set while this broker, `me`, is the active controller.
+    `listener`: the name of the inter-broker listener.
+    """
 
     def __init__(
         self, me: int, image: MetadataImage, listener: str, channels: ChannelBuilder = UNSECURED_CHANNELS
@@ -59,9 +68,10 @@ class FailureDetector:
         self._suspects: dict[BrokerIncarnation, float] = {}
         self._failed: dict[BrokerIncarnation, str] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
-        self.on_broker_failed: FailureCallback | None = None
+        self.on_broker_failed: Callable[[FailedBroker], None] | None = None
 
     def update_peers(self) -> None:
+        """Called whenever a broker changes in the image."""
         wanted = {
             (broker.id, broker.epoch): broker for broker in self._image.unfenced_brokers() if broker.id != self._me
         }
@@ -73,9 +83,9 @@ class FailureDetector:
             if key not in self._watched:
                 self._watched[key] = asyncio.get_running_loop().create_task(self._watch(key, broker))
 
-    def failed_brokers(self) -> Iterator[tuple[int, int, str]]:
-        """(broker, epoch, why) of failed brokers that are not fenced yet."""
-        return iter([(*key, reason) for key, reason in self._failed.items()])
+    def failed_brokers(self) -> list[FailedBroker]:
+        """Failed brokers that are not fenced yet."""
+        return [FailedBroker(*key, reason) for key, reason in self._failed.items()]
 
     @property
     def has_suspects(self) -> bool:
@@ -121,6 +131,9 @@ class FailureDetector:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, key: BrokerIncarnation, broker: BrokerRegistration) -> None:
+        """Keeps the probe connection to one broker and detects that its process has ended. Runs
+        until cancelled.
+        """
         loop = asyncio.get_running_loop()
         at = broker.endpoints.get(self._listener) or next(iter(broker.endpoints.values()))
         answered = False
@@ -147,10 +160,10 @@ class FailureDetector:
             if answered:
                 self._suspects[key] = loop.time()
 
-    def _on_failed(self, key: BrokerIncarnation, why: str) -> None:
-        self._failed[key] = why
+    def _on_failed(self, key: BrokerIncarnation, reason: str) -> None:
+        self._failed[key] = reason
         if self.on_broker_failed is not None:
-            self.on_broker_failed(*key, why)
+            self.on_broker_failed(FailedBroker(*key, reason))
 
     def _clear_suspect(self, key: BrokerIncarnation) -> None:
         if self._suspects.pop(key, None) is not None and not self._suspects:

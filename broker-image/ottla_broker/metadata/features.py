@@ -84,11 +84,13 @@ def plan_feature_updates(levels: Mapping[str, int], updates: Sequence[FeatureUpd
 
 
 def _find_level(levels: Mapping[str, int], name: str) -> int:
+    """The present level of a feature; 0 for an unknown one."""
     feature = FEATURES.get(name)
     return levels.get(name, feature.default if feature else 0)
 
 
 def _checked_level(levels: Mapping[str, int], update: FeatureUpdate) -> int:
+    """The level of an update that is allowed. Raises INVALID_UPDATE_VERSION."""
     name, level, upgrade_type = update
     feature, current = FEATURES.get(name), _find_level(levels, name)
     if feature is None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
-from ottla_broker.metadata.leader_term import may_join_voters, node_key, registered_brokers
 from ottla_broker.metadata.metadata_log import MetadataLog
+from ottla_broker.metadata.voter_candidates import brokers_as_voters, may_join_voters, node_key
 from ottla_broker.metadata.voter_set import ReplicaKey, Voter, VoterSet, order_candidates
 
 STANDBY_COUNT: Final = 2  # the number of voters grows by two
@@ -26,7 +26,7 @@ def standby_voters(image: MetadataImage, voters: VoterSet, listener: str) -> fro
     known = {voter.key for voter in voters}
     candidates = [
         broker
-        for broker in registered_brokers(image, listener)
+        for broker in brokers_as_voters(image, listener)
         if broker.key not in known
         and _is_serving(image.brokers[broker.broker])
         and may_join_voters(image, broker.broker)
@@ -43,8 +43,8 @@ def assign_voter(me: ReplicaKey, image: MetadataImage, voters: VoterSet, leader:
     """The voter from which observer `me` copies; None for the leader. A broker that starts or stops
     copies from the leader, but keeps its place, so that a restart changes nothing for the others.
     """
-    brokers = {broker.key: broker for broker in registered_brokers(image, listener)}
-    if me not in brokers or not _is_serving(image.brokers[me[0]]):
+    brokers = {broker.key: broker for broker in brokers_as_voters(image, listener)}
+    if me not in brokers or not _is_serving(image.brokers[me.broker]):
         return None
     sources = [brokers[key] for key in sorted(_live_voters(image.brokers, voters, leader)) if key in brokers]
     known = {voter.key for voter in voters} | standby_voters(image, voters, listener)

@@ -23,6 +23,8 @@ class BrokerSession:
 
 
 class HeartbeatTracker:
+    """`timeout_s`: how long a session lasts without a heartbeat. `now_s`: the present time."""
+
     def __init__(self, timeout_s: float, now_s: float) -> None:
         self.timeout_s = timeout_s
         self.check_interval_s = timeout_s / CHECKS_PER_SESSION
@@ -47,9 +49,9 @@ class HeartbeatTracker:
         session = self._sessions.get(broker)
         return -1 if session is None else session.metadata_offset
 
-    def expire_sessions(self, now_s: float) -> list[tuple[int, int]]:
+    def find_expired_sessions(self, now_s: float) -> list[tuple[int, int]]:
         """Returns (broker, epoch) of expired sessions, which stay until removed. Called every
-        `check_interval_s`.
+        `check_interval_s`; if that is late, all sessions are extended first.
         """
         delay_s = now_s - self._last_check_s - self.check_interval_s
         self._last_check_s = now_s

@@ -63,6 +63,8 @@ SCHEMAS_TOPIC = "_schemas"
 
 @dataclass(slots=True)
 class TopicImage:
+    """A topic with its partitions by number."""
+
     name: str
     id: UUID
     partitions: dict[int, PartitionRecord] = field(default_factory=dict)
@@ -73,6 +75,11 @@ class TopicImage:
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
+    """A registered broker. `endpoints`: by listener name; `directories`: ids of its log.dirs that
+    have not failed; `http`: host:port of its `http.listener`, None without one; `node`: its
+    broker.node.
+    """
+
     id: int
     epoch: int
     incarnation: UUID
@@ -85,6 +92,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
     node: str | None = None
 
     def to_records(self) -> list[MetadataRecord]:
+        """The records of this broker in a snapshot."""
         registration = RegisterBrokerRecord(
             self.id, self.incarnation, self.endpoints, self.rack, self.directories, self.http, self.epoch, self.node
         )
@@ -94,14 +102,16 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """The changes by a sequence of records. Topics by name; configs by (resource type, name)."""
+    """The changes by a sequence of records. Topics by name, partitions by (topic name, number),
+    configs by (resource type, name), brokers and access control entries by id.
+    """
 
     created_topics: list[str] = field(default_factory=list)
     deleted_topics: list[TopicImage] = field(default_factory=list)
     changed_partitions: set[tuple[str, int]] = field(default_factory=set)
     changed_configs: set[tuple[int, str]] = field(default_factory=set)
     changed_brokers: set[int] = field(default_factory=set)
-    changed_mirrors: set[str] = field(default_factory=set)  # topics whose mirror records changed
+    changed_mirrored_topics: set[str] = field(default_factory=set)  # those with changed records of mirrors or sources
     changed_acls: set[UUID] = field(default_factory=set)
     client_quotas_changed: bool = False
     logins_removed: bool = False  # SCRAM credentials, delegation tokens
@@ -110,17 +120,21 @@ class MetadataDelta:
 
 @dataclass(slots=True)
 class MetadataImage:
+    """Topics by name; configs by (resource type, name); mirrored topics and partitions by topic id;
+    appended sources by topic id and id of the source.
+    """
+
     topics: dict[str, TopicImage] = field(default_factory=dict)
     topic_names: dict[UUID, str] = field(default_factory=dict)
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     mirrored_topics: dict[UUID, MirroredTopicRecord] = field(default_factory=dict)
     mirrored_partitions: dict[tuple[UUID, int], MirroredPartitionRecord] = field(default_factory=dict)
-    appended_sources: dict[UUID, dict[UUID, AppendedSourceRecord]] = field(default_factory=dict)  # by topic, by source
+    appended_sources: dict[UUID, dict[UUID, AppendedSourceRecord]] = field(default_factory=dict)
     appended_partitions: dict[tuple[UUID, UUID, int], AppendedPartitionRecord] = field(default_factory=dict)
     acls: dict[UUID, AccessControlEntry] = field(default_factory=dict)
     scram_credentials: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)  # by user, mechanism
-    mirrored_credentials: dict[tuple[str, int], str] = field(default_factory=dict)  # those that a mirror has copied
+    mirrored_credentials: dict[tuple[str, int], str] = field(default_factory=dict)  # → the mirror that has copied it
     delegation_tokens: dict[str, DelegationToken] = field(default_factory=dict)  # by id
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
@@ -146,7 +160,7 @@ class MetadataImage:
             changed_partitions={(name, index) for name, topic in other.topics.items() for index in topic.partitions},
             changed_configs=self.configs.keys() | other.configs.keys(),
             changed_brokers=self.brokers.keys() | other.brokers.keys(),
-            changed_mirrors={
+            changed_mirrored_topics={
                 other.topic_names[topic] for topic in other.mirrored_topics.keys() | other.appended_sources.keys()
             },
             changed_acls=self.acls.keys() | other.acls.keys(),
@@ -231,6 +245,9 @@ class MetadataImage:
         return index
 
     def index_partitions(self, max_partitions: int) -> bool:
+        """Continues the index by topics with about `max_partitions` partitions in all. Returns True
+        if it is complete.
+        """
         index = self._begin_partition_index()
         index.add_topics(max_partitions)
         return index.is_complete
@@ -315,16 +332,16 @@ class MetadataImage:
                 self.feature_levels[record.name] = record.level
             case MirroredTopicRecord():
                 self.mirrored_topics[record.topic] = record
-                delta.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrored_topics.add(self.topic_names[record.topic])
             case MirroredPartitionRecord():
                 self.mirrored_partitions[record.topic, record.partition] = record
-                delta.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrored_topics.add(self.topic_names[record.topic])
             case AppendedSourceRecord():
                 self.appended_sources.setdefault(record.topic, {})[record.source_id] = record
-                delta.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrored_topics.add(self.topic_names[record.topic])
             case AppendedPartitionRecord():
                 self.appended_partitions[record.topic, record.source_id, record.partition] = record
-                delta.changed_mirrors.add(self.topic_names[record.topic])
+                delta.changed_mirrored_topics.add(self.topic_names[record.topic])
             case RegisterBrokerRecord():
                 self.brokers[record.broker] = BrokerRegistration(
                     record.broker,

@@ -13,11 +13,12 @@ class LeaderEndpoints:
         self._announced = LeaderAndEpoch(-1)  # the newest leader whose endpoint is known
 
     def observe(self, leader: LeaderAndEpoch) -> None:
+        """Called with each leader that another broker names."""
         if leader.endpoint is not None and leader.epoch >= self._announced.epoch:
             self._announced = leader
 
     def find(self, epoch: int, leader: int) -> QuorumEndpoint | None:
-        """`epoch`: the current one."""
+        """The endpoint of the leader of `epoch`, the current one; None if it is unknown."""
         if (self._announced.epoch, self._announced.leader) == (epoch, leader):
             return self._announced.endpoint
         voter = next((voter for voter in self._voters.latest if voter.broker == leader), None)

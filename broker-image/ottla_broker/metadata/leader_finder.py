@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.config.addresses import format_host_and_port
-from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.metadata.leader_term import registered_brokers
 from ottla_broker.metadata.metadata_fetch import LeaderAndEpoch
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum_peers import QuorumPeers
+from ottla_broker.metadata.voter_candidates import brokers_as_voters
 from ottla_broker.metadata.voter_set import Voter, majority_size
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -26,8 +25,7 @@ class LeaderFinder:
     that another broker names."""
 
     _peers: QuorumPeers
-    _metadata_log: MetadataLog
-    _image: MetadataImage
+    _log: MetadataLog
     _listener: str
     _observe: Callable[[LeaderAndEpoch], Awaitable[None]]
     _logged_s: float = field(default_factory=lambda: asyncio.get_running_loop().time())
@@ -40,7 +38,7 @@ class LeaderFinder:
         leader.
         """
         strangers: list[KafkaError] = []
-        known = (*self._metadata_log.voters.latest, *registered_brokers(self._image, self._listener))
+        known = (*self._log.voters.latest, *brokers_as_voters(self._log.image, self._listener))
         endpoints = self._peers.endpoints(known)
         for endpoint in endpoints:
             try:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.image import MetadataDelta
 from ottla_broker.metadata.metadata_fetch import (
     UNKNOWN_OFFSET,
@@ -35,8 +36,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 @dataclass(slots=True)
 class ReplicaState:
-    """`acknowledged_offset`: offset up to which its log equals this one. Times by the event loop's
-    clock.
+    """A replica that has fetched from this leader. `acknowledged_offset`: offset up to which its
+    log equals the leader's. Times by the event loop's clock.
     """
 
     key: ReplicaKey
@@ -146,6 +147,7 @@ class LeaderState:
 
     @property
     def acknowledged_offsets(self) -> dict[ReplicaKey, int]:
+        """Up to which offset each replica has the log on disk, this one too."""
         offsets = {key: replica.acknowledged_offset for key, replica in self.replicas.items()}
         offsets[self.me.key] = self._synced_offset
         return offsets
@@ -153,6 +155,7 @@ class LeaderState:
     # --- voters
 
     def can_change_voters(self, proposed: VoterSet) -> bool:
+        """See `voter_set.can_change_voters`."""
         return not self.is_over and can_change_voters(
             self.voters,
             proposed,
@@ -200,9 +203,12 @@ class LeaderState:
         return MetadataFetchResponse(error, leader=LeaderAndEpoch(self.epoch, self.me.broker, self.me.endpoint))
 
     def _record_fetch(self, request: MetadataFetchRequest) -> ReplicaState | None:
+        """The state of the sender, which has fetched now. None for a sender without a directory id,
+        whose fetches acknowledge nothing.
+        """
         if request.directory_id is None:
             return None
-        key = (request.replica_id, request.directory_id)
+        key = ReplicaKey(request.replica_id, request.directory_id)
         now_s = self._now()
         replica = self.replicas.get(key)
         if replica is None:
@@ -237,6 +243,7 @@ class LeaderState:
         return high_watermark if high_watermark > self.epoch_start_offset else UNKNOWN_OFFSET
 
     def hears_majority(self, within_s: float) -> bool:
+        """True if this broker leads and a majority of the voters has fetched within this time."""
         return not self.is_over and self._now() - self.majority_heard_s <= within_s
 
     @property
@@ -251,6 +258,7 @@ class LeaderState:
         return sorted(heard, reverse=True)[majority_size(len(heard)) - 1]
 
     def last_fetch_s(self, key: ReplicaKey) -> float:
+        """The start of the epoch for a replica that has not fetched."""
         if key == self.me.key:
             return self._now()
         replica = self.replicas.get(key)
@@ -267,7 +275,7 @@ class LeaderState:
         return is_alive and replica.acknowledged_offset >= self._log.high_watermark
 
     def describe(self, now_ms: int) -> QuorumDescription:
-        """`now_ms`: wall clock."""
+        """The quorum for DescribeQuorum. `now_ms`: wall clock."""
 
         def describe_replica(key: ReplicaKey) -> QuorumReplica:
             replica = self.replicas.get(key)
@@ -295,13 +303,15 @@ class LeaderState:
     # --- end of the epoch
 
     def fail(self, reason: KafkaError) -> None:
-        """Ends the epoch, so that another voter can lead."""
+        """Ends the epoch because of an error of this broker's log, so that another voter can
+        lead.
+        """
         if not self.is_over:
             self.failure = reason
             self.end_term()
 
     def end_term(self) -> None:
-        """Fails pending commits and fetches."""
+        """Ends the epoch: fails pending commits and fetches. Without effect if it is over."""
         if not self.is_over:
             self.is_over = True
             self._log.fail_pending_commits()
@@ -316,8 +326,4 @@ class LeaderState:
 
     async def wait_for_change(self, timeout_s: float | None = None) -> None:
         """Returns at the next change, or at the timeout."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        await wait_for_event(self._changed, timeout_s)

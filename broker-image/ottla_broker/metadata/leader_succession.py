@@ -2,20 +2,24 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.leader_state import LeaderState
-from ottla_broker.metadata.leader_term import hand_over_vote, registered_brokers
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.raft_rules import ElectionTimeouts
+from ottla_broker.metadata.voter_candidates import brokers_as_voters
 from ottla_broker.metadata.voter_set import Voter
+from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
 SUCCESSION_TIMEOUT_S: Final = 1.0
 MAJORITY_TIMEOUT_S: Final = 0.6  # voters fetch more often
+VOTER_CHANGE_TIMEOUT_S: Final = 1.0
+CATCH_UP_CHECK_INTERVAL_S: Final = 0.02
 
 
 @dataclass(eq=False, repr=False)
@@ -36,9 +40,9 @@ class LeaderSuccession:
         have no majority.
         """
         if len(leader.voters) <= 2:
-            brokers = registered_brokers(self._image, self._listener)
+            brokers = brokers_as_voters(self._image, self._listener)
             staying = [voter for voter in brokers if not self._image.brokers[voter.broker].shutting_down]
-            await hand_over_vote(leader, staying, self._timeouts.fetch_s)
+            await make_only_voter(leader, staying, self._timeouts.fetch_s)
         if not leader.other_voters:
             return
         await self.end_epoch(leader)
@@ -56,3 +60,36 @@ class LeaderSuccession:
         staying = [v.key for v in voters if v.broker not in brokers or not brokers[v.broker].shutting_down]
         successors = sorted(staying, key=lambda key: -acknowledged.get(key, 0))
         await asyncio.gather(*(self._peers.end_epoch(voter, self._me, leader.epoch, successors) for voter in voters))
+
+
+async def make_only_voter(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> None:
+    """Makes one of `brokers`, but not the leader, the only voter, preferably one that is a voter
+    already. A failure is logged.
+    """
+    known = {voter.key for voter in leader.voters}
+    others = sorted(
+        (voter for voter in brokers if voter.key != leader.me.key),
+        key=lambda voter: (voter.key not in known, voter.broker),
+    )
+    if not others:
+        return
+    try:
+        async with asyncio.timeout(VOTER_CHANGE_TIMEOUT_S):
+            successor = await _wait_until_one_is_caught_up(leader, others, fetch_timeout_s)
+            for voters in ((leader.me, successor), (successor,)):
+                if {voter.key for voter in voters} != known and leader.can_change_voters(voters):
+                    await leader.change_voters(voters)
+    except (TimeoutError, KafkaError) as reason:
+        logger.info(
+            "cannot make another broker the only voter of the metadata log: %s",
+            str(reason) or "none has caught up in time",
+        )
+
+
+async def _wait_until_one_is_caught_up(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> Voter:
+    """The first of `brokers` that has all committed records: the newest are on their way to it."""
+    while True:
+        for broker in brokers:
+            if leader.is_caught_up(broker.key, fetch_timeout_s):
+                return broker
+        await leader.wait_for_change(CATCH_UP_CHECK_INTERVAL_S)

@@ -1,27 +1,18 @@
 """The work of the metadata log's leader in one epoch: it announces itself, commits the first record
-of its epoch, resigns when it loses contact with the majority, and keeps the number of voters.
+of its epoch, resigns when it loses contact with the majority, and replaces lost voters.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla_broker.config import CONTROLLER_QUORUM_AUTO_JOIN_ENABLE
-from ottla_broker.config.addresses import format_host_and_port
-from ottla_broker.metadata.image import BROKER_RESOURCE, BrokerRegistration, MetadataImage
 from ottla_broker.metadata.leader_state import LeaderState
 from ottla_broker.metadata.metadata_log import MetadataLog
-from ottla_broker.metadata.placement import UsableBroker
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.raft_rules import ElectionTimeouts
-from ottla_broker.metadata.voter_set import (
-    Voter,
-    VoterCandidate,
-    VoterSet,
-    next_voter_set,
-    replace_voter,
-)
+from ottla_broker.metadata.voter_candidates import brokers_as_voters, may_join_voters, node_key
+from ottla_broker.metadata.voter_set import Voter, VoterCandidate, VoterSet, next_voter_set, replace_voter
 from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -29,8 +20,6 @@ logger = logging.getLogger(__name__)
 ANNOUNCEMENT_INTERVAL_S = 0.3
 MAX_ANNOUNCEMENTS = 10  # to a broker that is no voter
 VOTER_CHECK_INTERVAL_S = 0.25
-HANDOVER_TIMEOUT_S = 1.0
-HANDOVER_POLL_S = 0.02
 VOTER_LOSS_TIMEOUT_S = 60.0
 """How long a voter does not fetch before another broker replaces it, and how long a voter beyond
 the target stays.
@@ -66,6 +55,9 @@ class LeaderTerm:
                     self._leader_state.end_term()  # its own removal is committed
 
     async def _establish(self) -> bool:
+        """Commits the first records of the epoch. Returns False if that fails, which ends the
+        epoch.
+        """
         leader = self._leader_state
         try:
             await leader.establish(writes_voters=self._writes_voters)
@@ -110,6 +102,9 @@ class LeaderTerm:
     # --- voters
 
     async def _maintain_voters(self) -> None:
+        """Changes the voters, one at a time, to those that `_propose_voters` returns. Returns when
+        the epoch is over.
+        """
         leader = self._leader_state
         while not leader.is_over:
             await leader.wait_for_change(VOTER_CHECK_INTERVAL_S)
@@ -123,6 +118,7 @@ class LeaderTerm:
                 logger.info("voters of the metadata log: brokers %s", ", ".join(str(v.broker) for v in proposed))
 
     def _propose_voters(self) -> VoterSet | None:
+        """The voter set to change to; None when no change is needed."""
         leader = self._leader_state
         with_own_address = replace_voter(leader.voters, leader.me)  # other voters send UpdateRaftVoter
         if with_own_address != leader.voters:
@@ -136,7 +132,7 @@ class LeaderTerm:
         )
 
     def _registered_brokers(self) -> list[Voter]:
-        return registered_brokers(self._log.image, self._listener)
+        return brokers_as_voters(self._log.image, self._listener)
 
     def _candidate(self, voter: Voter) -> VoterCandidate:
         leader = self._leader_state
@@ -148,59 +144,3 @@ class LeaderTerm:
             may_join=may_join_voters(self._log.image, voter.broker),
             node=node_key(self._log.image.brokers[voter.broker]),
         )
-
-
-def node_key(broker: BrokerRegistration) -> str:
-    """Equal for the brokers of one node."""
-    return UsableBroker(broker.id, broker.rack, broker.node).node_key
-
-
-def may_join_voters(image: MetadataImage, broker: int) -> bool:
-    """False for a broker that an administrator removed from the voters."""
-    setting = CONTROLLER_QUORUM_AUTO_JOIN_ENABLE
-    value = image.configs.get((BROKER_RESOURCE, str(broker)), {}).get(setting.name)
-    return setting.default if value is None else setting.parse(value)
-
-
-def registered_brokers(image: MetadataImage, listener: str) -> list[Voter]:
-    """The cluster's brokers, each as the voter that it would be."""
-    brokers = []
-    for broker in image.brokers.values():
-        endpoint = broker.endpoints.get(listener)
-        if endpoint is not None and broker.directories:
-            address = format_host_and_port(endpoint.host, endpoint.port)
-            brokers.append(Voter(broker.id, broker.directories[0], address))
-    return brokers
-
-
-async def hand_over_vote(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> None:
-    """Makes another of `brokers` the only voter. A leader that stops calls it when there are one or
-    two voters: those that remain would have no majority.
-    """
-    known = {voter.key for voter in leader.voters}
-    others = sorted(
-        (voter for voter in brokers if voter.key != leader.me.key),
-        key=lambda voter: (voter.key not in known, voter.broker),
-    )
-    if not others:
-        return
-    try:
-        async with asyncio.timeout(HANDOVER_TIMEOUT_S):
-            successor = await _wait_for_caught_up(leader, others, fetch_timeout_s)
-            for voters in ((leader.me, successor), (successor,)):
-                if {voter.key for voter in voters} != known and leader.can_change_voters(voters):
-                    await leader.change_voters(voters)
-    except (TimeoutError, KafkaError) as reason:
-        logger.info(
-            "cannot make another broker the only voter of the metadata log: %s",
-            str(reason) or "none has caught up in time",
-        )
-
-
-async def _wait_for_caught_up(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> Voter:
-    """The first of `brokers` that has all committed records: the newest are on their way to it."""
-    while True:
-        for broker in brokers:
-            if leader.is_caught_up(broker.key, fetch_timeout_s):
-                return broker
-        await leader.wait_for_change(HANDOVER_POLL_S)

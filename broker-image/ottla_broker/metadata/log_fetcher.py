@@ -19,7 +19,7 @@ from ottla_broker.metadata.metadata_fetch import (
 )
 from ottla_broker.metadata.metadata_log import CommittedLogDiverged, MetadataLog
 from ottla_broker.metadata.raft_rules import EpochAndOffset
-from ottla_broker.metadata.voter_set import Voter
+from ottla_broker.metadata.voter_set import QuorumEndpoint, Voter
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
@@ -138,7 +138,7 @@ def is_fatal(reason: KafkaError) -> bool:
 
 
 @asynccontextmanager
-async def connect(channels: ChannelBuilder, endpoint: tuple[str, int], client_id: str) -> AsyncIterator[Channel]:
+async def connect(channels: ChannelBuilder, endpoint: QuorumEndpoint, client_id: str) -> AsyncIterator[Channel]:
     """A connection to another broker, closed at the end. Raises OSError, ConnectionRefusedError
     among them; TimeoutError.
     """
@@ -149,9 +149,9 @@ async def connect(channels: ChannelBuilder, endpoint: tuple[str, int], client_id
         channel.close()
 
 
-async def open_channel(
-    channels: ChannelBuilder, endpoint: tuple[str, int], client_id: str, timeout_s: float
-) -> Channel:
-    """Raises OSError, ConnectionRefusedError among them; TimeoutError."""
+async def open_channel(channels: ChannelBuilder, endpoint: QuorumEndpoint, client_id: str, timeout_s: float) -> Channel:
+    """A connection to another broker, which the caller closes. Raises OSError,
+    ConnectionRefusedError among them; TimeoutError.
+    """
     async with asyncio.timeout(timeout_s):
         return await channels.open_channel(*endpoint, client_id, software=FORWARDING_SOFTWARE_NAME)

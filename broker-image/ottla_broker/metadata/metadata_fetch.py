@@ -6,6 +6,7 @@ import msgspec
 
 from ottla_broker.log.leader_epochs import LeaderEpochs
 from ottla_broker.metadata.raft_rules import NO_LEADER, EpochAndOffset
+from ottla_broker.metadata.voter_set import QuorumEndpoint
 from ottla_broker.wire.errors import ErrorCode
 
 METADATA_TOPIC_ID = UUID(int=1)  # the id that Kafka reserves for its own metadata topic
@@ -15,13 +16,13 @@ NO_EPOCH_AND_OFFSET = EpochAndOffset(-1, -1)
 
 
 class LeaderAndEpoch(msgspec.Struct, frozen=True):
-    """The newest epoch that a broker knows, with its leader (−1: unknown) and that one's host and
-    port.
+    """The newest epoch that a broker knows, and the id (−1: unknown) and the endpoint of its
+    leader.
     """
 
     epoch: int
     leader: int = NO_LEADER
-    endpoint: tuple[str, int] | None = None
+    endpoint: QuorumEndpoint | None = None
 
 
 class MetadataFetchRequest(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ class MetadataWriter:
     def rules_for_config(self, overrides: Mapping[str, str]) -> TopicElectionRules:
         """The rules of a topic with these configs."""
         return TopicElectionRules(
-            self._config.topic(TOPIC_MIN_INSYNC_REPLICAS, overrides),
-            self._config.topic(TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, overrides),
-            acks_are_synced=self._config.topic(TOPIC_FLUSH_MESSAGES, overrides) == 1,
+            self._config.topic_value(TOPIC_MIN_INSYNC_REPLICAS, overrides),
+            self._config.topic_value(TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE, overrides),
+            acks_are_synced=self._config.topic_value(TOPIC_FLUSH_MESSAGES, overrides) == 1,
         )

@@ -51,6 +51,7 @@ class MirrorControl:
         return await self._writer.execute(plan)
 
     async def recreate_mirrored_topic(self, topic: NewMirroredTopic, old_id: UUID) -> None:
+        """Replaces the mirrored topic `old_id` by a new one of the same name."""
         topic_id = self._runtime.new_uuid()
         await self._wait_until_placeable()
         await self._apply_if_replicating(
@@ -60,6 +61,9 @@ class MirrorControl:
     async def update_origins(
         self, topic_id: UUID, origins: tuple[str, ...], sources: tuple[AppendedSourceDescription, ...]
     ) -> None:
+        """Updates the clusters through which a mirrored topic's records come, and the sources that
+        are appended to its source.
+        """
         await self._writer.apply_plan(lambda: mirror_plans.plan_origins(self._writer.image, topic_id, origins, sources))
 
     async def adopt_topic(self, topic: NewMirroredTopic, topic_id: UUID) -> None:

@@ -11,8 +11,8 @@ Invariants:
 - A topic becomes mirrored only while its mirror replicates, so a failover covers all topics of the
   mirror.
 - The offset at which a topic with records of its own joins its source's log is committed together
-  with a new leader epoch. So a leader from which no follower has fetched truncates the log, and
-  only if the mirror has `on.divergence=Truncate`.
+  with a new leader epoch. So the leader truncates its log before a follower fetches in that epoch.
+  It truncates only if the mirror has `on.divergence=Truncate`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -78,7 +78,7 @@ class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def active_mirrored_topics(image: MetadataImage, mirror: str) -> Iterable[MirroredTopicRecord]:
-    """Mirrored topics that have not failed over."""
+    """The topics of this mirror that have not failed over."""
     return [topic for topic in image.mirrored_topics.values() if topic.mirror == mirror and not topic.failed_over]
 
 
@@ -92,7 +92,7 @@ def mirrored_partition(image: MetadataImage, topic_id: UUID, partition: int) -> 
 
 def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
     """True if the offset up to which its log is identical to the source's is known for every
-    partition.
+    partition, and for a topic that is not mirrored.
     """
     mirrored = image.mirrored_topics.get(topic.id)
     return mirrored is None or not any(

@@ -10,6 +10,7 @@ it a voter. KRaft's followers serve nobody; the records and their order are the 
 import asyncio
 from collections.abc import Callable
 
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.metadata_fetch import MetadataFetchRequest, MetadataFetchResponse
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.raft_replica import RaftReplica
@@ -44,7 +45,7 @@ class ObserverFetches:
                 return MetadataFetchResponse(high_watermark=high_watermark, log_start_offset=log.start, records=records)
             if remaining_s <= 0:
                 return None
-            await self._wait_for_change(remaining_s)
+            await wait_for_event(self._changed, remaining_s)
         return None
 
     def _serves(self, request: MetadataFetchRequest) -> bool:
@@ -65,10 +66,3 @@ class ObserverFetches:
         """Called when this broker no longer follows the leader."""
         self._changed.set()
         self._changed = asyncio.Event()
-
-    async def _wait_for_change(self, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
-            return

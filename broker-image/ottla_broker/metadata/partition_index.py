@@ -9,7 +9,7 @@ Other brokers have none, and save 130 bytes for each partition.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from ottla_broker.metadata.reassignment import is_reassigning
@@ -25,7 +25,7 @@ CHECK_INTERVAL_S: Final = 1.0
 class PartitionIndex:
     """Partitions are in the order in which they were added.
 
-    `topics`: the partitions by topic, by their number. A topic is part of the index after
+    `topics`: id of each topic, with its partitions by number. A topic is part of the index after
     `add_topics` has reached it; until then its changes are ignored.
     """
 
@@ -69,7 +69,7 @@ class PartitionIndex:
         return Counter({broker: len(partitions) for broker, partitions in self._partitions.items()})
 
     def update(self, old: PartitionRecord | None, new: PartitionRecord) -> None:
-        """A partition changed from `old`, None if it was created, to `new`."""
+        """Called when a partition has changed from `old`, None if it was created, to `new`."""
         if new.topic not in self._waiting:
             self._replace(old, new)
 
@@ -79,6 +79,7 @@ class PartitionIndex:
                 self._replace(state, None)
 
     def _replace(self, old: PartitionRecord | None, new: PartitionRecord | None) -> None:
+        """Removes the entries of `old` and adds those of `new`. None: there is no such state."""
         before, after = (() if old is None else old.replicas), (() if new is None else new.replicas)
         state = new or old
         assert state is not None
@@ -108,18 +109,10 @@ def _set_member(partitions: dict[TopicIdPartition, None], key: TopicIdPartition,
         partitions.pop(key, None)
 
 
-class IndexedImage(Protocol):
-    def index_partitions(self, max_partitions: int) -> bool:
-        """Continues the index with at most about as many partitions. Returns True if it is
-        complete.
-        """
-        ...
-
-
-async def maintain_partition_index(image: IndexedImage, is_voter: Callable[[], bool]) -> None:
+async def maintain_partition_index(index_partitions: Callable[[int], bool], is_voter: Callable[[], bool]) -> None:
     """Completes the index of a voter, also after a snapshot has replaced the image. Runs until
-    cancelled.
+    cancelled. `index_partitions`: see `MetadataImage.index_partitions`.
     """
     while True:
-        is_pausing = not is_voter() or image.index_partitions(STEP_PARTITIONS)
+        is_pausing = not is_voter() or index_partitions(STEP_PARTITIONS)
         await asyncio.sleep(CHECK_INTERVAL_S if is_pausing else STEP_PAUSE_S)

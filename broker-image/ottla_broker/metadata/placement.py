@@ -84,13 +84,14 @@ class FailureDomains(msgspec.Struct, frozen=True):
     racks: int
     nodes: int
 
-    def can_hold(self, replicas: int, every: "FailureDomains") -> bool:
+    def can_hold(self, replicas: int, of_all: "FailureDomains") -> bool:
         """True if the replicas of a partition can be on these brokers, in as many racks and on as
-        many nodes as on `every` broker."""
+        many nodes as if they were placed on all brokers. `of_all`: the domains of all brokers.
+        """
         return (
             self.brokers >= replicas
-            and self.racks >= min(replicas, every.racks)
-            and self.nodes >= min(replicas, every.nodes)
+            and self.racks >= min(replicas, of_all.racks)
+            and self.nodes >= min(replicas, of_all.nodes)
         )
 
 
@@ -146,12 +147,12 @@ def _rings_of_leaders(
     brokers: Sequence[UsableBroker], replication_factor: int, cells: Mapping[int, int]
 ) -> dict[int, "_Ring"]:
     """The brokers among which the followers of each leader are chosen: its cell or all."""
-    every = _Ring(alternate_racks(brokers))
+    of_all = _Ring(alternate_racks(brokers))
     found = {}
     for cell in group_by_cell(brokers, cells).values():
         ring = _Ring(alternate_racks(cell))
-        if not ring.domains.can_hold(replication_factor, every.domains):
-            ring = every
+        if not ring.domains.can_hold(replication_factor, of_all.domains):
+            ring = of_all
         found.update(dict.fromkeys((it.broker for it in cell), ring))
     return found
 
@@ -173,6 +174,9 @@ class _Ring:
 
 
 def _assign_partition(ring: _Ring, count: int, leader: int, shift: int, load: Mapping[int, int]) -> tuple[int, ...]:
+    """The leader, then the brokers of its ring with the fewest replicas, each in another rack and
+    on another node while there is one. `load`: replicas by broker.
+    """
     chosen, racks, nodes = [leader], {ring.rack[leader]}, {ring.node[leader]}
     near = list(islice(ring.others(leader, shift), MAX_COMPARED_BROKERS)) if count > 1 else []
     while len(chosen) < count:

@@ -34,7 +34,7 @@ class PreviousIncarnation:
         self._disk = disk
         self._runtime = runtime
 
-    def trusted_epoch(self) -> int:
+    def read_trusted_epoch(self) -> int:
         """The broker epoch of the last incarnation if it lost no records, else NO_TRUSTED_EPOCH."""
         boot = self._runtime.boot_id()
         try:

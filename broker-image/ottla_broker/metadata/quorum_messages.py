@@ -194,15 +194,15 @@ async def send_vote(
     partition = VotePartition(
         partition_index=i32(0),
         replica_epoch=i32(request.epoch),
-        replica_id=BrokerId(request.candidate[0]),
-        replica_directory_id=request.candidate[1],
-        voter_directory_id=voter[1],
+        replica_id=BrokerId(request.candidate.broker),
+        replica_directory_id=request.candidate.directory,
+        voter_directory_id=voter.directory,
         last_offset_epoch=i32(request.log_end.epoch),
         last_offset=i64(request.log_end.offset),
         pre_vote=request.is_pre_vote,
     )
     topic = VoteTopic(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,))
-    request_message = VoteMessage(cluster_id=cluster_id, voter_id=BrokerId(voter[0]), topics=(topic,))
+    request_message = VoteMessage(cluster_id=cluster_id, voter_id=BrokerId(voter.broker), topics=(topic,))
     response: VoteResponse = await _send(channel, request_message)
     answer = response.topics[0].partitions[0]
     if answer.error_code not in (ErrorCode.none, ErrorCode.fenced_leader_epoch):
@@ -219,13 +219,13 @@ async def send_begin_quorum_epoch(
     host, port = leader.endpoint or ("", 0)
     partition = BeginQuorumEpochPartition(
         partition_index=i32(0),
-        voter_directory_id=receiver[1],
+        voter_directory_id=receiver.directory,
         leader_id=BrokerId(leader.broker),
         leader_epoch=i32(epoch),
     )
     request = BeginQuorumEpochRequest(
         cluster_id=cluster_id,
-        voter_id=BrokerId(receiver[0]),
+        voter_id=BrokerId(receiver.broker),
         topics=(TopicData(topic_name=TopicName(METADATA_TOPIC), partitions=(partition,)),),
         leader_endpoints=(LeaderEndpoint(name=VOTER_LISTENER, host=host, port=u16(port)),),
     )

@@ -112,6 +112,7 @@ class QuorumPeers:
             await quorum_messages.send_update_raft_voter(channel, self.me, epoch, self.cluster_id)
 
     async def _notify(self, peer: Voter, send: Callable[[Channel], Awaitable[None]]) -> None:
+        """Sends a request over a connection of its own. A failure is logged."""
         endpoint = self._found_at.get(peer.key, peer.endpoint)
         if endpoint is None:
             return

@@ -76,12 +76,15 @@ class QuorumStateFile:
             stored = msgspec.convert(found, _StoredState)
             voted = None
             if stored.voted_id != NO_VOTE:
-                voted = stored.voted_id, uuid_from_text(stored.voted_directory_id)
+                voted = ReplicaKey(stored.voted_id, uuid_from_text(stored.voted_directory_id))
             return ElectionState(stored.leader_epoch, stored.leader_id, voted)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self._path} cannot be read: {error}") from error
 
     def _take_over(self, old: _RegisterState, me: ReplicaKey) -> ElectionState:
+        """The state after a file of Ottla 0.1. Raises KAFKA_STORAGE_ERROR unless this broker was
+        the only voter.
+        """
         if [voter.key for voter in old.isr] != [me]:
             brokers = ", ".join(str(voter.broker) for voter in old.isr)
             raise KafkaError(

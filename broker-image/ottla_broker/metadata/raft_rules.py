@@ -137,7 +137,7 @@ def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
     process, which may have sent messages that this one does not know.
     """
     epoch, leader, voted = stored
-    if leader in (NO_LEADER, me[0]):
+    if leader in (NO_LEADER, me.broker):
         return RaftState(epoch=epoch, voted=voted, failed_elections=1)
     return RaftState(Role.FOLLOWER, epoch, leader, voted)
 
@@ -177,11 +177,16 @@ def count_vote(
 
 
 def _elect_if_won(state: RaftState, me: Replica) -> RaftState:
+    """The next state if a majority of the voters has granted their votes: LEADER, or CANDIDATE
+    after a pre-vote.
+    """
     if not has_majority(state.granted, me.voters):
         return state
     if state.role is Role.PROSPECTIVE:
         return stand_for_election(state, me)
-    return replace(state, role=Role.LEADER, leader=me.key[0], granted=NO_VOTES, refused=NO_VOTES, failed_elections=0)
+    return replace(
+        state, role=Role.LEADER, leader=me.key.broker, granted=NO_VOTES, refused=NO_VOTES, failed_elections=0
+    )
 
 
 def stand_for_election(state: RaftState, me: Replica) -> RaftState:
@@ -216,7 +221,7 @@ def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> Raf
     """The state after a message that names an epoch, and its leader if the sender knows it (else
     −1). A message that names this broker leader of an earlier process changes nothing.
     """
-    if leader == me.key[0]:
+    if leader == me.key.broker:
         leader = NO_LEADER
     if epoch > state.epoch and leader == NO_LEADER:
         return RaftState(epoch=epoch, failed_elections=state.failed_elections)

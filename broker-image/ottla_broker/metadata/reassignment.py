@@ -47,8 +47,9 @@ def begin_reassignment(
     candidates: ElectionCandidates,
     rules: TopicElectionRules,
 ) -> PartitionRecord | None:
-    """Reassigns to `targets`, completely if that adds no replica. None if this reassignment is
-    ongoing; another one is replaced, and the replicas that only that one added are removed at once.
+    """Begins a reassignment to `targets`, and completes it if every target is in sync already. None
+    if this reassignment is ongoing; another one is replaced, and the replicas that only that one
+    added are removed at once.
 
     `directories`: log directories of new replicas. Raises INVALID_REPLICA_ASSIGNMENT when no member
     of the ISR would remain.

@@ -102,8 +102,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_default
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
-    """`resource_type`: 2 topic, 4 broker (with an empty name the cluster-wide default). The value
-    None removes the key.
+    """One config of a resource. The value None removes it. `resource_type`: one of
+    `image.…_RESOURCE`; of a broker with an empty name the configs are cluster-wide defaults.
     """
 
     resource_type: int

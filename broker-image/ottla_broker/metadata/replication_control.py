@@ -23,6 +23,7 @@ from ottla_broker.metadata.replica_placer import DirectoryAssigner
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 Outcome = KafkaError | None
+"""The error of a request for one partition; None if it was executed."""
 R = TypeVar("R")
 
 
@@ -36,7 +37,17 @@ class PartitionReassignment(msgspec.Struct, frozen=True):
     replicas: Sequence[int] | None
 
 
+class DirectoryAssignment(msgspec.Struct, frozen=True):
+    """A request of AssignReplicasToDirs: the log directory of the sender's replica."""
+
+    topic_id: UUID
+    partition: int
+    directory: UUID
+
+
 class ReplicationControl:
+    """Methods raise KafkaError, NOT_CONTROLLER when another broker was elected meanwhile."""
+
     def __init__(self, writer: MetadataWriter) -> None:
         self._writer = writer
         self._image = writer.image
@@ -52,7 +63,7 @@ class ReplicationControl:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
 
             def change_isr(request: IsrChangeRequest) -> PartitionRecord:
-                old, rules = self._partition_of(request), rules_of(request.topic)
+                old, rules = self._partition_by_id(request.topic, request.partition)[1], rules_of(request.topic)
                 return apply_isr_change(old, request, leader, self._image.brokers, candidates, rules)
 
             results = _plan_each(requests, change_isr)
@@ -120,21 +131,16 @@ class ReplicationControl:
 
         return await self._writer.execute(plan)
 
-    async def assign_directories(self, broker: int, requests: Sequence[tuple[UUID, int, UUID]]) -> list[Outcome]:
-        """Records the directories of a broker's replicas, by topic id and partition. Returns the
-        outcomes in the order of the requests: None, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION or
-        NOT_LEADER_OR_FOLLOWER."""
+    async def assign_directories(self, broker: int, requests: Sequence[DirectoryAssignment]) -> list[Outcome]:
+        """Records the directories of a broker's replicas. Returns the outcomes in the order of the
+        requests: None, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION or NOT_LEADER_OR_FOLLOWER."""
 
-        def assign(request: tuple[UUID, int, UUID]) -> PartitionRecord | None:
-            topic_id, partition, directory = request
-            topic = self._image.topic_by_id(topic_id)
-            if topic is None:
-                raise KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with id {topic_id}")
-            old = self._existing_partition(topic.name, partition)[1]
+        def assign(request: DirectoryAssignment) -> PartitionRecord | None:
+            topic, old = self._partition_by_id(request.topic_id, request.partition)
             if broker not in old.replicas:
-                reason = f"broker {broker} has no replica of {topic.name}-{partition}"
+                reason = f"broker {broker} has no replica of {topic.name}-{request.partition}"
                 raise KafkaError(ErrorCode.not_leader_or_follower, reason)
-            directories = election.directories_with(old, broker, directory)
+            directories = election.directories_with(old, broker, request.directory)
             return election.with_next_epochs(old, replace_fields(old, directories=directories))
 
         def plan() -> Decision[list[Outcome]]:
@@ -144,6 +150,7 @@ class ReplicationControl:
         return await self._writer.execute(plan)
 
     def ongoing_reassignments(self) -> Iterator[tuple[TopicImage, PartitionRecord]]:
+        """The partitions that are reassigned, each with its topic."""
         for state in self._image.find_partitions(self._image.partition_index.reassigning):
             yield self._image.topics[self._image.topic_names[state.topic]], state
 
@@ -175,6 +182,10 @@ class ReplicationControl:
         partitions: Iterable[TopicPartition] | None,
         elect: Callable[[PartitionRecord, ElectionCandidates, TopicElectionRules], PartitionRecord],
     ) -> dict[TopicPartition, Outcome]:
+        """`elect` returns a partition's next state or raises the error for it. Without
+        `partitions`, those that need no election are left out of the outcomes.
+        """
+
         def plan() -> Decision[dict[TopicPartition, Outcome]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
 
@@ -199,17 +210,19 @@ class ReplicationControl:
         return [(self._image.topic_names[topic], partition) for topic, partition in keys]
 
     def _existing_partition(self, name: str, partition: int) -> tuple[TopicImage, PartitionRecord]:
+        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self._image.topics.get(name)
         state = None if topic is None else topic.partitions.get(partition)
         if topic is None or state is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no partition {name}-{partition}")
         return topic, state
 
-    def _partition_of(self, request: IsrChangeRequest) -> PartitionRecord:
-        topic = self._image.topic_by_id(request.topic)
+    def _partition_by_id(self, topic_id: UUID, partition: int) -> tuple[TopicImage, PartitionRecord]:
+        """Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self._image.topic_by_id(topic_id)
         if topic is None:
-            raise KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with id {request.topic}")
-        return self._existing_partition(topic.name, request.partition)[1]
+            raise KafkaError(ErrorCode.unknown_topic_id, f"there is no topic with id {topic_id}")
+        return self._existing_partition(topic.name, partition)
 
 
 def _plan_each(

@@ -50,6 +50,7 @@ async def run_snapshot_generator(log: MetadataLog, intervals: SnapshotIntervals,
 
 
 def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: float) -> bool:
+    """`since_s`: time since the last snapshot."""
     newest = log.snapshots.latest
     if log.image.end_offset <= (0 if newest is None else newest.offset):
         return False
@@ -111,6 +112,7 @@ def load_image(log: MetadataLog) -> None:
 
 
 def read_snapshot_image(log: MetadataLog, snapshot: EpochAndOffset) -> MetadataImage:
+    """The image that a snapshot holds. Raises what `SnapshotStore.read_records` raises."""
     image = MetadataImage()
     image.apply_records(enumerate(log.snapshots.read_records(snapshot)))
     log.records_read += image.end_offset

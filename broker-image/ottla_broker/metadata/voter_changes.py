@@ -31,8 +31,8 @@ async def add_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None
 
 
 async def remove_voter(leader: LeaderState, key: ReplicaKey, timeout_s: float) -> None:
-    """Raises VOTER_NOT_FOUND; INVALID_REQUEST for the only voter; REQUEST_TIMED_OUT,
-    NOT_CONTROLLER.
+    """Removes a voter, and returns when that is committed. Raises VOTER_NOT_FOUND; INVALID_REQUEST
+    for the only voter; REQUEST_TIMED_OUT, NOT_CONTROLLER.
     """
 
     def propose(voters: VoterSet) -> VoterSet:
@@ -47,8 +47,9 @@ async def remove_voter(leader: LeaderState, key: ReplicaKey, timeout_s: float) -
 
 
 async def update_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None:
-    """Changes a voter's address and versions. Raises INVALID_REQUEST for a voter that does not
-    support the finalized `kraft.version`; VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+    """Changes a voter's address and versions, and returns when that is committed. Raises
+    INVALID_REQUEST for a voter that does not support the finalized `kraft.version`;
+    VOTER_NOT_FOUND, REQUEST_TIMED_OUT, NOT_CONTROLLER.
     """
     level, (lowest, highest) = KRAFT_VERSION.default, voter.kraft_versions
     if not lowest <= level <= highest:
@@ -68,7 +69,10 @@ async def update_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> N
 async def _change(
     leader: LeaderState, propose: Callable[[VoterSet], VoterSet | None], timeout_s: float, obstacle: str
 ) -> None:
-    """`propose` returns None while it has to wait."""
+    """Appends the voter set that `propose` makes of the present one, and returns when it is
+    committed. `propose` returns None while the change has to wait. `obstacle`: what it waited for,
+    in the error at the timeout.
+    """
     try:
         async with asyncio.timeout(timeout_s):
             while not leader.is_over:
@@ -85,4 +89,4 @@ async def _change(
 
 
 def describe_replica(key: ReplicaKey) -> str:
-    return f"broker {key[0]} with directory id {uuid_text(key[1])}"
+    return f"broker {key.broker} with directory id {uuid_text(key.directory)}"

@@ -9,14 +9,12 @@ until then, a voter set of an earlier leader may still be in effect elsewhere.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from ottla_broker.metadata.features import KRAFT_VERSION
-
-ReplicaKey = tuple[int, UUID]
-"""A broker with the id of its log directory (KIP-853): with a wiped disk it is another replica."""
 
 QuorumEndpoint = tuple[str, int]
 """Host and port."""
@@ -25,6 +23,15 @@ VOTER_COUNTS = (1, 3, 5)
 
 KRAFT_VERSIONS = (KRAFT_VERSION.lowest, KRAFT_VERSION.highest)
 """The levels of `kraft.version` that this broker supports."""
+
+
+class ReplicaKey(NamedTuple):
+    """A broker and the id of its log directory (KIP-853): with a wiped disk it is another
+    replica.
+    """
+
+    broker: int
+    directory: UUID
 
 
 class Voter(msgspec.Struct, frozen=True):
@@ -39,7 +46,7 @@ class Voter(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> ReplicaKey:
-        return self.broker, self.directory
+        return ReplicaKey(self.broker, self.directory)
 
     @property
     def endpoint(self) -> QuorumEndpoint | None:

@@ -1,4 +1,6 @@
-"""Connections, their limits, certificates and quotas, and the memory that clients hold."""
+"""Connections, their limits, certificates and quotas, the memory that clients hold, the audit log,
+and the broker's build.
+"""
 
 from ottla_broker.metrics.declaration import counter, gauge
 
@@ -17,7 +19,7 @@ BUILD_INFO = gauge(
 CONNECTIONS = gauge("kafka_server_socketservermetrics_connection_count", "Open connections, by listener.", "listener")
 STRIMZI_CONNECTIONS = gauge(
     "kafka_server_socket_server_metrics_connection_count",
-    "The same, under the name that Strimzi's rules give it.",
+    "Open connections, by listener, under the name that Strimzi's rules give it.",
     "listener",
 )
 CONNECTIONS_REFUSED = counter(
@@ -36,7 +38,7 @@ THROTTLED = counter(
 )
 THROTTLE_SECONDS = counter(
     "ottla_client_quota_throttle_seconds_total",
-    f"Time in seconds for which they were throttled, {_QUOTA_DOC}",
+    f"Time in seconds for which requests or connections were throttled, {_QUOTA_DOC}",
     "quota",
     "entity",
     "client_id",

@@ -1,4 +1,4 @@
-"""Groups, transactions, and what clients push of their own metrics."""
+"""Groups, transactions, and pushes of clients' own metrics."""
 
 from ottla_broker.metrics.declaration import counter, gauge
 
@@ -14,19 +14,23 @@ GROUPS = gauge(
 )
 GROUPS_STABLE = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupsstable",
-    "Of these, groups whose members have their assignments.",
+    "Consumer groups that this broker coordinates and whose members have their assignments.",
 )
-GROUPS_EMPTY = gauge("kafka_coordinator_group_groupmetadatamanager_numgroupsempty", "Of these, groups without members.")
+GROUPS_EMPTY = gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsempty",
+    "Consumer groups that this broker coordinates and that have no members.",
+)
 GROUPS_PREPARING = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance",
-    "Of these, groups whose members are joining a rebalance.",
+    "Consumer groups that this broker coordinates and whose members are joining a rebalance.",
 )
 GROUPS_COMPLETING = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance",
-    "Of these, groups that wait for their leader's assignment.",
+    "Consumer groups that this broker coordinates and that wait for their leader's assignment.",
 )
 GROUPS_DEAD = gauge(
-    "kafka_coordinator_group_groupmetadatamanager_numgroupsdead", "Of these, groups that are being removed."
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsdead",
+    "Consumer groups that this broker coordinates and that are being removed.",
 )
 GROUP_COUNT = gauge(
     "kafka_server_group_coordinator_metrics_group_count",

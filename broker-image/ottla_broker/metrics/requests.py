@@ -35,7 +35,8 @@ EVENT_LOOP_IDLE = gauge(
 )
 HANDLER_IDLE = gauge(
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
-    "The same: one thread reads requests and handles them.",
+    "Share of time, 0 to 1, in which the broker's thread of requests was idle since the previous scrape, under the "
+    "name of Kafka's request handlers: one thread reads requests and handles them.",
 )
 WAITING = gauge(
     "kafka_server_delayedoperationpurgatory_purgatorysize",

@@ -17,7 +17,7 @@ REQUESTS_LIMITED = counter(
 
 @dataclass(slots=True)
 class TraceCounts:
-    """Those of one broker since its start."""
+    """Counts of one broker's spans and requests since its start."""
 
     exported_spans: int = 0
     dropped_spans: int = 0

@@ -26,7 +26,7 @@ from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-_COPIED: Final = UUID("7f1f4a0e-5d0b-4c53-9a53-6f1d5a1c2b60")  # the namespace of these ids; never changed
+_ID_NAMESPACE: Final = UUID("7f1f4a0e-5d0b-4c53-9a53-6f1d5a1c2b60")  # of the rules that mirrors create; never changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ def plan_acl_sync(
 
 def copied_entry_id(mirror: str, entry: AccessControlEntry) -> UUID:
     """The id of a rule that this mirror creates."""
-    return uuid5(_COPIED, "\0".join((mirror, *map(str, astuple(entry)))))
+    return uuid5(_ID_NAMESPACE, "\0".join((mirror, *map(str, astuple(entry)))))
 
 
 def _target_entry(entry: AccessControlEntry, topics: Mapping[str, str]) -> AccessControlEntry | None:
-    """None if the entry is not created here."""
+    """The rule here for a rule of the source; None if there is none."""
     if (entry.resource_type, entry.pattern_type) != (ResourceType.topic, PatternType.LITERAL):
         return None
     if (name := topics.get(entry.resource_name)) is None or find_problem(entry) is not None:

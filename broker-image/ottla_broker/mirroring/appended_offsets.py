@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class AppendedOffsets:
-    """`recorded_position` is the source offset up to which the log has been filled, and
-    `next_offset` the next one to fetch.
+    """The OffsetPolicy of one source of a topic, of mirrors with `offsets: Appended`.
+    `recorded_position` is the source offset up to which the log has been filled, and `next_offset`
+    the next one to fetch.
 
     The source's leader epochs are known from offset `known_from` on. With `resyncs_on_truncation` a
     diverged source is followed from the divergence on.
@@ -94,7 +95,7 @@ class AppendedOffsets:
     ) -> Buffer:
         """The bytes to append: `records` itself, changed in place, if no batch is left out.
 
-        Raises ValueError.
+        Raises ValueError for a batch that reaches SOURCE_OFFSET_LIMIT.
         """
         log = mirrored.partition.log
         end, kept = log.end, []

@@ -24,13 +24,13 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 CredentialKey = tuple[str, int]
 """User and mechanism."""
 Credentials = Mapping[CredentialKey, ScramCredential]
-NO_API: Final = "it gives no client its credentials, as Apache Kafka does not"
+NO_API: Final = "the source gives credentials to no client, and neither does any Apache Kafka"
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialChanges:
-    """`skipped`: users of the source whose credentials here are others', or who are super users
-    here.
+    """`skipped`: users of the source who are not copied, because they have credentials here that
+    this mirror has not copied, or are super users here.
     """
 
     to_set: Credentials
@@ -45,28 +45,28 @@ def plan_credential_sync(
     mirror: str,
     patterns: Sequence[str],
     at_source: Credentials,
-    here: Credentials,
+    at_target: Credentials,
     owners: Mapping[CredentialKey, str],
     super_users: Collection[str],
 ) -> CredentialChanges:
-    """`at_source`: credentials of users that match `patterns`. `owners`: mirrors that have copied
-    credentials here. `super_users`: principals, with the restricted ones.
+    """`mirror`: its name. `at_source`: credentials of users that match `patterns`. `at_target`: all
+    credentials here. `owners`: the mirrors that have copied them. `super_users`: principals here,
+    with the restricted ones.
     """
     to_set, skipped = dict[CredentialKey, ScramCredential](), dict[str, None]()
     for key, credential in at_source.items():
-        is_own = key not in here or owners.get(key) == mirror
-        if f"User:{key[0]}" in super_users or not is_own:
-            skipped[key[0]] = None
-        elif here.get(key) != credential:
+        user, _ = key
+        is_own = key not in at_target or owners.get(key) == mirror
+        if f"User:{user}" in super_users or not is_own:
+            skipped[user] = None
+        elif at_target.get(key) != credential:
             to_set[key] = credential
     removed = tuple(
-        key for key, owner in owners.items() if owner == mirror and key not in at_source and _matches(key, patterns)
+        (user, mechanism)
+        for (user, mechanism), owner in owners.items()
+        if owner == mirror and (user, mechanism) not in at_source and matches_name(user, patterns)
     )
     return CredentialChanges(to_set, removed, tuple(skipped))
-
-
-def _matches(key: CredentialKey, patterns: Sequence[str]) -> bool:
-    return matches_name(key[0], patterns)
 
 
 async def fetch_credentials(source: Client, patterns: Sequence[str]) -> dict[CredentialKey, ScramCredential]:

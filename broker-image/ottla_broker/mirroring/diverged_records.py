@@ -1,4 +1,4 @@
-"""Truncation of a topic that becomes mirrored, below the offset where its log diverges from the
+"""Truncation of a topic that becomes mirrored, to the offset at which its log diverges from the
 source's.
 
 The metadata store that offset and the leader epoch in which it was reported

@@ -3,10 +3,10 @@ after its own failover.
 
 For each partition that this broker leads and whose join offset is not in the metadata yet:
 
-1. The source's leader reports which of our leader epochs it mirrored and where its own records
-   begin. With our log's epochs that gives the offset below which both logs are identical
-   (`source_epochs`). A source that reports nothing proves nothing, and the partition stays as it
-   is. When a failover is reverted, the metadata contain the offset.
+1. The source's leader reports which of this cluster's leader epochs it mirrored and where its own
+   records begin. With the epochs of the log here that gives the offset below which both logs are
+   identical (`source_epochs`). A source that reports nothing proves nothing, and the partition
+   stays as it is. When a failover is reverted, the metadata contain the offset.
 2. Records beyond it are truncated only with `on.divergence=Truncate`. They are saved to a
    file before (`diverged_records`), and committed group offsets beyond are reset: a group there
    would skip the source's records.
@@ -20,11 +20,11 @@ From then on every leader has truncated, or truncates before it mirrors anything
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.diverged_records import first_diverged_offset, save_diverged_records
@@ -54,9 +54,9 @@ T = TypeVar("T")
 class FailbackPartition:
     """A partition in the leader epoch in which this broker leads it.
 
-    `diverging_records`: number of records above the join offset while the mirror's config does not
-    allow their truncation. `reason`: what the partition waits for. `needs_operator`: only a change
-    of settings or of the source ends the wait.
+    `diverging_records`: number of records from the join offset on while the mirror's config does
+    not allow their truncation. `reason`: what the partition waits for. `needs_operator`: only a
+    change of settings or of the source ends the wait.
     """
 
     partition: Partition
@@ -71,7 +71,8 @@ class FailbackPartition:
     def is_leader(self) -> bool:
         return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
 
-    def wait_for(self, reason: str, *, diverging_records: int = 0, needs_operator: bool = False) -> None:
+    def set_waiting(self, reason: str, *, diverging_records: int = 0, needs_operator: bool = False) -> None:
+        """Stores why the failback does not go on for now."""
         if needs_operator and self.reason != reason:
             logger.warning("%r: the failback is blocked: %s", self.partition, reason)
         self.reason, self.diverging_records, self.needs_operator = reason, diverging_records, needs_operator
@@ -81,7 +82,7 @@ class FailbackPartition:
 class JoinPoint:
     """The offset at which a partition joins its source's log.
 
-    `epochs`: the source's leader epochs below; None if unchanged.
+    `epochs`: the source's leader epochs below it; None if those in the metadata remain.
     """
 
     target: FailbackPartition
@@ -90,6 +91,7 @@ class JoinPoint:
 
     @property
     def first_diverged(self) -> int:
+        """Offset from which on records are to be truncated."""
         return first_diverged_offset(self.target.partition.log, self.offset)
 
     @property
@@ -131,6 +133,7 @@ class MirrorFailback:
         return self.partitions.get(target.partition) is target and target.is_leader
 
     async def _run(self) -> None:
+        """Advances the partitions while there are some, until cancelled."""
         while True:
             await self._added.wait()
             self._added.clear()
@@ -141,16 +144,14 @@ class MirrorFailback:
                 while self.partitions:
                     await self._advance_partitions(source, own)
                     is_blocked = all(it.needs_operator for it in self.partitions.values())
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(BLOCKED_RETRY_PAUSE_S if is_blocked else RETRY_PAUSE_S):
-                            await self._added.wait()
+                    await wait_for_event(self._added, BLOCKED_RETRY_PAUSE_S if is_blocked else RETRY_PAUSE_S)
                     self._added.clear()
             finally:
                 await source.close()
                 await own.close()
 
     async def _advance_partitions(self, source: Client, own: Client) -> None:
-        """Takes every partition as far as possible.
+        """Takes every partition as far as possible. `own`: a client of this cluster.
 
         Group offsets are reset once, for all partitions together.
         """
@@ -178,10 +179,11 @@ class MirrorFailback:
         try:
             return await work
         except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
-            target.wait_for(str(reason) or "no response in time")
+            target.set_waiting(str(reason) or "no response in time")
             return None
 
     async def _find_join_point(self, source: Client, target: FailbackPartition) -> JoinPoint | None:
+        """None if the partition has to wait."""
         partition, log, record = target.partition, target.partition.log, target.record
         if record.end != NO_OFFSET and not target.topic.adopted:
             return self._check_consent(_failover_point(target))
@@ -192,7 +194,7 @@ class MirrorFailback:
         if not self._is_current(target):
             return None
         if history is None or history.source_id != target.topic.topic:
-            target.wait_for(
+            target.set_waiting(
                 "the source does not report up to which offset its log is identical to this one: it must be an Ottla"
                 " cluster whose mirror of this topic has failed over",
                 needs_operator=True,
@@ -200,7 +202,7 @@ class MirrorFailback:
             return None
         epochs = tuple(log.epochs.entries())
         if log.end > log.start and not epochs:
-            target.wait_for("the leader epochs of the records in this log are not known", needs_operator=True)
+            target.set_waiting("the leader epochs of the records in this log are not known", needs_operator=True)
             return None
         offset = find_divergence_offset(epochs, log.end, history.mirrored_epochs, history.failover_offset)
         point = JoinPoint(target, offset, epochs_below(history.epochs, offset))
@@ -210,11 +212,13 @@ class MirrorFailback:
         return self._check_consent(point, f"; its own begin at offset {history.failover_offset}")
 
     def _check_consent(self, point: JoinPoint, about_source: str = "") -> JoinPoint | None:
-        """None if records would be truncated without `on.divergence=Truncate`."""
+        """Returns the point. None if records would be truncated without `on.divergence=Truncate`.
+        `about_source`: for the reason, where the source's own records begin.
+        """
         if not point.diverged_count or self.config.truncates_on_divergence:
             return point
         last = point.target.partition.log.end - 1
-        point.target.wait_for(
+        point.target.set_waiting(
             f"{point.diverged_count} records, from offset {point.first_diverged} to {last}, are not at the source"
             f"{about_source}; on.divergence=Truncate saves them to a file and truncates them",
             diverging_records=point.diverged_count,
@@ -223,6 +227,7 @@ class MirrorFailback:
         return None
 
     async def _save_records(self, point: JoinPoint) -> bool:
+        """Saves the records to be truncated. False if this broker's leader epoch is over."""
         target = point.target
         if point.diverged_count and self._is_current(target):
             folder = await save_diverged_records(target.partition.log, point.offset, target.leader_epoch)

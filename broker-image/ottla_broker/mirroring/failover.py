@@ -12,9 +12,9 @@ without open transactions.
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import Final
 
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.log.transaction_markers import build_abort_markers
 from ottla_broker.metadata.mirror_plans import MirrorReport
 from ottla_broker.mirroring.mirrored_partition import SendReport
@@ -43,9 +43,7 @@ async def report_end_offset(
     partition.read_waiters.add(advanced.set)
     try:
         while is_leader() and not is_fully_replicated(partition):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(REPLICATION_POLL_S):
-                    await advanced.wait()
+            await wait_for_event(advanced, REPLICATION_POLL_S)
             advanced.clear()
     finally:
         partition.read_waiters.remove(advanced.set)

@@ -57,21 +57,21 @@ def offsets_to_commit(
     Pure.
     """
     found: dict[TopicPartition, CommittedOffset] = {}
-    for place, commit in source.items():
-        high_watermark = high_watermarks.get(place)
+    for partition, commit in source.items():
+        high_watermark = high_watermarks.get(partition)
         if high_watermark is not None:
             offset = min(commit.offset, high_watermark)
-            if place not in target or target[place].offset < offset:
-                found[place] = CommittedOffset(offset, commit.metadata)
+            if partition not in target or target[partition].offset < offset:
+                found[partition] = CommittedOffset(offset, commit.metadata)
     return found
 
 
 def offsets_to_reset(committed: Commits, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
     """Commits beyond the ends that partitions will have, each moved back to the end. Pure."""
     return {
-        place: CommittedOffset(ends[place], it.metadata)
-        for place, it in committed.items()
-        if place in ends and it.offset > ends[place]
+        partition: CommittedOffset(ends[partition], it.metadata)
+        for partition, it in committed.items()
+        if partition in ends and it.offset > ends[partition]
     }
 
 
@@ -127,12 +127,12 @@ class GroupOffsetSync:
                 raise
             logger.debug("group %s has members in this cluster: its offsets are not copied", group)
             return
-        if all(it.offset <= ends.get(place, -1) for place, it in commits.items()):
+        if all(it.offset <= ends.get(partition, -1) for partition, it in commits.items()):
             self._synced[group] = commits
 
     async def _high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         wanted = sorted(partitions)
-        ends = await asyncio.gather(*(self._target.list_offset(*place) for place in wanted))
+        ends = await asyncio.gather(*(self._target.list_offset(*partition) for partition in wanted))
         return dict(zip(wanted, ends, strict=True))
 
 
@@ -192,7 +192,7 @@ async def commit_offsets(client: Client, group: str, commits: Commits) -> None:
 
     Raises KafkaError of the first partition that is refused.
     """
-    request = build_offset_commit(group, {place: (it.offset, it.metadata) for place, it in commits.items()})
+    request = build_offset_commit(group, {partition: (it.offset, it.metadata) for partition, it in commits.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
         for result in topic.partitions:
             raise_for_error(result.error_code, f"offset of group {group!r} in {topic.name}-{result.partition_index}")

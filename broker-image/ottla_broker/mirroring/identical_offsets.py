@@ -1,7 +1,7 @@
 """Mirrored records keep the source's offsets, so the log's end is the next offset to fetch.
 
-Only the leader epoch in a batch's header becomes ours; it lies outside the CRC. The log starts
-where the source's does.
+Only the leader epoch in a batch's header becomes the one here; it lies outside the CRC. The log
+starts where the source's does.
 """
 
 import logging
@@ -21,6 +21,8 @@ _EPOCH_OFFSET: Final = 12  # of the leader epoch in a batch's header
 
 
 class IdenticalOffsets:
+    """The OffsetPolicy of mirrors with `offsets: Identical`."""
+
     def position(self, mirrored: MirroredPartition) -> int:
         return mirrored.partition.log.end
 
@@ -45,8 +47,8 @@ class IdenticalOffsets:
                     f"the source has one batch from offset {first[0]} to {first[0] + first[6]}, and the mirrored"
                     f" records end inside it at {log.end}"
                 )
-            # The source's log starts inside a batch, which it still holds whole; ours starts with
-            # that batch.
+            # The source's log starts inside a batch, which it still holds whole; the log here
+            # starts with that batch.
             log.truncate_fully_and_start_at(first[0])
         for at, _ in batches:
             _EPOCH.pack_into(records, at + _EPOCH_OFFSET, mirrored.leader_epoch)

@@ -66,6 +66,7 @@ class MirrorConfig:
     source's log. `truncates_on_divergence`: records that the source does not have may be truncated
     when a topic becomes mirrored. `appends_records`: mirrored records get offsets of their own
     here. `topic_prefix` comes before a topic's name. `users`: whose credentials are copied.
+    `credentials_version` is only compared: another one makes brokers reconnect.
     """
 
     name: str

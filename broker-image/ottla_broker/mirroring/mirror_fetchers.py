@@ -31,8 +31,9 @@ LOG_START_CHECK_INTERVAL_S: Final = 1.0
 
 
 class MirrorFetchers:
-    """Assigns the mirrored partitions that this broker leads to fetchers, and reports their epochs
-    and stops to the controller. `source_error`: why the source cannot be reached; empty if it can.
+    """Assigns the mirrored partitions that this broker leads to fetchers, and reports to the
+    controller the source's leader epochs and the partitions that stop. `source_error`: why the
+    source cannot be reached; empty if it can.
     """
 
     def __init__(self, broker_id: int, config: MirrorConfig, send_report: SendReport) -> None:
@@ -132,6 +133,7 @@ class MirrorFetchers:
     # --- leaders of the source's partitions
 
     async def _assign_partitions(self) -> None:
+        """Assigns partitions whenever some are unassigned, until cancelled."""
         pause_s = FIRST_RETRY_PAUSE_S
         while True:
             await self._has_unassigned.wait()
@@ -151,6 +153,7 @@ class MirrorFetchers:
             pause_s = min(pause_s * 2, MAX_RETRY_PAUSE_S)
 
     def _set_source_error(self, error: str) -> None:
+        """Logs the error when it begins and when it ends."""
         if error and not self.source_error:
             logger.warning(
                 "mirror %s: cannot reach the source at %s: %s", self.config.name, self.config.bootstrap_servers, error
@@ -160,6 +163,9 @@ class MirrorFetchers:
         self.source_error = error
 
     def _assign(self, source: SourceMetadata) -> None:
+        """Assigns the unassigned partitions that have a leader at the source. Stops those whose
+        topic there was created again.
+        """
         for mirrored in tuple(self._unassigned):
             topic = source.topics.get(mirrored.source_topic)
             if not self._is_current(mirrored):
@@ -180,6 +186,7 @@ class MirrorFetchers:
                     self._fetcher(leader, address).add_partition(mirrored)
 
     def _fetcher(self, broker: int, address: tuple[str, int]) -> SourceFetcher:
+        """The fetcher of a broker of the source; a new one if the broker's address has changed."""
         fetcher = self._fetchers.get(broker)
         if fetcher is not None and fetcher.address != address:
             for mirrored in tuple(fetcher.fetcher.session):

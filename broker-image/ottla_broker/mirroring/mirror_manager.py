@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from kio.schema.incremental_alter_configs.v1.request import (
@@ -42,6 +42,13 @@ from ottla_broker.wire.errors import KafkaError
 SET_CONFIG: Final = i8(0)  # operation of IncrementalAlterConfigs
 
 
+class LastKnownLag(NamedTuple):
+    """How far a partition was behind its source when mirroring ended here; −1: unknown."""
+
+    source_high_watermark: int = UNKNOWN
+    lag: int = UNKNOWN
+
+
 @dataclass(eq=False, repr=False)
 class MirrorManager:
     """`_now_ms` is wall time. `_target_client` creates a client of this cluster with a client
@@ -58,7 +65,7 @@ class MirrorManager:
     def __post_init__(self) -> None:
         self._fetchers: dict[str, MirrorFetchers] = {}
         self._failbacks: dict[str, MirrorFailback] = {}
-        self._last_known_lag: dict[tuple[Partition, str], tuple[int, int]] = {}
+        self._last_known_lag: dict[tuple[Partition, str], LastKnownLag] = {}
         self._failover_reported: dict[Partition, int] = {}  # in which leader epoch
         self._tasks = BackgroundTasks()
 
@@ -72,14 +79,11 @@ class MirrorManager:
         fetchers = self._fetchers.get(mirror)
         return None if fetchers is None else fetchers.partitions.get(partition)
 
-    def last_known_lag(self, partition: Partition, mirror: str) -> tuple[int, int]:
-        """The source's high watermark and the lag when mirroring ended here; −1 and −1 if
-        unknown.
-        """
-        return self._last_known_lag.get((partition, mirror), (UNKNOWN, UNKNOWN))
+    def last_known_lag(self, partition: Partition, mirror: str) -> LastKnownLag:
+        return self._last_known_lag.get((partition, mirror), LastKnownLag())
 
     def failback_partitions(self) -> Iterator[FailbackPartition]:
-        """Partitions may come and go while it is read."""
+        """Every partition that fails back here. Others may come and go while it is read."""
         for failback in list(self._failbacks.values()):
             yield from list(failback.partitions.values())
 
@@ -109,7 +113,7 @@ class MirrorManager:
         for kind, name in changes.changed_configs:
             if kind == MIRROR_RESOURCE:
                 self._apply_config(name)
-        for name in changes.changed_mirrors:
+        for name in changes.changed_mirrored_topics:
             self._update_topic(name)
 
     async def close(self) -> None:
@@ -189,13 +193,14 @@ class MirrorManager:
                 truncate_if_saved(partition, record.joined, record.joined_epoch)
 
     def _fail_over(self, partition: Partition, mirror: str) -> None:
+        """Takes the next step of the partition's failover (`failover`)."""
         end = mirrored_partition(self._image, partition.topic_id, partition.partition).end
         if end >= 0:
             with suppress(KafkaError):  # the disk has failed: another broker will lead
                 abort_open_transactions(partition, end, self._now_ms())
         elif self._failover_reported.get(partition) != partition.leader_epoch:
             self._failover_reported[partition] = partition.leader_epoch
-            high_watermark, _ = self.last_known_lag(partition, mirror)
+            high_watermark = self.last_known_lag(partition, mirror).source_high_watermark
             self._tasks.start(report_end_offset(partition, self._broker_id, high_watermark, self._send_report))
 
     def _remove_partition(self, partition: Partition) -> None:
@@ -210,7 +215,8 @@ class MirrorManager:
     def _store_last_known_lag(self, mirror: str, mirrored: MirroredPartition | None) -> None:
         """Stores the last known lag, which a failover reports."""
         if mirrored is not None and mirrored.source_high_watermark != UNKNOWN:
-            self._last_known_lag[mirrored.partition, mirror] = mirrored.source_high_watermark, mirrored.lag
+            lag = LastKnownLag(mirrored.source_high_watermark, mirrored.lag)
+            self._last_known_lag[mirrored.partition, mirror] = lag
 
     async def _send_report(self, topic: str, report: MirrorReport) -> None:
         value = msgspec.json.encode(report).decode()
@@ -224,7 +230,9 @@ class MirrorManager:
 
 
 def desired_partitions(image: MetadataImage, partition: Partition) -> dict[str, MirroredPartition]:
-    """The partitions that this broker leads and must mirror, by mirror. Pure."""
+    """What of the partition this broker must mirror, by mirror: nothing unless it leads the
+    partition, else one MirroredPartition for each source. Pure.
+    """
     if not partition.is_leader:
         return {}
     found = {}
@@ -249,8 +257,8 @@ def desired_partitions(image: MetadataImage, partition: Partition) -> dict[str, 
 
 
 def needs_failback(image: MetadataImage, topic: MirroredTopicRecord, partition: Partition) -> bool:
-    """True while a partition that had records of its own may have records that its source does not
-    have. Pure.
+    """True while a partition of a mirrored topic that had records of its own may still have some
+    that its source does not have. False while the mirror does not replicate. Pure.
     """
     if topic.failed_over or not _is_replicating(image, topic, partition):
         return False

@@ -101,7 +101,7 @@ class LastResponse:
 
 @dataclass(slots=True, eq=False)
 class BytesPerOffset:
-    """Average size of an offset over the bytes that were fetched last."""
+    """Average bytes per offset, over the bytes that were fetched last."""
 
     size: float = 0.0
     offsets: float = 0.0
@@ -118,9 +118,12 @@ class BytesPerOffset:
 class MirroredPartition:
     """A partition in the leader epoch in which this broker leads it.
 
-    `source_high_watermark` and `source_log_start` are the source's as last seen. `requested_offset`
-    is the offset of the request in flight. `last_caught_up_s` is when the partition last had every
-    record, by the loop's clock. `reason`: why the partition does not advance, as text for people.
+    `source_epochs`: the source's leader epochs that are recorded in the metadata;
+    `unrecorded_epochs`: what they have to be before further records are appended.
+    `source_high_watermark` and `source_log_start` are the source's as last seen.
+    `last_caught_up_s` is when the partition last had every record, by the loop's clock. `reason`:
+    why the partition does not advance, as text for people. `requested_offset`, `named_in`,
+    `in_session` and `retry_at_s`: see `fetch_session_handler.FetchedPartition`.
     """
 
     partition: Partition
@@ -211,6 +214,7 @@ class MirroredPartition:
         return FetchOutcome.new_epochs if self.unrecorded_epochs else None
 
     def diverge(self, reason: str) -> FetchOutcome:
+        """Stores the reason for which mirroring stops."""
         self.reason = reason
         return FetchOutcome.diverged
 

@@ -1,5 +1,5 @@
 """Requests of a mirror to its source cluster: topics and leaders, topic settings, origins, and how
-the source mirrors our topics.
+the source mirrors topics of this cluster.
 
 An Ottla source describes its mirrored topics by DescribeConfigs of resource type 102
 (`requests.mirror_status`). Apache Kafka does not know that resource type: its topics count as
@@ -45,9 +45,10 @@ UNKNOWN_RESOURCE_ERRORS: Final = frozenset({ErrorCode.invalid_request, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """`leaders`: partition → broker id, −1 without a leader.
+    """A topic of the source. `leaders`: partition → broker id, −1 without a leader.
 
-    `sources`: sources that are appended to the topic there.
+    `origins`: those that the source reports. `sources`: sources that are appended to the topic
+    there.
     """
 
     name: str
@@ -73,9 +74,10 @@ class SourceMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MirroredAtSource:
-    """A topic of the source that mirrors our topic `source_id`, or did until it failed over.
+    """A topic of the source that mirrors this cluster's topic `source_id`, or did until it failed
+    over.
 
-    `mirror` is the source's.
+    `mirror`: name of the mirror there.
     """
 
     mirror: str
@@ -176,7 +178,7 @@ def _parse_sources(topic: str, text: str) -> tuple[AppendedSourceDescription, ..
         raise KafkaError(ErrorCode.unknown_server_error, message) from reason
 
 
-# --- topics of the source that mirror ours
+# --- topics of the source that mirror topics of this cluster
 
 
 def epoch_history_key(partition: int) -> str:
@@ -211,7 +213,7 @@ async def fetch_mirrored_at_source(client: Client, names: Sequence[str]) -> dict
 
 
 async def fetch_epoch_history(client: Client, topic: str, partition: int) -> EpochHistory | None:
-    """Asks the partition's leader; None if it reports none.
+    """The epoch history of a partition of the source, from its leader; None if it reports none.
 
     Raises OSError, TimeoutError, KafkaError.
     """

@@ -1,8 +1,8 @@
 """Leader epochs of a source partition, for the records that the mirrored partition has. Pure.
 
-The epochs let a source detect that its log has diverged from ours (KIP-595), and let a failback
-compute the offset up to which two logs are identical. An entry is (epoch, first offset of the
-epoch); both values rise from entry to entry. Records of old Kafka versions carry no epoch and
+The epochs let a source detect that its log has diverged from the one here (KIP-595), and let a
+failback compute the offset up to which two logs are identical. An entry is (epoch, first offset of
+the epoch); both values rise from entry to entry. Records of old Kafka versions carry no epoch and
 belong to epoch −1.
 """
 

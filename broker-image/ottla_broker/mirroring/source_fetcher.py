@@ -51,7 +51,9 @@ class FetcherMirror(Protocol):
 
 
 class SourceFetcher:
-    """`last_response` is this source broker's."""
+    """Fetches the partitions that `broker`, at `address`, leads at the source. `last_response` is
+    that broker's.
+    """
 
     def __init__(self, broker: int, address: tuple[str, int], mirror: FetcherMirror) -> None:
         self.broker = broker
@@ -81,6 +83,9 @@ class SourceFetcher:
         return self._mirror.config.fetch_limits.max_partition_bytes
 
     async def connect(self) -> tuple[Channel, int]:
+        """A connection to the source's broker and the version of Fetch to use. Raises OSError,
+        KafkaError.
+        """
         channel = await open_channel(*self.address, self.client_id, security=self._mirror.config.security)
         low, high = channel.versions.get(FETCH, (0, -1))
         version = min(high, NEWEST_VERSION)
@@ -128,6 +133,7 @@ class SourceFetcher:
             self._apply(outcome, mirrored, data.error)
 
     def _apply(self, outcome: FetchOutcome, mirrored: MirroredPartition, code: ErrorCode) -> None:
+        """Pauses or removes the partition, or fetches it again, by the outcome of a fetch."""
         session = self.fetcher.session
         match outcome:
             case FetchOutcome.unchanged:

@@ -5,7 +5,8 @@ sources. The active controller commits them. Pure.
 for mirrors whose records are appended to topics that may have producers and other sources.
 
 Invariant: once its steps are applied, a plan yields no further steps until the source or the
-mirror's settings change. No topic that belongs to another mirror, or to none, is ever changed.
+mirror's settings change. Partitions and configs are changed only of topics that this mirror
+mirrors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,7 +81,7 @@ class AdoptTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class FailBack:
+class FailBackTopic:
     """Topic `topic_id`, which was mirrored until it failed over, becomes mirrored again."""
 
     topic: NewMirroredTopic
@@ -89,6 +90,8 @@ class FailBack:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
+    """`partitions`: how many the topic is to have."""
+
     topic: str
     partitions: int
 
@@ -108,7 +111,7 @@ class UpdateOrigins:
     """
 
     topic: str
-    id: UUID
+    topic_id: UUID
     origins: tuple[str, ...]
     sources: tuple[AppendedSourceDescription, ...] = ()
 
@@ -129,7 +132,7 @@ class ResumeSource:
 
 @dataclass(frozen=True, slots=True)
 class RejectedTopic:
-    """The topic is not mirrored, or not changed; `reason` says why, for people."""
+    """The topic here is not mirrored, or not changed; `reason` says why, for people."""
 
     topic: str
     reason: str
@@ -139,7 +142,7 @@ SyncStep = (
     CreateMirroredTopic
     | RecreateMirroredTopic
     | AdoptTopic
-    | FailBack
+    | FailBackTopic
     | AddPartitions
     | AlterTopicConfig
     | UpdateOrigins
@@ -150,8 +153,9 @@ SyncStep = (
 
 
 def target_topic_of(step: SyncStep) -> str:
+    """Name of the topic here that the step is about."""
     match step:
-        case CreateMirroredTopic() | RecreateMirroredTopic() | AdoptTopic() | FailBack():
+        case CreateMirroredTopic() | RecreateMirroredTopic() | AdoptTopic() | FailBackTopic():
             return step.topic.name
         case AddSource(source):
             return source.name
@@ -168,14 +172,15 @@ def select_topics(image: MetadataImage, config: MirrorConfig, source: SourceMeta
 
 
 def find_failback_candidates(image: MetadataImage, config: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
-    """Topics of the source whose counterpart here takes records of its own: the source's may be
-    mirrored from it.
+    """Names of the source's topics whose counterpart here is not mirrored, or no longer: such a
+    topic of the source may be a mirror of its counterpart.
     """
     local_topics = [(topic.name, image.topics.get(config.target_topic(topic.name))) for topic in topics]
     return [name for name, topic in local_topics if topic is not None and image.active_mirror(topic.id) is None]
 
 
 def configs_to_sync(configs: Mapping[str, str]) -> dict[str, str]:
+    """The configs of a source's topic that a mirror copies."""
     return {name: value for name, value in configs.items() if name in TOPIC_SETTINGS and name not in UNSYNCED_CONFIGS}
 
 
@@ -188,9 +193,9 @@ def plan_identical(
     cluster_id: str,
     at_source: Mapping[str, MirroredAtSource] | None = None,
 ) -> Iterator[SyncStep]:
-    """`topic_configs` None: settings are not synchronised.
+    """`topic_configs` None: settings are not synchronised. `cluster_id`: of this cluster.
 
-    `at_source` says how the source mirrors the failback candidates.
+    `at_source`: the failback candidates that are mirrored topics at the source, by name there.
     """
     for topic in select_topics(image, config, source):
         synced = {} if topic_configs is None else configs_to_sync(topic_configs.get(topic.name, {}))
@@ -216,7 +221,7 @@ def plan_identical(
             yield _plan_adoption(image, new, local_topic, reverse)
         elif mirrored is not None and mirrored.failed_over and is_same_source:
             reason = loop or _failback_rejection(image, config, new, local_topic, mirrored)
-            yield RejectedTopic(name, reason) if reason else FailBack(new, local_topic.id)
+            yield RejectedTopic(name, reason) if reason else FailBackTopic(new, local_topic.id)
         elif mirrored is None or mirrored.mirror != config.name or mirrored.failed_over:
             yield RejectedTopic(name, loop or _foreign_topic_reason(config, mirrored))
         elif not is_same_source and not is_topic_joined(image, local_topic):
@@ -259,14 +264,15 @@ def _loop_reason(topic: SourceTopic, cluster_id: str) -> str:
 def _plan_adoption(
     image: MetadataImage, new: NewMirroredTopic, local_topic: TopicImage, reverse: MirroredAtSource
 ) -> SyncStep:
+    """The step for a topic that the source mirrors or has mirrored, as `reverse` says."""
     if not reverse.failed_over:
         reason = f"the source's topic mirrors this one, by mirror {reverse.mirror!r}, and has not failed over"
     else:
-        reason = _missing_partitions(new, local_topic) or appending_obstacle(image, local_topic.id)
+        reason = _missing_partitions_reason(new, local_topic) or appending_obstacle(image, local_topic.id)
     return RejectedTopic(new.name, reason) if reason else AdoptTopic(new, local_topic.id)
 
 
-def _missing_partitions(new: NewMirroredTopic, local_topic: TopicImage) -> str:
+def _missing_partitions_reason(new: NewMirroredTopic, local_topic: TopicImage) -> str:
     if new.partitions >= len(local_topic.partitions):
         return ""
     return f"the topic has {len(local_topic.partitions)} partitions here and {new.partitions} at the source"
@@ -280,7 +286,7 @@ def _failback_rejection(
     mirrored: MirroredTopicRecord,
 ) -> str:
     """The reason why a topic that has failed over is not mirrored again; empty if it is."""
-    if reason := failback_obstacle(image, local_topic, mirrored) or _missing_partitions(new, local_topic):
+    if reason := failback_obstacle(image, local_topic, mirrored) or _missing_partitions_reason(new, local_topic):
         return reason
     if config.truncates_on_divergence:
         return ""
@@ -291,6 +297,7 @@ def _failback_rejection(
 
 
 def _foreign_topic_reason(config: MirrorConfig, mirrored: MirroredTopicRecord | None) -> str:
+    """The reason why a topic that exists here is not this mirror's."""
     if mirrored is None:
         return "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
     if mirrored.mirror != config.name:
@@ -315,7 +322,8 @@ def plan_appended(
     replication_factor: int,
     cluster_id: str,
 ) -> Iterator[SyncStep]:
-    """`topic_configs` None: topics are created with this cluster's own settings.
+    """`topic_configs` None: topics are created with this cluster's own settings. `cluster_id`: of
+    this cluster.
 
     At most one RejectedTopic for each topic.
     """
@@ -343,7 +351,7 @@ def plan_appended(
                 yield AddSource(new)
             if config.resyncs_on_truncation and stopped_partitions(image, local_topic.id, topic.id):
                 yield ResumeSource(new.name, local_topic.id, topic.id)
-        if reason := reason or _too_few_partitions(local_topic, topic):
+        if reason := reason or _too_few_partitions_reason(local_topic, topic):
             yield RejectedTopic(new.name, reason)
 
 
@@ -371,7 +379,7 @@ def _new_source_rejection(
     return ""
 
 
-def _too_few_partitions(local_topic: TopicImage | None, topic: SourceTopic) -> str:
+def _too_few_partitions_reason(local_topic: TopicImage | None, topic: SourceTopic) -> str:
     if local_topic is None or len(local_topic.partitions) >= len(topic.leaders):
         return ""
     return (

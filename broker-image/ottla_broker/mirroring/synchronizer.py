@@ -1,5 +1,5 @@
-"""The active controller's part of mirroring: it synchronises topics, partitions, settings and
-groups with each mirror's source.
+"""The active controller's part of mirroring: it synchronises topics, partitions, settings, groups,
+access rules and users' credentials with each mirror's source.
 
 The source is read every `metadata.max.age.ms`, and `sync_plan` decides what to change. Records are
 not fetched here: the leaders of mirrored partitions do that (`mirror_fetchers`).
@@ -39,7 +39,7 @@ from ottla_broker.mirroring.sync_plan import (
     AdoptTopic,
     AlterTopicConfig,
     CreateMirroredTopic,
-    FailBack,
+    FailBackTopic,
     RecreateMirroredTopic,
     RejectedTopic,
     ResumeSource,
@@ -78,17 +78,20 @@ class MirrorProblems:
 
 @dataclass(frozen=True, slots=True)
 class SyncedTopics:
-    """Name there → name here: of all topics that are copied, and of those whose offsets are
-    identical at the source.
+    """Name at the source → name here: `topics`, all that are copied; `identical`, those whose
+    offsets are the source's in every partition.
     """
 
     topics: Mapping[str, str]
-    identical: dict[str, str]
+    identical: Mapping[str, str]
 
 
 @dataclass(eq=False, repr=False)
 class MirrorSynchronizer:
-    """Runs on the broker that is the active controller, for one term of its `controller`."""
+    """Runs on the broker that is the active controller, until it no longer is.
+
+    `_target_client` creates a client of this cluster with a client id.
+    """
 
     _controller: Controller
     _image: MetadataImage
@@ -105,7 +108,7 @@ class MirrorSynchronizer:
         return self._problems.get(mirror, MirrorProblems())
 
     def apply_changes(self, changes: MetadataDelta) -> None:
-        if changes.changed_mirrors or any(kind == MIRROR_RESOURCE for kind, _ in changes.changed_configs):
+        if changes.changed_mirrored_topics or any(kind == MIRROR_RESOURCE for kind, _ in changes.changed_configs):
             self._changed.set()
 
     async def run(self) -> None:
@@ -154,7 +157,9 @@ class MirrorSynchronizer:
             await self._controller.sync_acls(changes.to_create, changes.to_delete)
             logger.info(
                 "mirror %s: created %d access rules of the source's topics, removed %d that the source no longer has",
-                *(mirror.name, len(changes.to_create), len(changes.to_delete)),
+                mirror.name,
+                len(changes.to_create),
+                len(changes.to_delete),
             )
 
     async def _sync_credentials(self, mirror: MirrorConfig, source: Client) -> None:
@@ -166,13 +171,16 @@ class MirrorSynchronizer:
             await self._controller.sync_credentials(mirror.name, changes.to_set, changes.to_remove)
             logger.info(
                 "mirror %s: copied %d credentials of the source's users, removed %d that the source no longer has",
-                *(mirror.name, len(changes.to_set), len(changes.to_remove)),
+                mirror.name,
+                len(changes.to_set),
+                len(changes.to_remove),
             )
         skipped = ", ".join(sorted(changes.skipped))
         reason = f"credentials of {skipped} are not copied: these users are this cluster's own" if skipped else ""
         self._log_warning(mirror, USERS, reason)
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
+        """Brings topics, partitions and settings to those of the source."""
         source = await fetch_source_metadata(client, None)
         if source.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "the mirror's source is this cluster itself")
@@ -232,7 +240,7 @@ class MirrorSynchronizer:
                 await control.adopt_topic(topic, topic_id)
                 reason = "failing back from the cluster that mirrored the topic; the topic accepts no other records now"
                 self._log_warning(mirror, topic.name, reason)
-            case FailBack(topic, topic_id):
+            case FailBackTopic(topic, topic_id):
                 await control.fail_back(topic, topic_id)
                 reason = "the failover is reverted; the topic accepts only the source's records now"
                 self._log_warning(mirror, topic.name, reason)

@@ -74,7 +74,7 @@ class ReplicaManager:
         for resource_type, name in changes.changed_configs:
             if resource_type == TOPIC_RESOURCE:
                 self.reconfigure_topics([name])
-        self.reconfigure_topics(sorted(changes.changed_mirrors))
+        self.reconfigure_topics(sorted(changes.changed_mirrored_topics))
         if changes.changed_brokers:
             for hosted in self._partitions:
                 hosted.on_brokers_changed()

@@ -43,7 +43,7 @@ async def change_expiry(
     except KafkaError as error:
         return error.code, NEVER
     tokens = ctx.broker.active_controller().delegation_tokens
-    token = AuditedResource("DELEGATION_TOKEN", tokens.id_of(token_hmac) or "")
+    token = AuditedResource("DELEGATION_TOKEN", tokens.find_token_id(token_hmac) or "")
     try:
         expires_ms = await change(tokens)
     except KafkaError as error:

@@ -4,14 +4,14 @@ client-metrics resource may name (KIP-714)."""
 from uuid import UUID
 
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.runtime import uuid_text
 from ottla_broker.telemetry.client_instances import ClientParameters
-from ottla_broker.telemetry.client_telemetry import format_instance_id
 
 
 def telemetry_client(ctx: RequestContext, instance_id: UUID) -> ClientParameters:
     connection = ctx.connection
     return {
-        "client_instance_id": format_instance_id(instance_id),
+        "client_instance_id": uuid_text(instance_id),
         "client_id": ctx.client_id,
         "client_software_name": connection.software_name,
         "client_software_version": connection.software_version,

@@ -66,7 +66,7 @@ class PrincipalMapper(msgspec.Struct, frozen=True):
 def _parse_rule(text: str) -> Rule | None:
     found = _WHOLE_RULE.match(text)
     if found is None or found.end() != len(text):
-        raise ValueError(f"the rule {text!r} has another form")
+        raise ValueError(f"the rule {text!r} is malformed")
     is_default, pattern, replacement, case = found.groups()
     if is_default:
         return None

@@ -1,1 +1,3 @@
-"""Clients' own metrics (KIP-714): which clients push which metrics, and what they have pushed."""
+"""What others report of themselves, in the broker's memory: clients' own metrics (KIP-714), and
+the states of pipelines and rolling restarts.
+"""

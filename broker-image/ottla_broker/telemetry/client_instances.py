@@ -43,8 +43,8 @@ class Push(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class ClientInstance:
-    """`get_ms`, `push_ms`: when its last requests were accepted. `version`: the version of all
-    subscriptions at which `subscription` was computed."""
+    """`version`: the version of all subscriptions at which `subscription` was computed. `get_ms`,
+    `push_ms`: when its last requests were accepted; `seen_ms`: when its last request arrived."""
 
     client: ClientParameters
     subscription: ClientSubscription
@@ -56,6 +56,7 @@ class ClientInstance:
     last_error: ErrorCode = ErrorCode.none
 
     def accept_get(self, now_ms: int) -> bool:
+        """False before the push interval has passed since the last accepted request."""
         if now_ms - max(self.get_ms, self.push_ms) < self.subscription.interval_ms:
             return False
         self.get_ms = now_ms
@@ -70,6 +71,7 @@ class ClientInstance:
         return True
 
     def expiry_ms(self) -> int:
+        """How long the instance is kept after its last request."""
         return max(MIN_EXPIRY_MS, self.subscription.interval_ms * INTERVALS_TO_EXPIRY)
 
 
@@ -91,9 +93,10 @@ class ClientInstances:
         self._version += 1
 
     def get_subscription(self, instance_id: UUID, client: ClientParameters, now_ms: int) -> ClientSubscription:
-        """Raises THROTTLING_QUOTA_EXCEEDED before the push interval has passed, unless the
-        subscription has changed or the last push was rejected with an error after which the client
-        requests its subscription at once."""
+        """Returns the client's subscription. Raises THROTTLING_QUOTA_EXCEEDED before the push
+        interval has passed, unless the subscription has changed or the last push was rejected with
+        an error after which the client requests its subscription at once.
+        """
         instance = self._find_or_create(instance_id, client, now_ms)
         if not instance.accept_get(now_ms) and instance.last_error not in MAY_ASK_AT_ONCE:
             raise _too_early(instance_id)
@@ -134,6 +137,9 @@ class ClientInstances:
             )
 
     def _find_or_create(self, instance_id: UUID, client: ClientParameters, now_ms: int) -> ClientInstance:
+        """The instance, with a subscription computed from the present resources. One whose
+        subscription was outdated begins again.
+        """
         instance = self._by_id.get(instance_id)
         if instance is None or instance.version < self._version:
             client = client if instance is None else instance.client

@@ -1,9 +1,7 @@
 """Clients' own metrics (KIP-714) at one broker: checks pushes and stores the metrics."""
 
-import base64
-from uuid import UUID
-
 from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.runtime import uuid_text
 from ottla_broker.telemetry.client_instances import ClientInstances, ClientParameters, Push
 from ottla_broker.telemetry.pushed_metrics import PushedMetrics
 from ottla_broker.wire.batch import Compression
@@ -12,8 +10,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 class ClientTelemetry:
-    """The instances and their metrics. `otlp`, which reads the metrics, is imported with the first
-    push."""
+    """The instances and their metrics. `max_bytes`: largest size of the metrics in a push."""
 
     def __init__(self, image: MetadataImage, max_bytes: int) -> None:
         self.instances = ClientInstances(image, max_bytes)
@@ -34,13 +31,8 @@ class ClientTelemetry:
             raise KafkaError(ErrorCode.invalid_record, error.message) from error
         labels = {
             "client_id": client.get("client_id") or "",
-            "client_instance_id": format_instance_id(push.instance_id),
+            "client_instance_id": uuid_text(push.instance_id),
             "client_software_name": client.get("client_software_name") or "",
         }
         interval_ms = instance.subscription.interval_ms
         self.metrics.add(push.instance_id, labels, points, now_ms=now_ms, interval_ms=interval_ms)
-
-
-def format_instance_id(instance_id: UUID) -> str:
-    """The id in Kafka's text form of a UUID: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(instance_id.bytes).rstrip(b"=").decode()

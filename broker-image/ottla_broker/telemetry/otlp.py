@@ -30,7 +30,9 @@ def is_installed() -> bool:
 
 
 def read_points(data: bytes) -> list[PushedPoint]:
-    """Raises INVALID_RECORD for bytes that are not a MetricsData message."""
+    """The points of a push, without values that are not finite. Raises INVALID_RECORD for bytes
+    that are not a MetricsData message.
+    """
     messages = import_module("opentelemetry.proto.metrics.v1.metrics_pb2")
     decode_error: type[Exception] = import_module("google.protobuf.message").DecodeError
     pushed = messages.MetricsData()

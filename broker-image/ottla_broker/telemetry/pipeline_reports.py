@@ -8,15 +8,17 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.pipeline_report import MAX_REPORT_BYTES, PipelineReport, StoredReport
 
 MAX_PIPELINES: Final = 1000
-KEPT_MS: Final = 3600 * 1000
-"""A pipeline that nobody has reported for so long is forgotten."""
+REPORT_EXPIRY_MS: Final = 3600 * 1000
+"""How long a report is kept that no later one replaces."""
 MAX_NAME: Final = 253
 
 R = TypeVar("R")
 
 
 class PipelineReports:
-    """One per broker; those of a broker that is no controller are empty or old."""
+    """The reports by the pipeline's name. Each broker has one such object; that of a broker that is
+    not the controller is empty or out of date.
+    """
 
     def __init__(self) -> None:
         self._by_name: dict[str, tuple[int, PipelineReport]] = {}
@@ -34,25 +36,28 @@ class PipelineReports:
         self._by_name.pop(name, None)
 
     def current(self, now_ms: int) -> dict[str, StoredReport]:
+        """The last report of each pipeline within REPORT_EXPIRY_MS, by name, sorted."""
         self._remove_old(now_ms)
         return {
             name: StoredReport(age_s(at_ms, now_ms), report) for name, (at_ms, report) in sorted(self._by_name.items())
         }
 
     def _remove_old(self, now_ms: int) -> None:
-        for name in [name for name, (at_ms, _) in self._by_name.items() if now_ms - at_ms > KEPT_MS]:
+        for name in [name for name, (at_ms, _) in self._by_name.items() if now_ms - at_ms > REPORT_EXPIRY_MS]:
             del self._by_name[name]
 
 
 def parse_report(name: str, text: str) -> PipelineReport:
-    """Raises INVALID_REQUEST."""
+    """The report of the pipeline of this name. Raises INVALID_REQUEST."""
     if not 0 < len(name) <= MAX_NAME:
         raise KafkaError(ErrorCode.invalid_request, f"a pipeline's name has 1 to {MAX_NAME} characters")
     return decode_report(text, PipelineReport, "a pipeline")
 
 
 def decode_report(text: str, kind: type[R], what: str) -> R:
-    """`what` is reported. Raises INVALID_REQUEST."""
+    """A report from its JSON. `what`: "a pipeline" and the like, for the error. Raises
+    INVALID_REQUEST.
+    """
     if len(text) > MAX_REPORT_BYTES:
         raise KafkaError(ErrorCode.invalid_request, f"a report has at most {MAX_REPORT_BYTES} bytes")
     try:

@@ -39,7 +39,9 @@ class _Client:
 
 
 class PushedMetrics:
-    """`dropped`: points that were not kept because there were too many series."""
+    """`pushes`: how many were stored. `dropped`: points that were not kept because there were too
+    many series.
+    """
 
     def __init__(self) -> None:
         self._clients: dict[UUID, _Client] = {}

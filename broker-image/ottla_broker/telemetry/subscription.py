@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from ottla_broker.config import CLIENT_METRICS, CLIENT_METRICS_INTERVAL_MS, CLIENT_METRICS_MATCH
+from ottla_broker.config import CLIENT_METRICS_INTERVAL_MS, CLIENT_METRICS_MATCH, CLIENT_METRICS_METRICS
 from ottla_broker.config.client_match import matches_client
 from ottla_broker.wire.crc import crc32c
 
@@ -33,13 +33,13 @@ class ClientSubscription(msgspec.Struct, frozen=True):
 def find_client_subscription(
     resources: Iterable[Mapping[str, str]], client: Mapping[str, str | None], instance_id: UUID
 ) -> ClientSubscription:
-    """`resources`: the configs of all client-metrics resources. `client`: the client's value of
-    each match parameter."""
+    """The metrics and the interval of one client. `resources`: the configs of all client-metrics
+    resources. `client`: the client's value of each match parameter."""
     metrics: dict[str, None] = {}
     interval_ms = CLIENT_METRICS_INTERVAL_MS.default
     for configs in resources:
         if matches_client(CLIENT_METRICS_MATCH.parse(configs.get(CLIENT_METRICS_MATCH.name, "")), client):
-            metrics |= dict.fromkeys(CLIENT_METRICS.parse(configs.get(CLIENT_METRICS.name, "")))
+            metrics |= dict.fromkeys(CLIENT_METRICS_METRICS.parse(configs.get(CLIENT_METRICS_METRICS.name, "")))
             if (own := configs.get(CLIENT_METRICS_INTERVAL_MS.name)) is not None:
                 interval_ms = min(interval_ms, CLIENT_METRICS_INTERVAL_MS.parse(own))
     names = (ALL_METRICS,) if ALL_METRICS in metrics else order_as_java(metrics)
@@ -68,6 +68,7 @@ def order_as_java(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _spread_hash(text: str) -> int:
+    """Java's hash code of the text, with its upper half mixed into the lower as by HashMap."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):

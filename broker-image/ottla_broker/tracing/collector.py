@@ -19,7 +19,7 @@ class Collector:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: bytes) -> None:
-        """Raises CollectorUnavailable, SpansRefused."""
+        """Sends the body of an export. Raises CollectorUnavailable, SpansRefused."""
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
         headers = {"Content-Type": "application/x-protobuf"}

@@ -40,6 +40,7 @@ class ReplicationWatch:
         self.partition.low_watermark_waiters.remove(self.record_fetches)
 
     def record_fetches(self) -> None:
+        """Records the fetches of followers that have all records of the request now."""
         role = self.partition.role
         if not isinstance(role, PartitionLeader):
             return

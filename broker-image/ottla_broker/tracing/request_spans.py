@@ -14,7 +14,7 @@ from ottla_broker.tracing.trace_context import TraceContext
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Times in ns since 1970."""
+    """A part of the time in which a request was served. Times in ns since 1970."""
 
     name: str
     start_ns: int
@@ -23,8 +23,10 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedRequestContent:
-    """`contexts`: of its records, sampled ones alone. `error`: None where there is none."""
+class ServedRequest:
+    """A request of which spans are made. Times in ns since 1970. `contexts`: the sampled traces of
+    its records. `error`: None where there is none.
+    """
 
     name: str
     start_ns: int
@@ -35,7 +37,7 @@ class ServedRequestContent:
     error: str | None = None
 
 
-def request_spans(request: ServedRequestContent, random_bytes: Callable[[int], bytes]) -> list[OtlpSpan]:
+def request_spans(request: ServedRequest, random_bytes: Callable[[int], bytes]) -> list[OtlpSpan]:
     """The span of the request, then those of its phases."""
     contexts = request.contexts
     parent = contexts[0] if len({one.trace_id for one in contexts}) == 1 else None

@@ -13,7 +13,9 @@ MAX_TRACES_PER_S: Final = 100
 
 @dataclass(slots=True)
 class Sampler:
-    """`ratio`: the share, 0 to 1. `random`: returns a number from 0 to below 1."""
+    """`ratio`: returns the share, 0 to 1. `random`: returns a number from 0 to below 1. `clock`:
+    returns seconds.
+    """
 
     ratio: Callable[[], float]
     random: Callable[[], float]
@@ -23,6 +25,7 @@ class Sampler:
     _traces: int = 0  # in this second
 
     def is_sampled(self) -> bool:
+        """Decides about the next request, and counts it if it is traced."""
         if self.random() >= self.ratio():
             return False
         now_s = self.clock()

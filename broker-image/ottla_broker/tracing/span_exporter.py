@@ -40,7 +40,7 @@ Post = Callable[[bytes], Awaitable[None]]
 
 
 class SpanExporter:
-    """`resource`: attributes of this broker. `endpoint`: for the log."""
+    """`resource`: attributes of this broker. `endpoint`: of the collector, for the log."""
 
     def __init__(self, post: Post, resource: Mapping[str, Attribute], endpoint: str, counts: TraceCounts) -> None:
         self._post = post
@@ -56,7 +56,7 @@ class SpanExporter:
         return len(self._queue)
 
     def add(self, spans: Sequence[OtlpSpan]) -> None:
-        """All spans of a request, or none."""
+        """Queues all spans of a request, or none of them if the queue is full."""
         if len(self._queue) + len(spans) > MAX_QUEUED:
             self._counts.dropped_spans += len(spans)
             return

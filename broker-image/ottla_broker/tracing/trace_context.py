@@ -10,7 +10,9 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """A span of another program. `trace_id`: 16 bytes; `span_id`: 8 bytes."""
+    """The ids of a span, of this broker or of another program. `trace_id`: 16 bytes; `span_id`: 8
+    bytes; `is_sampled`: the trace is recorded.
+    """
 
     trace_id: bytes
     span_id: bytes

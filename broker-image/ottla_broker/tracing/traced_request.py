@@ -13,7 +13,7 @@ from ottla_broker.replication.partition import Partition
 from ottla_broker.tracing.otlp_span import Attribute, Event, OtlpSpan
 from ottla_broker.tracing.record_contexts import find_contexts
 from ottla_broker.tracing.replication_watch import ReplicationWatch
-from ottla_broker.tracing.request_spans import Phase, ServedRequestContent, request_spans
+from ottla_broker.tracing.request_spans import Phase, ServedRequest, request_spans
 from ottla_broker.tracing.trace_context import TraceContext
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Buffer
@@ -103,7 +103,7 @@ class TracedRequest:
             return unix_ns - round((clock_s - at_s) * 1e9)
 
         api = ApiKey(self.header.api_key).title
-        request = ServedRequestContent(
+        request = ServedRequest(
             api,
             ns(received_s),
             ns(ended_s),

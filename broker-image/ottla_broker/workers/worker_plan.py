@@ -70,8 +70,8 @@ def _plan_worker(config: Config, index: int, servers: str, *, founds: bool) -> W
     settings = {
         NODE_ID.name: str(node_id),
         LOG_DIRS.name: ",".join(f"{it}/{DIRECTORY_PREFIX}{node_id}" for it in config.log_dirs),
-        LISTENERS.name: _texts(config.listeners, index),
-        ADVERTISED_LISTENERS.name: _texts(config(ADVERTISED_LISTENERS), index),
+        LISTENERS.name: _format_listeners(config.listeners, index),
+        ADVERTISED_LISTENERS.name: _format_listeners(config(ADVERTISED_LISTENERS), index),
         HTTP_LISTENER.name: str(own_http) if own_http else "",
         SCHEMA_REGISTRY_LISTENER.name: str(registry._replace(port=registry.port + index)) if registry else "",
         CONTROLLER_QUORUM_BOOTSTRAP_SERVERS.name: servers,
@@ -81,7 +81,8 @@ def _plan_worker(config: Config, index: int, servers: str, *, founds: bool) -> W
     return WorkerPlan(node_id, overrides, _inter_broker_address(config, index), own_http)
 
 
-def _texts(listeners: Collection[Listener], index: int) -> str:
+def _format_listeners(listeners: Collection[Listener], index: int) -> str:
+    """The listeners of worker `index`, as text of a setting."""
     return ",".join(str(it._replace(port=it.port + index)) for it in listeners)
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.workers.restart_backoff import RestartBackoff
 from ottla_broker.workers.worker_plan import WorkerPlan
 
@@ -56,9 +57,7 @@ class WorkerProcess:
                 raise WorkerFailed(f"broker {self.plan.node_id} cannot start")
             backoff = backoff.after_run(loop.time() - started_s)
             logger.warning("restarting broker %d in %g s (%s)", self.plan.node_id, backoff.delay_s, describe_exit(code))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff.delay_s):
-                    await self._stop.wait()
+            await wait_for_event(self._stop, backoff.delay_s)
             self.restarts += not self._stop.is_set()
 
     async def stop(self) -> None:

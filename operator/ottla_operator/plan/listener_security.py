@@ -9,7 +9,7 @@ the loopback interface.
 
 from typing import Final
 
-from ottla_broker.config.addresses import STANDARD_AUTHORIZER
+from ottla_broker.config.security_types import STANDARD_AUTHORIZER
 from ottla_broker.security.scram import MECHANISMS
 from ottla_operator.plan import listener_certificates
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin, restricted_super_users, super_users

@@ -55,7 +55,7 @@ def test_value_and_description_are_those_of_the_source_with_the_highest_preceden
     overrides = {} if topic is None else {"max.message.bytes": str(topic)}
     sources = [(T, topic), (D, broker), (C, cluster), (S, static), (DEFAULT, 1048588)]
     expected = [(source, value) for source, value in sources if value is not None]
-    assert live.topic(TOPIC_MAX_MESSAGE_BYTES, overrides) == expected[0][1]
+    assert live.topic_value(TOPIC_MAX_MESSAGE_BYTES, overrides) == expected[0][1]
     assert live.log_config(overrides).max_message_bytes == expected[0][1]
     assert live(BROKER_SETTINGS["message.max.bytes"]) == next(value for source, value in expected if source is not T)
 
@@ -99,7 +99,7 @@ def test_unknown_names_and_invalid_values_of_another_version_are_ignored(caplog:
     assert live(MAX_CONNECTIONS) == 2**31 - 1
     assert live(NUM_PARTITIONS) == 1
     assert len(caplog.records) == 3
-    assert live.topic(TOPIC_MAX_MESSAGE_BYTES, {"max.message.bytes": "?"}) == 1048588
+    assert live.topic_value(TOPIC_MAX_MESSAGE_BYTES, {"max.message.bytes": "?"}) == 1048588
 
 
 def test_topics_with_equal_overrides_share_their_log_config() -> None:
@@ -128,7 +128,7 @@ def test_entries_have_a_type_and_say_whether_they_are_read_only() -> None:
     [
         ({"retention.m": "1"}, "retention.m is no setting of a topic; did you mean retention.ms?"),
         ({"log.retention.ms": "1"}, "log.retention.ms is a setting of brokers; for a topic its name is retention.ms"),
-        ({"cleanup.policy": "keep"}, "cleanup.policy cannot be 'keep' ('keep' is none of them); allowed: "),
+        ({"cleanup.policy": "keep"}, "cleanup.policy cannot be 'keep' ('keep' is unknown); allowed: "),
         ({"min.compaction.lag.ms": "10"}, "min.compaction.lag.ms (10) must not exceed max.compaction.lag.ms (5)"),
         ({"remote.storage.enable": "true"}, "records are kept on the broker's own disks only"),
         ({"unheard.of": None}, "unheard.of is no setting of a topic"),

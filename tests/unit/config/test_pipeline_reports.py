@@ -19,7 +19,7 @@ from ottla_broker.api.incremental_alter_configs import incremental_alter_configs
 from ottla_broker.broker import Broker
 from ottla_broker.requests.audited_changes import AUDITED
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.telemetry.pipeline_reports import KEPT_MS, MAX_PIPELINES, PipelineReports, parse_report
+from ottla_broker.telemetry.pipeline_reports import MAX_PIPELINES, REPORT_EXPIRY_MS, PipelineReports, parse_report
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.pipeline_report import (
@@ -41,8 +41,8 @@ def test_last_report_of_a_pipeline_counts_until_it_is_old() -> None:
     reports.add("hourly", PipelineReport("Starting"), 1000)
     reports.add("hourly", REPORT, 2000)
     assert reports.current(3500) == {"hourly": StoredReport(1.5, REPORT)}
-    assert reports.current(2000 + KEPT_MS) != {}
-    assert reports.current(2001 + KEPT_MS) == {}
+    assert reports.current(2000 + REPORT_EXPIRY_MS) != {}
+    assert reports.current(2001 + REPORT_EXPIRY_MS) == {}
 
 
 @pytest.mark.parametrize(

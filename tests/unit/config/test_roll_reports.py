@@ -21,7 +21,7 @@ from ottla_broker.api.incremental_alter_configs import incremental_alter_configs
 from ottla_broker.broker import Broker
 from ottla_broker.requests.audited_changes import AUDITED
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.telemetry.pipeline_reports import KEPT_MS
+from ottla_broker.telemetry.pipeline_reports import REPORT_EXPIRY_MS
 from ottla_broker.telemetry.roll_reports import RollReports, parse_roll
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ def test_last_report_counts_until_it_is_old() -> None:
     assert reports.current(0) is None
     reports.replace(REPORT, 2000)
     assert reports.current(3500) == StoredRoll(1.5, REPORT)
-    assert reports.current(2001 + KEPT_MS) is None
+    assert reports.current(2001 + REPORT_EXPIRY_MS) is None
     reports.replace(None, 4000)
     assert reports.current(4000) is None
 

@@ -142,7 +142,7 @@ def test_unreadable_files_are_reported(tmp_path: Path) -> None:
             "with OAUTHBEARER, and sasl.oauthbearer.jwks.endpoint.url is not set; allowed: a URL with https://",
         ),
         ({"sasl.oauthbearer.jwks.endpoint.url": "ftp://a"}, "allowed: a URL with https://, http:// or file://"),
-        ({"ssl.principal.mapping.rules": "RULE:a/b"}, "the rule 'RULE:a/b' has another form"),
+        ({"ssl.principal.mapping.rules": "RULE:a/b"}, "the rule 'RULE:a/b' is malformed"),
         (
             {"listeners": "SASL_SSL://:1"},
             "with SASL, and sasl.enabled.mechanisms is empty; allowed: a comma-separated list of PLAIN",
@@ -153,7 +153,7 @@ def test_unreadable_files_are_reported(tmp_path: Path) -> None:
         ({"listeners": "X://:1"}, "listeners has X, to which listener.security.protocol.map assigns no protocol"),
         (
             {"listeners": "PLAINTEXT://:1,Y://:1", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,Y:PLAINTEXT"},
-            "has 1 twice",
+            "has port 1 twice",
         ),
         ({"advertised.listeners": "X://h:1"}, "advertised.listeners has X; allowed: PLAINTEXT, as in listeners"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "which no client can reach"),
@@ -199,13 +199,13 @@ def test_broker_id_is_an_alias_of_node_id() -> None:
 )
 def test_milliseconds_take_precedence_over_minutes_and_hours(values: dict[str, str], retention_ms: int) -> None:
     config = Config.of({"log.dirs": "/data", **values})
-    assert config.topic(TOPIC_RETENTION_MS, {}) == retention_ms
+    assert config.topic_value(TOPIC_RETENTION_MS, {}) == retention_ms
     assert config.log_config({}).retention_ms == retention_ms
 
 
 def test_log_roll_hours_apply_without_log_roll_ms() -> None:
     config = Config.of({"log.dirs": "/data", "log.roll.hours": "2"})
-    assert config.topic(TOPIC_SEGMENT_MS, {}) == 7_200_000
+    assert config.topic_value(TOPIC_SEGMENT_MS, {}) == 7_200_000
     assert config(LOG_RETENTION_MS) is None
 
 

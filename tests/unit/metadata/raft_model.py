@@ -102,9 +102,9 @@ def steps(world: RaftWorld, rules: Rules) -> Iterator[Step]:
                     f"{broker_name(node)}: EndQuorumEpoch {message.epoch}",
                     partial(with_raft, world, at, next_state, rules),
                 )
-            elif message.request.candidate[0] != node.key[0] and message.request.epoch >= node.raft.epoch:
+            elif message.request.candidate.broker != node.key.broker and message.request.epoch >= node.raft.epoch:
                 for lost in (False, True):
-                    candidate, epoch = message.request.candidate[0], message.request.epoch
+                    candidate, epoch = message.request.candidate.broker, message.request.epoch
                     label = f"{broker_name(node)}: vote request of {candidate} in {epoch}"
                     yield (
                         label + ", answer lost" * lost,
@@ -141,7 +141,7 @@ def leader_steps(world: RaftWorld, at: int, rules: Rules) -> Iterator[Step]:
     if world.budget.resignations:
         others = tuple(sorted(node.voters - {node.key}))
         for successors in sorted({others, others[::-1]}):
-            message = Resignation(node.raft.epoch, node.key[0], successors)
+            message = Resignation(node.raft.epoch, node.key.broker, successors)
             next_state = world.spend(resignations=1)._replace(sent=world.sent | {message})
             yield (
                 f"{broker_name(node)}: resigns",
@@ -174,7 +174,7 @@ def peer_steps(world: RaftWorld, at: int, other: int, rules: Rules) -> Iterator[
             partial(exchange_pre_vote, world, at, other, rules),
         )
     follows = node.raft.role is Role.FOLLOWER and peer.leads
-    if not follows or (node.raft.epoch, node.raft.leader) != (peer.raft.epoch, peer.key[0]):
+    if not follows or (node.raft.epoch, node.raft.leader) != (peer.raft.epoch, peer.key.broker):
         return
     synced = world.with_node(at, node._replace(synced=len(node.log)))
     diverging = find_diverging_epoch(peer.epochs, len(peer.log), node.log_end)
@@ -199,8 +199,8 @@ def failure_steps(world: RaftWorld, at: int, rules: Rules) -> Iterator[Step]:
             started = Node(node.key, raft, node.stored, node.log[:kept], kept, 0, node.process + 1)
             yield f"{broker_name(node)}: restarts with {kept}", partial(world.spend(crashes=1).with_node, at, started)
     if world.budget.wipes and can_lose_disk(world, node):
-        disk = node.key[1].int - node.key[0] * 100 + (1 if rules.directories_differ else 0)
-        empty = Node(key(node.key[0], disk), RaftState(), ElectionState(), process=node.process + 1)
+        disk = node.key.directory.int - node.key.broker * 100 + (1 if rules.directories_differ else 0)
+        empty = Node(key(node.key.broker, disk), RaftState(), ElectionState(), process=node.process + 1)
         yield f"{broker_name(node)}: loses its disk", partial(world.spend(wipes=1).with_node, at, empty)
 
 
@@ -242,7 +242,7 @@ def check_no_disruption(world: RaftWorld, at: int) -> None:
     node = world.nodes[at]
     for leader in world.nodes:
         if leader.leads and leader.key != node.key and leader.voters == node.voters and len(node.voters) <= 3:
-            here = (leader.raft.epoch, leader.key[0])
+            here = (leader.raft.epoch, leader.key.broker)
             hear = [n.key for n in world.nodes if n.raft.hears_leader and (n.raft.epoch, n.raft.leader) == here]
             if has_majority({leader.key, *hear} - {node.key}, node.voters):
                 raise InvariantViolated(
@@ -283,7 +283,9 @@ def add_vote(
 ) -> frozenset[tuple[int, ReplicaKey, ReplicaKey]]:
     for vote in votes:
         if vote[:2] == (epoch, voter) and vote[2] != candidate:
-            raise InvariantViolated(f"broker {voter[0]} votes in epoch {epoch} for {vote[2][0]} and for {candidate[0]}")
+            raise InvariantViolated(
+                f"broker {voter.broker} votes in epoch {epoch} for {vote[2].broker} and for {candidate.broker}"
+            )
     return votes | {(epoch, voter, candidate)}
 
 
@@ -296,7 +298,7 @@ def begin_epoch(world: RaftWorld, at: int) -> RaftWorld:
     for other in world.leaders:
         if other[0] == me[0] and other != me:
             raise InvariantViolated(
-                f"two leaders in epoch {me[0]}: brokers {other[1][0]} and {me[1][0]}, or one of them twice"
+                f"two leaders in epoch {me[0]}: brokers {other[1].broker} and {me[1].broker}, or one of them twice"
             )
     before = [entry for entry, epoch in world.committed if epoch < node.raft.epoch]
     if list(node.log[: len(before)]) != before:
@@ -351,7 +353,7 @@ def fetch(world: RaftWorld, at: int, leader: Node) -> RaftWorld:
 
 
 def broker_name(node: Node) -> str:
-    return f"broker {node.key[0]}"
+    return f"broker {node.key.broker}"
 
 
 def broker_list(voters: Voters) -> str:

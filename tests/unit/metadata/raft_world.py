@@ -141,7 +141,7 @@ class RaftWorld(NamedTuple):
 
 
 def key(broker: int, disk: int = 0) -> ReplicaKey:
-    return broker, UUID(int=broker * 100 + disk)
+    return ReplicaKey(broker, UUID(int=broker * 100 + disk))
 
 
 def world_of(brokers: int, voters: int, budget: Budget) -> RaftWorld:

@@ -38,7 +38,7 @@ class LocalController:
 
     is_active_controller = True
 
-    def controller_address(self) -> None:
+    def controller_endpoint(self) -> None:
         return None
 
 
@@ -288,7 +288,7 @@ async def test_a_broker_without_an_online_directory_is_fenced(caplog: pytest.Log
     broker.directories[0].failure = "input/output error"
     await until(lambda: small.fenced() == [7])
     await until(lambda: small.image.brokers[7].directories == ())  # a second decision of the controller
-    assert broker.previous_incarnation.trusted_epoch() == NO_TRUSTED_EPOCH
+    assert broker.previous_incarnation.read_trusted_epoch() == NO_TRUSTED_EPOCH
     broker.heartbeats.cancel()
 
 

@@ -96,7 +96,7 @@ class QuorumView:
         self.is_active_controller = False
         self.address = address
 
-    def controller_address(self) -> tuple[str, int] | None:
+    def controller_endpoint(self) -> tuple[str, int] | None:
         return self.address
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ottla_broker.config import Config
 from ottla_broker.metadata.controller import Controller
-from ottla_broker.metadata.failure_detector import PROBE_REQUEST, FailureDetector, is_connection_refused
+from ottla_broker.metadata.failure_detector import PROBE_REQUEST, FailedBroker, FailureDetector, is_connection_refused
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
@@ -63,7 +63,7 @@ def image_of(broker: Broker, epoch: int = 5) -> MetadataImage:
 def start_detector(image: MetadataImage) -> tuple[FailureDetector, list[tuple[int, int]]]:
     """Returns broker 1's detector, and (broker, epoch) of the brokers that it has reported."""
     detector, failed = FailureDetector(1, image, "PLAINTEXT"), list[tuple[int, int]]()
-    detector.on_broker_failed = lambda broker, epoch, why: failed.append((broker, epoch))
+    detector.on_broker_failed = lambda it: failed.append((it.broker, it.epoch))
     detector.update_peers()
     return detector, failed
 
@@ -80,7 +80,7 @@ async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_e
     await until(lambda: failed)
     assert failed == [(2, 5)]
     # For a controller that is elected later
-    assert [(broker_id, epoch) for broker_id, epoch, _ in detector.failed_brokers()] == [(2, 5)]
+    assert [(it.broker, it.epoch) for it in detector.failed_brokers()] == [(2, 5)]
     assert detector.has_suspects
     waiting = asyncio.create_task(detector.wait_until_resolved(within_s=10))
     await asyncio.sleep(0)
@@ -88,7 +88,7 @@ async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_e
     detector.update_peers()
     await waiting
     assert not detector.has_suspects
-    assert list(detector.failed_brokers()) == []
+    assert detector.failed_brokers() == []
     await detector.close()
 
 
@@ -183,7 +183,7 @@ async def test_the_controller_fences_brokers_that_failed_before_and_after_its_el
     running = asyncio.create_task(controller.run())
     await until(lambda: small.fenced() == [2])
     assert detector.on_broker_failed is not None
-    detector.on_broker_failed(3, small.image.brokers[3].epoch, "a test")
+    detector.on_broker_failed(FailedBroker(3, small.image.brokers[3].epoch, "a test"))
     await until(lambda: small.fenced() == [2, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

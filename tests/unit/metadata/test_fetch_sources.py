@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ottla_broker.metadata.fetch_sources import STANDBY_COUNT, assign_voter, standby_voters
 from ottla_broker.metadata.image import BROKER_RESOURCE, BrokerRegistration, MetadataImage
-from ottla_broker.metadata.leader_term import node_key, registered_brokers
 from ottla_broker.metadata.records import Endpoint
+from ottla_broker.metadata.voter_candidates import brokers_as_voters, node_key
 from ottla_broker.metadata.voter_set import Voter, VoterCandidate, VoterSet, next_voter_set
 
 LISTENER = "PLAINTEXT"
@@ -34,7 +34,7 @@ def sources(image: MetadataImage, voters: VoterSet, leader: int) -> dict[int, in
     """Broker → the voter that it copies from."""
     assigned = {
         broker.broker: assign_voter(broker.key, image, voters, leader, LISTENER)
-        for broker in registered_brokers(image, LISTENER)
+        for broker in brokers_as_voters(image, LISTENER)
     }
     return {broker: None if source is None else source.broker for broker, source in assigned.items()}
 
@@ -103,7 +103,7 @@ def test_the_next_voter_is_always_one_of_the_standby_voters(kinds: list[tuple[bo
             is_shutting_down=image.brokers[broker.broker].shutting_down,
             node=node_key(image.brokers[broker.broker]),
         )
-        for broker in registered_brokers(image, LISTENER)
+        for broker in brokers_as_voters(image, LISTENER)
     ]
     all_caught_up = [VoterCandidate(one.voter, True, False, one.is_shutting_down, True, one.node) for one in candidates]
     unfenced = [one for one in all_caught_up if not image.brokers[one.voter.broker].fenced]

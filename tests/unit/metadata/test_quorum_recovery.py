@@ -14,6 +14,7 @@ from ottla_broker.metadata.quorum import ReplicaDescription
 from ottla_broker.metadata.quorum_recovery import FILE_NAME, RecoveryOrder, RecoveryOrders
 from ottla_broker.metadata.quorum_state import QuorumStateFile
 from ottla_broker.metadata.raft_rules import ElectionState, EpochAndOffset
+from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.log.log_fixtures import runtime
 
@@ -33,7 +34,7 @@ class Start:
 
     def store(self, order: RecoveryOrder, *, receiver: UUID | None = None, leader: int = -1) -> None:
         me = self.dirs[0].directory_id
-        replica = ReplicaDescription((1, me), "a:1", leader, 4, EpochAndOffset(4, 10), 9, ())
+        replica = ReplicaDescription(ReplicaKey(1, me), "a:1", leader, 4, EpochAndOffset(4, 10), 9, ())
         asyncio.run(self.orders.store(order, receiver or me, replica))
 
     def stop(self) -> None:
@@ -70,7 +71,7 @@ def test_the_new_leader_keeps_its_log_under_a_newer_epoch_and_the_new_cluster_id
     start.stop()
     log = folder / "a" / "__cluster_metadata-0"
     assert (log / "kept").exists()
-    assert QuorumStateFile(str(log), OsDisk(), runtime(), (1, me)).stored == ElectionState(9)
+    assert QuorumStateFile(str(log), OsDisk(), runtime(), ReplicaKey(1, me)).stored == ElectionState(9)
     again = open_log_dirs(folder)
     assert [(log_dir.cluster_id, log_dir.previous_cluster_id) for log_dir in again] == 2 * [("new", "old")]
     assert again[0].directory_id == me

@@ -10,12 +10,13 @@ import pytest
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.metadata.quorum_state import FILE_NAME, QuorumStateFile
 from ottla_broker.metadata.raft_rules import ElectionState
+from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.log.log_fixtures import runtime
 
-ME = (1, UUID(int=11))
-OTHER = (2, UUID(int=22))
+ME = ReplicaKey(1, UUID(int=11))
+OTHER = ReplicaKey(2, UUID(int=22))
 
 
 def open_file(folder: Path) -> QuorumStateFile:

@@ -89,7 +89,11 @@ def become_candidate_without_pre_vote(state: RaftState, me: Replica) -> RaftStat
 
 def lead_with_one_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, **others: Any) -> RaftState:
     counted = raft_rules.count_vote(state, voter, asked, **others)
-    return replace(counted, role=Role.LEADER, leader=others["me"].key[0]) if counted.role is Role.CANDIDATE else counted
+    return (
+        replace(counted, role=Role.LEADER, leader=others["me"].key.broker)
+        if counted.role is Role.CANDIDATE
+        else counted
+    )
 
 
 def restart_in_epoch_of_log(stored: ElectionState, me: ReplicaKey) -> RaftState:
@@ -101,7 +105,7 @@ def restart_without_vote(stored: ElectionState, me: ReplicaKey) -> RaftState:
 
 
 def restart_as_leader(stored: ElectionState, me: ReplicaKey) -> RaftState:
-    if stored.leader == me[0]:
+    if stored.leader == me.broker:
         return RaftState(Role.LEADER, stored.epoch, stored.leader, stored.voted)
     return raft_rules.restart(stored, me)
 

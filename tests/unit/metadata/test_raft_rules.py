@@ -29,7 +29,7 @@ from ottla_broker.metadata.raft_rules import (
 )
 from ottla_broker.metadata.voter_set import ReplicaKey
 
-A, B, C, D = ((broker, UUID(int=broker)) for broker in (1, 2, 3, 4))
+A, B, C, D = (ReplicaKey(broker, UUID(int=broker)) for broker in (1, 2, 3, 4))
 END = EpochAndOffset(4, 100)
 ME = Replica(A, frozenset({A, B, C}), END)
 ALONE = Replica(A, frozenset({A}), END)
@@ -65,7 +65,7 @@ def test_a_replica_votes_for_one_candidate_in_an_epoch() -> None:
 
 def test_a_candidate_with_another_directory_is_another_candidate() -> None:
     state, _ = answer_vote(RaftState(epoch=4), vote_request(candidate=B), ME)
-    assert not answer_vote(state, vote_request(candidate=(2, UUID(int=99))), ME)[1]
+    assert not answer_vote(state, vote_request(candidate=ReplicaKey(2, UUID(int=99))), ME)[1]
 
 
 def test_a_vote_of_an_older_epoch_is_refused() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.metadata.image import BROKER_RESOURCE, MetadataImage
-from ottla_broker.metadata.leader_term import may_join_voters
 from ottla_broker.metadata.records import ConfigRecord
+from ottla_broker.metadata.voter_candidates import may_join_voters
 from ottla_broker.metadata.voter_set import (
     Voter,
     VoterCandidate,

@@ -6,7 +6,7 @@ from ottla_broker.config import FAILED_OVER, REPLICATE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic, mirrored_partition
 from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
-from ottla_broker.mirroring.sync_plan import FailBack, RejectedTopic, is_mirrored
+from ottla_broker.mirroring.sync_plan import FailBackTopic, RejectedTopic, is_mirrored
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.metadata.small_controller import async_test
 from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
@@ -65,7 +65,7 @@ async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> N
     await drill.set(on_divergence="Truncate")
     assert "2 partitions here and 1 at the source" in drill.rejection(view(t=1))
     (step,) = drill.steps(view(t=2))
-    assert isinstance(step, FailBack)
+    assert isinstance(step, FailBackTopic)
     await drill.fail_back()
     assert not drill.is_writable() and drill.steps(view(t=2)) == []
 
@@ -122,4 +122,4 @@ async def test_failover_before_the_join_makes_the_topic_writable_as_before() -> 
     await drill.fail_back()
     await drill.set(role=FAILED_OVER)
     assert drill.is_writable() and mirrored_partition(drill.image, topic, 0).end == 100
-    assert [type(step) for step in drill.steps(view(t=2))] == [FailBack]
+    assert [type(step) for step in drill.steps(view(t=2))] == [FailBackTopic]

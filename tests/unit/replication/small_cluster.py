@@ -63,7 +63,7 @@ class Node:
 
     is_active_controller = False
 
-    def controller_address(self) -> None:
+    def controller_endpoint(self) -> None:
         return None
 
     @property

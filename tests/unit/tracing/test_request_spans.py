@@ -3,7 +3,7 @@
 from itertools import count
 
 from ottla_broker.tracing.otlp_span import Event, export_request
-from ottla_broker.tracing.request_spans import Phase, ServedRequestContent, request_spans
+from ottla_broker.tracing.request_spans import Phase, ServedRequest, request_spans
 from ottla_broker.tracing.trace_context import TraceContext
 from tests.otlp_collector import ReceivedSpan, parse_spans
 
@@ -17,7 +17,7 @@ def received(*contexts: TraceContext, error: str | None = None) -> list[Received
     fetched = Event("replica fetched", 35, {"kafka.broker.id": 2})
     phases = [Phase("log append", 10, 30), Phase("wait for replicas", 30, 40, [fetched])]
     attributes = {"messaging.client.id": "app\udcff", "kafka.partitions": ["orders-0@7", "orders-1@8"]}
-    content = ServedRequestContent("Produce", 5, 50, attributes, phases, contexts, error)
+    content = ServedRequest("Produce", 5, 50, attributes, phases, contexts, error)
     ids = count(1)
     spans = request_spans(content, lambda size: next(ids).to_bytes(size))
     return parse_spans(export_request({"service.name": "ottla-broker"}, spans))

@@ -66,7 +66,7 @@ class RegistryAccess:
         tls: Any = None if request.transport is None else request.transport.get_extra_info("ssl_object")
         if self.protocol != "SSL" or tls is None:
             return ANONYMOUS
-        mapper = self._broker.config.of_listener(self.listener, SSL_PRINCIPAL_MAPPING_RULES)
+        mapper = self._broker.config.listener_value(self.listener, SSL_PRINCIPAL_MAPPING_RULES)
         try:
             return principal_from_certificate(tls.getpeercert(), mapper)
         except NoMatchingRule as reason:

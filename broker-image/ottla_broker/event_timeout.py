@@ -1,0 +1,12 @@
+"""A wait for an event that ends without it, too."""
+
+import asyncio
+
+
+async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:
+    """Returns when the event is set, or at the timeout. None: no timeout."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return
