@@ -45,7 +45,7 @@ from ottla_broker.coordination.consumer_member import (
     MemberState,
     check_member_epoch,
     from_topic_partitions,
-    shared_parts,
+    tracked_parts,
 )
 from ottla_broker.coordination.group_type import CONSUMER
 from ottla_broker.coordination.subscription_counts import SubscriptionCounts, TopicSubscription
@@ -237,7 +237,7 @@ class ConsumerGroup:
     def set_member(self, member_id: str, after: ConsumerMember | None) -> None:
         """Replaces the member and all that follows from it; None removes it."""
         before = self.members.get(member_id)
-        if before is not None and after is not None and shared_parts(before) == shared_parts(after):
+        if before is not None and after is not None and tracked_parts(before) == tracked_parts(after):
             self.members[member_id] = after  # most members of a large group change nothing but their epoch
             return
         if before is not None:

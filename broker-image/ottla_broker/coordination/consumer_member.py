@@ -118,7 +118,7 @@ class ConsumerMember(NamedTuple):
         )
 
 
-shared_parts: Final = attrgetter(
+tracked_parts: Final = attrgetter(
     "assigned", "pending_revocation", "subscription", "server_assignor", "group_instance_id"
 )
 """The parts of a member that the state of its group depends on."""

@@ -103,12 +103,12 @@ class GroupCoordinatorShard:
         if self.state is not ShardState.serving:
             return
         logger.log(
-            logging.INFO if loader.records else logging.DEBUG,
+            logging.INFO if loader.record_count else logging.DEBUG,
             "loaded __consumer_offsets-%d: %d groups, %d offsets from %d records in %.0f ms",
             self.partition,
             len(self.groups),
             len(self.offsets),
-            loader.records,
+            loader.record_count,
             (self._loop.time() - started_s) * 1000,
         )
 
@@ -267,7 +267,7 @@ class GroupCoordinatorShard:
         """Writes the marker that ends a producer's transaction. Its offsets count from then on, or
         are forgotten."""
         self.verifications.invalidate(producer_id)
-        self.pending_offsets.begin_end(producer_id)
+        self.pending_offsets.mark_ending(producer_id)
         marker = encode_end_transaction_marker(
             commit,
             coordinator_epoch,

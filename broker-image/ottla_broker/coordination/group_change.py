@@ -59,7 +59,7 @@ class GroupChange(Generic[GroupT, KeyT, ValueT]):
         self.records.clear()
 
 
-class CopyOfState:
+class GroupCopyUndo:
     """An `Undo` for a group, a dataclass, of few members. `copy` shares nothing with the group that
     `apply` changes in place."""
 

@@ -32,7 +32,7 @@ from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.protocol_errors import require_group
-from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_for_key
+from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, coordinator_partition
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStatePersister
 from ottla_broker.coordination.streams_group import StreamsGroup
@@ -105,7 +105,7 @@ class GroupCoordinator:
     def partition_of(self, group_id: str) -> int:
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, "__consumer_offsets does not exist yet")
-        return partition_for_key(group_id, count)
+        return coordinator_partition(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupCoordinatorShard:
         partition = self.partition_of(group_id)

@@ -75,7 +75,7 @@ def _find_unchanged_member(
         member is not None
         and request.member_epoch == member.epoch > JOINING_EPOCH
         and group.metadata_version == metadata.version
-        and request.says_epoch_only
+        and request.is_epoch_only
         and request.group_instance_id is None
         and member.group_instance_id is None
         and member.classic is None

@@ -18,7 +18,7 @@ from msgspec.structs import replace as replace_fields
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.consumer_member import from_topic_partitions, to_topic_partitions
-from ottla_broker.coordination.group_change import CopyOfState
+from ottla_broker.coordination.group_change import GroupCopyUndo
 from ottla_broker.coordination.group_type import SHARE
 from ottla_broker.coordination.share_group_records import (
     NamedTopicPartitions,
@@ -171,7 +171,7 @@ class ShareGroup:
         if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
             self.next_deadline_ms = deadline_ms
 
-    def prepare_undo(self) -> CopyOfState:
+    def prepare_undo(self) -> GroupCopyUndo:
         copy = replace(
             self,
             members=dict(self.members),
@@ -179,7 +179,7 @@ class ShareGroup:
             initialized=dict(self.initialized),
             deadlines=dict(self.deadlines),
         )
-        return CopyOfState(self, copy)
+        return GroupCopyUndo(self, copy)
 
 
 def state_partitions_value(

@@ -21,7 +21,7 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ShareGroupConfig
 from ottla_broker.coordination.group_type import SHARE
-from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
+from ottla_broker.coordination.protocol_errors import group_full_error, member_fenced_error
 from ottla_broker.coordination.share_assignor import assign_shares
 from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import NamedPartitions, ShareGroup, ShareMember
@@ -111,11 +111,11 @@ def _find_or_create_member(group: ShareGroup, request: ShareHeartbeat, config: S
         if request.member_epoch != JOINING_EPOCH:
             return group.find_member(request.member_id)
         if len(group.members) >= config.max_size:
-            raise group_is_full(SHARE, config.max_size)
+            raise group_full_error(SHARE, config.max_size)
         return ShareMember(request.member_id)
     epoch = request.member_epoch
     if epoch not in (JOINING_EPOCH, known.epoch, known.previous_epoch):
-        raise member_is_fenced(SHARE, epoch, known.epoch)
+        raise member_fenced_error(SHARE, epoch, known.epoch)
     return known
 
 

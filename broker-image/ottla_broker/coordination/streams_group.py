@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace as replace_fields
 
 from ottla_broker.coordination.consumer_member import MemberDeadlines
-from ottla_broker.coordination.group_change import CopyOfState
+from ottla_broker.coordination.group_change import GroupCopyUndo
 from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.streams_group_records import (
     AssignedTaskIds,
@@ -338,7 +338,7 @@ class StreamsGroup:
             if self.active_owners.get(task) == member.id:
                 del self.active_owners[task]
 
-    def prepare_undo(self) -> CopyOfState:
+    def prepare_undo(self) -> GroupCopyUndo:
         copy = replace(
             self,
             members=dict(self.members),
@@ -346,7 +346,7 @@ class StreamsGroup:
             active_owners=dict(self.active_owners),
             deadlines=dict(self.deadlines),
         )
-        return CopyOfState(self, copy)
+        return GroupCopyUndo(self, copy)
 
     # -- deadlines ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
 from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.member_deadlines import take_expired
-from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
+from ottla_broker.coordination.protocol_errors import group_full_error, member_fenced_error
 from ottla_broker.coordination.streams_change import StreamsChange
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember, StreamsMemberState
 from ottla_broker.coordination.streams_group_records import (
@@ -99,12 +99,12 @@ def heartbeat(
     group = change.group
     was_empty = group.is_empty
     before = _find_or_create_member(group, request, config)
-    member = _updated_member(before, request)
+    member = _with_sent_fields(before, request)
     has_changed = member.metadata_value() != before.metadata_value() or member.id not in group.members
     if has_changed:
         streams_change.write_member(change, member)
     topology = _update_topology(change, request)
-    statuses = _stale_topology(member, topology)
+    statuses = _check_topology_epoch(member, topology)
     configured, metadata_hash = _configure(group, topology, metadata)
     if request.owned is not None and configured.is_ready:
         configured.check_tasks(request.owned.all_tasks())
@@ -139,7 +139,7 @@ def heartbeat(
         group.endpoint_epoch += 1
     # A member that has lost a response reports other tasks. Kafka 4.2 does not repeat them to it.
     includes_assignment = has_new_tasks or request.owned not in (None, after.assigned)
-    statuses += _problems(group, configured)
+    statuses += _find_problems(group, configured)
     return StreamsHeartbeatResult(
         after.id,
         after.epoch,
@@ -165,7 +165,7 @@ def _find_or_create_member(group: StreamsGroup, request: StreamsHeartbeat, confi
     if (known := group.members.get(request.member_id)) is not None:
         return known
     if len(group.members) >= config.max_size:
-        raise group_is_full(STREAMS, config.max_size)
+        raise group_full_error(STREAMS, config.max_size)
     logger.info("streams group %s: member %s joins", group.id, request.member_id)
     return StreamsMember(request.member_id)
 
@@ -180,10 +180,10 @@ def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
     )
     if epoch == member.epoch or (epoch < member.epoch and has_lost_response):
         return
-    raise member_is_fenced(STREAMS, epoch, member.epoch)
+    raise member_fenced_error(STREAMS, epoch, member.epoch)
 
 
-def _updated_member(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
+def _with_sent_fields(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
     return replace(
         member,
         rack_id=request.rack_id if request.rack_id is not None else member.rack_id,
@@ -218,7 +218,7 @@ def _update_topology(change: StreamsChange, request: StreamsHeartbeat) -> Stream
     return group.topology
 
 
-def _stale_topology(member: StreamsMember, topology: StreamsTopologyValue) -> list[Status]:
+def _check_topology_epoch(member: StreamsMember, topology: StreamsTopologyValue) -> list[Status]:
     if member.topology_epoch >= topology.epoch:
         return []
     detail = (
@@ -243,7 +243,7 @@ def _configure(
     return group.configured, metadata.hash_topics(names.union(internal_topic_names(topology)))
 
 
-def _problems(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
+def _find_problems(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
     found = [] if configured.problem is None else [configured.problem]
     if (member_id := group.shutdown_requested_by) is not None:
         detail = (

@@ -26,7 +26,7 @@ FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 1.0
 MAX_PARTITIONS: Final = 2_000  # in one request
 
-NEWER_LEADER: Final = frozenset(
+NEWER_LEADER_ERRORS: Final = frozenset(
     {
         ErrorCode.fenced_leader_epoch,
         ErrorCode.not_leader_or_follower,
@@ -35,7 +35,7 @@ NEWER_LEADER: Final = frozenset(
         ErrorCode.unknown_topic_id,
     }
 )
-UNDECIDED: Final = frozenset(
+UNDECIDED_ERRORS: Final = frozenset(
     {
         ErrorCode.not_controller,
         ErrorCode.operation_not_attempted,
@@ -123,7 +123,7 @@ class AlterPartitionSender:
         return not undecided
 
     def _decide(self, partition: Partition, change: IsrChange, result: IsrChangeResult | None) -> bool:
-        if result is None or result.error_code in UNDECIDED:
+        if result is None or result.error_code in UNDECIDED_ERRORS:
             return False
         code = result.error_code
         was_sent_before = change in self._sent_before
@@ -141,7 +141,7 @@ class AlterPartitionSender:
             )
         if partition.pending_isr_change is not change:
             return True
-        if code in NEWER_LEADER:
+        if code in NEWER_LEADER_ERRORS:
             partition.on_newer_leader(change)
         elif was_sent_before and not is_committed_already:
             partition.leader.withdraw_isr_change(change)

@@ -49,7 +49,7 @@ class Reader(Protocol):
     def count_sent(self, partition: Partition, size: int) -> None: ...
 
 
-class RefusedReader:
+class UnauthorizedReader:
     """A client that fetches as a follower, and may not: every partition has the error, as in
     Kafka."""
 
@@ -198,7 +198,7 @@ def read_committed_records(
     offset = request.offset
     cached.has_more = False
     if request.last_fetched_epoch != NO_EPOCH and (diverging := diverging_epoch(log, request)) is not None:
-        data = without_records(partition, request)
+        data = response_without_records(partition, request)
         data.diverging = diverging
         return data
     watermark, settled = log.high_watermark, partition.has_reached_epoch_start
@@ -246,7 +246,7 @@ def end_offset(records: Buffer) -> int:
     return max((header.next_offset for _, header in iter_batches(records)), default=-1)
 
 
-def without_records(partition: Partition, request: FetchRequestPartition) -> FetchResponsePartition:
+def response_without_records(partition: Partition, request: FetchRequestPartition) -> FetchResponsePartition:
     log = partition.log
     watermark, stable = UNKNOWN, UNKNOWN
     if partition.has_reached_epoch_start:

@@ -22,7 +22,7 @@ from ottla_broker.wire.fetch_response import FetchResponse, FetchResponsePartiti
 from ottla_broker.wire.produce import Topic
 
 NO_SESSION: Final = (0, 0)
-SESSION_LOST: Final = frozenset(
+SESSION_LOST_ERRORS: Final = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
         ErrorCode.invalid_fetch_session_epoch,
@@ -205,7 +205,7 @@ class FetchSessionHandler(Generic[P]):
         outdated.
         """
         number = self._in_flight.popleft()
-        if response.error in SESSION_LOST:
+        if response.error in SESSION_LOST_ERRORS:
             if not self._in_flight:  # or the other response says the same
                 self._begin()
             return []

@@ -32,12 +32,13 @@ FORWARDING_S: Final = 1.0
 @dataclass(eq=False, repr=False)
 class Partition:
     """`registration`: its record in the metadata; `_now_ms`: wall time; `send_isr_change`: sends
-    the leader's pending ISR change to the controller. `refused_batches`: those that clients sent
-    while another broker led.
+    the leader's pending ISR change to the controller. `misdirected_batches`: the rejected batches
+    that clients sent while another broker led.
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may
     have come, `log_end_waiters` when the log has grown, `low_watermark_waiters` when the low
-    watermark may have risen."""
+    watermark may have risen.
+    """
 
     topic: str
     topic_id: UUID
@@ -52,7 +53,7 @@ class Partition:
     def __post_init__(self, send_isr_change: "Callable[[Partition], None]") -> None:
         self.traffic = PartitionTraffic()
         self.rejected_batches = RejectedBatches()
-        self.refused_batches = RejectedBatches()
+        self.misdirected_batches = RejectedBatches()
         self.read_waiters = Waiters()
         self.log_end_waiters = Waiters()
         self.low_watermark_waiters = Waiters()
@@ -161,7 +162,7 @@ class Partition:
         if isinstance(self.role, PartitionLeader):
             self._close_leader()
             self.rejected_batches = RejectedBatches()
-            self.refused_batches = RejectedBatches()
+            self.misdirected_batches = RejectedBatches()
             self.role = self._new_follower()
             self.role.stepped_down_s = self._cluster.now_s()
         self.is_leader = False
@@ -247,8 +248,8 @@ class Partition:
             raise reason from None
         if self.rejected_batches:
             self.rejected_batches.record_append(records)
-        if self.refused_batches:
-            self.refused_batches.record_append(records)
+        if self.misdirected_batches:
+            self.misdirected_batches.record_append(records)
         self._on_appended(leader, appended)
         self.traffic.produce_requests += from_client
         return appended
@@ -260,7 +261,7 @@ class Partition:
         if not self._cluster.is_in_session():
             return KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
         try:
-            self.refused_batches.check(records)
+            self.misdirected_batches.check(records)
         except KafkaError as refused:
             return refused
         return reason

@@ -57,7 +57,7 @@ class PartitionLeader:
         self.registration = registration
         self.isr.update_registration(registration)
         self.update_maximal_isr()
-        self._expand_isr_by_waiting()
+        self._reconsider_followers()
 
     @property
     def effective_min_isr(self) -> int:
@@ -175,7 +175,7 @@ class PartitionLeader:
         if self.isr.propose_with(self.registration, candidates, has_caught_up):
             self._propose()
 
-    def _expand_isr_by_waiting(self) -> None:
+    def _reconsider_followers(self) -> None:
         if self.isr.pending is None and self.followers.out_of_sync:
             self._expand_isr(self.isr.take_candidates(self.followers.out_of_sync, self._log.end))
 
@@ -188,7 +188,7 @@ class PartitionLeader:
         if self.isr.reject(change):
             self.update_maximal_isr()
             if self.isr.has_deferred_followers:
-                self._expand_isr_by_waiting()
+                self._reconsider_followers()
 
     def withdraw_isr_change(self, change: IsrChange) -> None:
         """Called when the controller has rejected the proposal. A copy of the request may arrive

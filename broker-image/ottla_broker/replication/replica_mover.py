@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 COPY_BYTES: Final = 1 << 20  # at once: as long as other requests may wait
 ASSIGN_PAUSE_S: Final = 1.0
 REPORT_FAILED: Final = "cannot report the directory of a moving replica to the controller, retrying: %s"
-UNIQUE_ID: Final = "0" * 32
+SAMPLE_UNIQUE_ID: Final = "0" * 32
 
 Move = tuple[FutureLog, "asyncio.Task[None]"]
 
@@ -61,7 +61,7 @@ class ReplicaMover:
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION and
         REPLICA_NOT_AVAILABLE, and the replica will be created there."""
         key = topic, partition
-        if len(file_names.future_folder(topic, partition, UNIQUE_ID).encode()) > file_names.MAX_FILE_NAME:
+        if len(file_names.future_folder(topic, partition, SAMPLE_UNIQUE_ID).encode()) > file_names.MAX_FILE_NAME:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"the name of {topic} is too long to move its replicas")
         target = next((one for one in self._log_dirs if one.absolute_path == path), None)
         if target is None:

@@ -39,7 +39,7 @@ DEAD_LETTERS_SINCE: Final = 2
 """The level of `share.version`."""
 ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 BATCH_BYTES: Final = 256 << 10
 READ_BYTES: Final = 1 << 20
 
@@ -79,7 +79,7 @@ class DeadLetterWriter:
                     return
                 logger.info("%s are written again in %.0f s: %s", where, pause_s, reason)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     async def _write(self, group_id: str, config: DeadLetterConfig, source: Partition, letters: DeadLetters) -> None:
         count = await self._prepare_topic(config.topic)

@@ -97,7 +97,7 @@ class ShareStateShard:
         elif value is not None and (entry := self._entries.get(key)) is not None:
             # Without a snapshot before it, it is of a share-partition that has been deleted.
             update = decode_update(value)
-            entry.state = _updated(
+            entry.state = _apply_update(
                 entry.state,
                 StateUpdate(entry.state.state_epoch, *update[1:3], update.delivery_complete_count, update.batches),
             )
@@ -179,7 +179,7 @@ class ShareStateShard:
 
     def _write(self, key: SharePartitionKey, update: StateUpdate) -> Write:
         entry = self._entries[key]
-        state = _updated(entry.state, update)
+        state = _apply_update(entry.state, update)
         if entry.updates >= self._snapshot_interval:
             return self._write_snapshots({key: replace(state, snapshot_epoch=state.snapshot_epoch + 1)})
         value = UpdateValue(
@@ -225,7 +225,7 @@ class ShareStateShard:
         self._journal.delete_records_before(min(entry.snapshot_offset for entry in self._entries.values()))
 
 
-def _updated(state: ShareState, update: StateUpdate) -> ShareState:
+def _apply_update(state: ShareState, update: StateUpdate) -> ShareState:
     """The start offset never goes back: a leader has several updates in flight, and each has the
     start offset as it is without the others."""
     start_offset = max(state.start_offset, update.start_offset)

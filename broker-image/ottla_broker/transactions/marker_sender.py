@@ -28,7 +28,7 @@ MAX_PAUSE_S: Final = 1.0
 LOG_AFTER_ATTEMPTS: Final = 20
 
 WRITTEN: Final = frozenset({ErrorCode.none})
-ENDED_OTHERWISE: Final = frozenset(
+ENDED_OTHERWISE_ERRORS: Final = frozenset(
     {
         # The partition has seen a later epoch of the producer: this transaction has ended there.
         ErrorCode.invalid_producer_epoch,
@@ -96,9 +96,9 @@ class MarkerSender:
                 if code is ErrorCode.transaction_coordinator_fenced:
                     logger.info("a newer coordinator completes the transaction of producer %d", marker.producer_id)
                     await asyncio.Event().wait()  # until the shard, which is about to be closed, cancels this
-                if code in ENDED_OTHERWISE:
+                if code in ENDED_OTHERWISE_ERRORS:
                     logger.warning("%s-%d refuses a marker of producer %d: %s", *at, marker.producer_id, code.name)
-                if code in WRITTEN or code in ENDED_OTHERWISE:
+                if code in WRITTEN or code in ENDED_OTHERWISE_ERRORS:
                     finished.add(at)
         return finished
 

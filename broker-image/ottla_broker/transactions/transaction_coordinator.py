@@ -16,6 +16,7 @@ from typing import Final
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC, coordinator_partition
 from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_metadata import (
@@ -33,7 +34,6 @@ from ottla_broker.transactions.transaction_metadata import (
     needs_new_producer_id,
     producer_after_end,
 )
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from ottla_broker.transactions.transaction_shard import TransactionShard, WriteMarkers
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -89,7 +89,7 @@ class TransactionCoordinator:
     def partition_of(self, transactional_id: str) -> int:
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{TRANSACTION_STATE_TOPIC} does not exist yet")
-        return partition_of_transactional_id(transactional_id, count)
+        return coordinator_partition(transactional_id, count)
 
     def _shard_of(self, transactional_id: str) -> TransactionShard:
         if not transactional_id:

@@ -121,10 +121,10 @@ class TransactionShard:
             new = decide(entry.metadata)
         except KafkaError as reason:
             if entry.pending and reason.code is ErrorCode.invalid_txn_state:
-                raise _concurrent() from None
+                raise _concurrent_error() from None
             raise
         if entry.pending:
-            raise _concurrent()
+            raise _concurrent_error()
         if new is entry.metadata:
             return new
         self.entries[transactional_id] = entry
@@ -224,5 +224,5 @@ class TransactionShard:
         return len(expired)
 
 
-def _concurrent() -> KafkaError:
+def _concurrent_error() -> KafkaError:
     return KafkaError(ErrorCode.concurrent_transactions, "another change of the transaction is in progress")

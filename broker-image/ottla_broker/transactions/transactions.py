@@ -11,6 +11,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.coordination.broker_connections import BrokerConnections
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC
 from ottla_broker.metadata.features import TRANSACTION_VERSION
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partitions import Partitions
@@ -20,7 +21,6 @@ from ottla_broker.transactions.marker_writer import MarkerWriter
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla_broker.transactions.transaction_metadata import TxnPartition
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
 from ottla_broker.transactions.verification import TransactionOfProducer, TransactionVerifier
 from ottla_broker.wire.channel_builder import ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode

@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC, coordinator_partition
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -64,7 +64,7 @@ class TransactionVerifier:
         topic = self._image.topics.get(TRANSACTION_STATE_TOPIC)
         if topic is None:
             return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
-        at = partition_of_transactional_id(transaction.transactional_id, len(topic.partitions))
+        at = coordinator_partition(transaction.transactional_id, len(topic.partitions))
         leader = topic.partitions[at].leader
         if leader == self._node_id:
             return await self._verify_locally(transaction, partitions)

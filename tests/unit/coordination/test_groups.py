@@ -17,11 +17,11 @@ from ottla_broker.coordination.records import (
     GroupMetadataKey,
     OffsetCommit,
     OffsetCommitKey,
+    coordinator_partition,
     decode_key,
     decode_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
-    partition_for_key,
 )
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.control_records import encode_end_transaction_marker
@@ -161,7 +161,7 @@ def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() ->
         groups = GroupCoordinator(
             virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 3
         )
-        group_in_partition = {partition_for_key(name, 3): name for name in map(str, range(100))}
+        group_in_partition = {coordinator_partition(name, 3): name for name in map(str, range(100))}
         async with groups._loading:
             loads = [
                 asyncio.ensure_future(groups.load(partition, RecordingJournal(partition))) for partition in range(3)
@@ -269,10 +269,10 @@ def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
         groups = GroupCoordinator(
             virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 50
         )
-        partition = partition_for_key("g", 50)
+        partition = coordinator_partition("g", 50)
         await groups.load(partition, MemoryJournal(partition))
         await groups.commit_offsets("g", "", None, -1, commits())
-        other = next(name for name in map(str, range(100)) if partition_for_key(name, 50) != partition)
+        other = next(name for name in map(str, range(100)) if coordinator_partition(name, 50) != partition)
         assert await error_of(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
         groups.close()
 
