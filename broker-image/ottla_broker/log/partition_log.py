@@ -8,7 +8,6 @@ modules named for them.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from ottla_broker.log import flush, reading, retention, rolling, truncation
 from ottla_broker.log.appending import write_batches
@@ -36,13 +35,12 @@ from ottla_broker.wire.batch import (
     CONTROL_FLAG,
     HEADER,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
     Buffer,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-NO_TIMESTAMP: Final = -1
 
 
 class PartitionLog(LogState):

@@ -141,8 +141,8 @@ def validate_client_batch(data: Buffer, fields: HeaderFields, config: LogConfig,
 
 
 def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """(bytes, [(position, header)]) of the whole batches in what a leader sent; the last one may be
-    cut off.
+    """(size in bytes, [(position, header)]) of the whole batches in what a leader sent; the last
+    one may be cut off.
 
     Raises KafkaError: CORRUPT_MESSAGE.
     """
@@ -208,7 +208,7 @@ def _codec_to_change_to(header: BatchHeader, config: LogConfig) -> Compression |
 
 
 def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int) -> Buffer:
-    """The batch as the topic's settings require it, itself when it is so already.
+    """The batch as the topic's settings require it: unchanged if it already is.
 
     It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change
     and the records do not: readers take the batch's time for each of them. The CRC covers all of

@@ -302,12 +302,7 @@ class ReplicaFetcher:
 
         async def offset(timestamp: int) -> int:
             return await list_offset(
-                channel,
-                partition.topic,
-                partition.partition,
-                timestamp,
-                replica=self._fetchers.broker_id,
-                leader_epoch=epoch,
+                channel, partition.topic, partition.partition, timestamp, replica=own_id, leader_epoch=epoch
             )
 
         try:
