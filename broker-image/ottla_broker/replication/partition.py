@@ -37,8 +37,7 @@ class Partition:
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may
     have come, `log_end_waiters` when the log has grown, `low_watermark_waiters` when the low
-    watermark may have risen.
-    """
+    watermark may have risen."""
 
     topic: str
     topic_id: UUID
@@ -107,8 +106,7 @@ class Partition:
     @property
     def has_reached_epoch_start(self) -> bool:
         """True if the high watermark is above everything that an earlier leader may have
-        acknowledged.
-        """
+        acknowledged."""
         role = self.role
         return not isinstance(role, PartitionLeader) or self.log.high_watermark >= role.epoch_start_offset
 
@@ -118,8 +116,7 @@ class Partition:
 
     def update_registration(self, registration: PartitionRecord) -> None:
         """Applies the partition's registration in the metadata; one that is older than the known
-        one is ignored (rule 1).
-        """
+        one is ignored (rule 1)."""
         before = self.registration
         if registration.partition_epoch < before.partition_epoch:
             return
@@ -167,7 +164,7 @@ class Partition:
             self.role.stepped_down_s = self._cluster.now_s()
         self.is_leader = False
         self.role.registration = self.registration
-        # Of an epoch in which it led and wrote nothing, nothing is known.
+        # No record has the epoch of a leader that wrote nothing.
         self.log.epochs.truncate_from_end(self.log.end)
         reason = KafkaError(ErrorCode.not_leader_or_follower)
         (self._pending_acks.hand_over if self.is_follower else self._pending_acks.fail)(reason)
@@ -187,9 +184,8 @@ class Partition:
             self.role.close()
 
     def on_newer_leader(self, change: IsrChange) -> None:
-        """Called when the controller knows a newer leader: serve nothing more until the metadata
-        name it (rule 1).
-        """
+        """Called when the controller knows a newer leader. Nothing more is served until the
+        metadata name it (rule 1)."""
         if self.pending_isr_change is change:
             self.leader.superseded = True
             self.is_leader = False
@@ -205,8 +201,7 @@ class Partition:
 
     def on_config_changed(self) -> None:
         """Called when configs have changed: with another min.insync.replicas the high watermark may
-        advance.
-        """
+        advance."""
         if self.is_leader:
             self.leader.update_maximal_isr()
 
@@ -256,8 +251,7 @@ class Partition:
 
     def _explain_gap(self, records: Buffer, reason: KafkaError) -> KafkaError:
         """NOT_LEADER_OR_FOLLOWER if another broker may lead by now and have the missing batches, or
-        if they were refused here just before this replica led: the client sends them again.
-        """
+        if clients sent them here just before this replica led: the client sends them again."""
         if not self._cluster.is_in_session():
             return KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
         try:
@@ -321,8 +315,7 @@ class Partition:
         self, appended: LogAppendInfo, acks: int, *, across_leaders: bool = False
     ) -> Awaitable[None] | None:
         """A future to wait for before answering; None when the records are committed already.
-        Raises what `call_when_committed` passes.
-        """
+        Raises what `call_when_committed` passes."""
         if acks != ALL_REPLICAS or self.is_committed(appended):
             return None
         return self._pending_acks.add_future(appended.last_offset + 1, across_leaders=across_leaders)
@@ -366,8 +359,7 @@ class Partition:
 
     def notify_log_start_change(self) -> None:
         """Completes waiting fetches, so that fetchers of an idle partition learn of the new log
-        start.
-        """
+        start."""
         if self.log.start != self._notified_log_start:
             self._notified_log_start = self.log.start
             self._notify_all()

@@ -46,7 +46,8 @@ class Partitions:
         return found
 
     def record_misdirected(self, topic: str | UUID, partition: int, records: Buffer) -> None:
-        """Remembers that a client's records were refused because another broker leads."""
+        """Remembers that a client's records were rejected because another broker leads. Raises
+        UNKNOWN_TOPIC_ID."""
         name = topic if isinstance(topic, str) else self.topic_name(topic)
         if (found := self._hosted.get((name, partition))) is not None:
             found.misdirected_batches.record_rejection(records, KafkaError(ErrorCode.not_leader_or_follower))

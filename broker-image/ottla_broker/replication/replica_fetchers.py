@@ -131,8 +131,7 @@ class ReplicaFetchers:
 
     def lags(self) -> Iterator[int]:
         """How far each partition is behind its leader's high watermark, in records. Partitions may
-        come and go while it is read.
-        """
+        come and go while the result is read."""
         for each in list(self._fetchers.values()):
             for fetched in list(each.fetcher.session):
                 yield fetched.lag
