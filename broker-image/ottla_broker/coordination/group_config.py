@@ -1,6 +1,5 @@
-"""The broker's settings for the group coordinator, under Kafka's names with underscores for
-dots.
-"""
+"""The broker's settings for the group coordinator, and the configs of single groups that override
+them."""
 
 from collections.abc import Mapping
 from typing import Final, TypedDict, TypeVar, cast

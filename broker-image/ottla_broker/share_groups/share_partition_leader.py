@@ -38,10 +38,13 @@ logger = logging.getLogger(__name__)
 RETRY_MS: Final = 1_000
 """Pause before records whose change of state could not be stored are released again."""
 SUPERSEDED_ERRORS: Final = frozenset({ErrorCode.fenced_state_epoch, ErrorCode.fenced_leader_epoch})
+"""Another leader of the partition, or an administrator, has changed the share-partition's state
+meanwhile."""
 FENCED_ERRORS: Final = SUPERSEDED_ERRORS | {ErrorCode.unknown_topic_or_partition}
+"""After these, this leader can store nothing more."""
 UNLIMITED: Final = 1 << 62
 FIRST_BYTES: Final = 16 << 10
-"""Read in any case: records differ in size."""
+"""Read in addition to what records take on average, because records differ in size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,9 @@ class DeadLetterQueue(Protocol):
 
 
 class SharePartitionLeader:
-    """`waiters`: called when records may be available, and when this is closed. `is_closed`: the
-    partition's leader or the group's offsets have changed, and only a new SharePartitionLeader can
-    serve the share-partition.
-    """
+    """`waiters`: called when records may be available, and when the SharePartitionLeader is closed.
+    `is_closed`: the partition's leader or the group's offsets have changed, and only a new
+    SharePartitionLeader can serve the share-partition."""
 
     def __init__(
         self,
@@ -163,17 +165,17 @@ class SharePartitionLeader:
 
     def _check_leading(self) -> None:
         if self.is_closed or not self.partition.is_leader or self.partition.leader_epoch != self._epoch:
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"{self.partition!r} leads in another epoch")
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"the leader of share-partition {self.key} is closed")
 
     @property
     def is_idle(self) -> bool:
-        """True if no record is acquired. Then this can be closed, and a new one can load the
-        state."""
+        """True if no record is acquired, and none waits for its dead letter. Then this
+        SharePartitionLeader can be closed, and a new one can load the state."""
         return self._records is not None and self._records.is_idle
 
     def _loaded_records(self) -> SharePartition:
         """The records, with the limits that the group's configs now have. Raises
-        NOT_LEADER_OR_FOLLOWER when this is closed or not loaded yet."""
+        NOT_LEADER_OR_FOLLOWER when the share-partition is closed or not loaded yet."""
         self._check_leading()
         if self._records is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"share-partition {self.key} is not loaded")
@@ -202,7 +204,7 @@ class SharePartitionLeader:
         delivered again.
         """
         if not self._is_in_session():
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"the session of {self.partition!r} has ended")
+            raise KafkaError(ErrorCode.not_leader_or_follower, "the broker's session with the controller has ended")
         records, partition = self._loaded_records(), self.partition
         log, config = partition.log, self._config
         records.truncate_to(log.start)

@@ -119,7 +119,7 @@ class ShareStateClient:
             return self._coordinator
         if leader == NO_LEADER:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{SHARE_STATE_TOPIC} has no leader for {key}")
-        # A broker that is alone needs no requests.
+        # Imported here: a broker that is alone needs no classes of these requests.
         from ottla_broker.share_groups.remote_share_coordinator import RemoteShareCoordinator
 
         return RemoteShareCoordinator(leader, self._send_request)
