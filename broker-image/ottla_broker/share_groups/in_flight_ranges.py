@@ -18,9 +18,8 @@ NOT_WRITTEN: Final = 0
 class InFlightRange:
     """A range of offsets in one state. `member_id`, `deadline_ms`: of acquired offsets, the member
     that has the lock, and the loop's time at which the lock ends. `write`: the id of the write in
-    flight that changes the range, or NOT_WRITTEN. `next_state`, `next_count`: the state and
-    delivery count after that write. `reason`, `is_dead_letter_taken`: of offsets in the state
-    archiving."""
+    flight that changes the range, or NOT_WRITTEN. `next_state`: the state after that write.
+    `reason`, `is_dead_letter_taken`: of offsets in the state archiving."""
 
     first: int
     last: int
@@ -30,7 +29,6 @@ class InFlightRange:
     deadline_ms: int = 0
     write: int = NOT_WRITTEN
     next_state: DeliveryState = DeliveryState.available
-    next_count: int = 0
     reason: DeadLetterReason = DeadLetterReason.unknown
     is_dead_letter_taken: bool = False
 
