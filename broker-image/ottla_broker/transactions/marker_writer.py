@@ -50,11 +50,13 @@ class MarkerWriter:
         is_written = partition.log.producers.is_end_written(
             marker.producer_id, marker.producer_epoch, marker.transaction_version
         )
-        is_offsets = at.topic == OFFSETS_TOPIC
+        is_offsets_topic = at.topic == OFFSETS_TOPIC
         # A write that was given up may be in the log without having ended the offsets' transaction.
-        if is_written and not (is_offsets and self._groups.has_open_transaction(at.partition, marker.producer_id)):
+        if is_written and not (
+            is_offsets_topic and self._groups.has_open_transaction(at.partition, marker.producer_id)
+        ):
             await self._wait_until_replicated(partition)
-        elif is_offsets:
+        elif is_offsets_topic:
             await self._groups.complete_transaction(
                 at.partition,
                 marker.producer_id,

@@ -14,11 +14,11 @@ from ottla_broker.coordination.record_format import Field, RecordFormat
 from ottla_broker.coordination.records import decode_value
 from ottla_broker.transactions.transaction_metadata import (
     NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     TransactionMetadata,
     TransactionState,
     TxnPartition,
 )
+from ottla_broker.wire.batch import NO_PRODUCER_ID
 from ottla_broker.wire.message_reader import MalformedMessage
 
 TRANSACTION_KEY_TYPE: Final = 0
