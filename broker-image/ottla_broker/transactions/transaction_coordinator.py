@@ -127,9 +127,6 @@ class TransactionCoordinator:
             new_id = await self._new_producer_id()
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
-            if new_id == NO_PRODUCER_ID and needs_new_producer_id(current, expected):
-                # The id's state has changed while no new id was requested: the client asks again.
-                raise KafkaError(ErrorCode.concurrent_transactions)
             return initialize_producer(
                 current,
                 expected,
