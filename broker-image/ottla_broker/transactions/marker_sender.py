@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
-from ottla_broker.transactions.marker_writer import MarkerWriter
-from ottla_broker.transactions.transaction_marker import TransactionMarker
+from ottla_broker.transactions.marker_writer import MarkerWriter, TransactionMarker
 from ottla_broker.transactions.transaction_metadata import TransactionMetadata, TxnPartition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage

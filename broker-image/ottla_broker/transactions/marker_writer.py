@@ -7,7 +7,7 @@ when it is replicated.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.records import OFFSETS_TOPIC
@@ -15,12 +15,26 @@ from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.runtime import Runtime
-from ottla_broker.transactions.transaction_marker import TransactionMarker
 from ottla_broker.transactions.transaction_metadata import TxnPartition
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 WRITE_TIMEOUT_S: Final = 10.0
+
+
+class TransactionMarker(NamedTuple):
+    """What a transaction coordinator sends to the partitions of a transaction to end it.
+
+    `producer_epoch`: in protocol 2 larger than that of the transaction's batches.
+    `coordinator_epoch`: the leader epoch of the coordinator's partition; a partition refuses
+    markers of a smaller epoch, which a former coordinator sends.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int
 
 
 @dataclass(eq=False, repr=False)
