@@ -17,7 +17,6 @@ is fenced.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
 from ottla_broker.coordination.consumer_group_records import (
@@ -40,6 +39,7 @@ from ottla_broker.coordination.consumer_group_records import (
 from ottla_broker.coordination.consumer_group_undo import ConsumerGroupUndo
 from ottla_broker.coordination.consumer_member import (
     LEAVING_EPOCH,
+    MEMBER_EPOCHS_SINCE,
     ConsumerMember,
     MemberDeadlines,
     MemberState,
@@ -125,8 +125,8 @@ class ConsumerGroup:
         return member
 
     def find_static_member(self, member_id: str, group_instance_id: str) -> ConsumerMember:
-        """The holder of the instance id. UNKNOWN_MEMBER_ID without one, FENCED_INSTANCE_ID when it
-        has another member id."""
+        """The holder of the instance id. Raises UNKNOWN_MEMBER_ID without one, FENCED_INSTANCE_ID
+        when it has another member id."""
         if (holder := self.static_members.get(group_instance_id)) is None:
             raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {group_instance_id} is unknown.")
         if holder != member_id:
@@ -282,14 +282,10 @@ class ConsumerGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> MemberDeadlines:
-        """The member's deadlines, to be changed."""
+        """The member's deadlines, for the caller to change. Made if the member has none."""
         if (found := self.deadlines.get(member_id)) is None:
             found = self.deadlines[member_id] = MemberDeadlines()
         return found
 
     def prepare_undo(self) -> ConsumerGroupUndo:
         return ConsumerGroupUndo(self)
-
-
-MEMBER_EPOCHS_SINCE: Final = 9
-"""The version of OffsetCommit and OffsetFetch that has member epochs."""

@@ -59,6 +59,7 @@ class ConsumerHeartbeat(NamedTuple):
 
     @property
     def is_epoch_only(self) -> bool:
+        """True if the member says nothing but its epoch."""
         return (
             self.rebalance_timeout_ms == -1
             and self.subscribed_topic_names is None
@@ -69,7 +70,7 @@ class ConsumerHeartbeat(NamedTuple):
         )
 
     def with_epoch(self, member_epoch: int) -> "ConsumerHeartbeat":
-        """Of a heartbeat that says its epoch only."""
+        """The same heartbeat with another epoch. Only for one that `is_epoch_only`."""
         return ConsumerHeartbeat(
             self.member_id,
             member_epoch,
@@ -81,6 +82,8 @@ class ConsumerHeartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
+        """True if the member says everything, as in its first heartbeat and in the one after an
+        error."""
         has_subscription = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
 

@@ -22,6 +22,8 @@ LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
 """Epoch of a static member that has left for a restart, and keeps its assignment until its session
 ends."""
+MEMBER_EPOCHS_SINCE: Final = 9
+"""The first version of OffsetCommit and OffsetFetch that has member epochs."""
 
 
 class MemberState(IntEnum):

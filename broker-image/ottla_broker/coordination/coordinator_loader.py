@@ -46,7 +46,8 @@ group's topology has one before it."""
 
 
 class CoordinatorLoader:
-    """Counts `record_count` in all, and `unknown_record_count` of other types of groups."""
+    """`record_count`: number of records so far. `unknown_record_count`: of those whose type is
+    unknown, which are ignored."""
 
     def __init__(self, config: GroupCoordinatorConfig) -> None:
         self._config = config

@@ -148,7 +148,8 @@ class GroupCoordinatorShard:
     # -- groups ------------------------------------------------------------------------------------
 
     def timestamps(self) -> Timestamps:
-        """Made once for each time of the event loop, because each request of a group asks."""
+        """The present time. Made once for each time of the event loop, because each request of a
+        group asks for it."""
         now_s = self._loop.time()
         if now_s != self._time_s:
             self._time_s = now_s
@@ -168,9 +169,8 @@ class GroupCoordinatorShard:
         return group
 
     def write_records(self, records: Sequence[Record]) -> Write:
-        """Appends the records at the end of this turn of the event loop. The future has the
-        error.
-        """
+        """Appends the records at the end of this turn of the event loop. The future completes when
+        they are replicated, or with the error."""
         return self._writes.write_records(records)
 
     def append_records(self, records: Sequence[Record]) -> Write:
@@ -351,12 +351,12 @@ class GroupCoordinatorShard:
             return self._completed_write(ErrorCode.none)
         write = self._writes.write_records(records, apply=partial(self._remove_offsets, keys))
 
-        def back(done: Write) -> None:
+        def restore(done: Write) -> None:
             if done.result() is not ErrorCode.none and self.state is ShardState.serving and group.id not in self.groups:
                 group.state = GroupState.empty
                 self.groups[group.id] = group
 
-        write.add_done_callback(back)
+        write.add_done_callback(restore)
         return write
 
     def _completed_write(self, code: ErrorCode) -> Write:
@@ -379,8 +379,8 @@ class GroupCoordinatorShard:
             ):
                 continue
             keys = expired_offsets(group, self.offsets, retention_ms=retention_ms, now_ms=self._runtime.now_ms())
-            is_over = group.is_empty and (not isinstance(group, ClassicGroup) or not group.pending_joins)
-            if is_over and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
+            is_expired = group.is_empty and (not isinstance(group, ClassicGroup) or not group.pending_joins)
+            if is_expired and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
                 error = await self._delete_group(group, keys)
             elif keys:
                 error = await self._write_tombstones(keys)

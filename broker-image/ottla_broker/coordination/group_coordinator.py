@@ -21,8 +21,9 @@ from ottla_broker.coordination.commit_checks import (
     check_transactional_commit,
     find_group_with_offsets,
 )
-from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_requests import ConsumerGroupRequests, Group
+from ottla_broker.coordination.consumer_member import MEMBER_EPOCHS_SINCE
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
-from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
+from ottla_broker.coordination.classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupMember, GroupState
 from ottla_broker.coordination.classic_members import assignment_by_name
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup
@@ -109,7 +109,7 @@ def _to_consumer_member(group: ClassicGroup, member: GroupMember, metadata: Coor
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         classic=ClassicMemberMetadata(
             member.session_timeout_ms,
-            tuple(ClassicProtocol(name, subscription) for name, subscription in member.protocols),
+            tuple(ClassicProtocol(*protocol) for protocol in member.protocols),
         ),
         epoch=group.generation,
         previous_epoch=group.generation,
@@ -171,7 +171,7 @@ def _to_classic_member(
         member.client_host,
         member.rebalance_timeout_ms,
         classic.session_timeout_ms,
-        "consumer",
+        CONSUMER_PROTOCOL,
         protocols,
         encode_assignment(target, read_version(protocols[0][1])),
     )

@@ -34,16 +34,16 @@ def take_expired_members(group: ConsumerGroup, now: Timestamps) -> dict[str, str
 
 
 def take_expired(
-    deadlines: dict[str, MemberDeadlines], members: Mapping[str, object], what: str, now: Timestamps
+    deadlines: dict[str, MemberDeadlines], members: Mapping[str, object], held: str, now: Timestamps
 ) -> tuple[dict[str, str], int | None]:
     """The members one of whose deadlines has passed, each with the reason, and the next deadline of
-    the others. Drops deadlines of members that have left. `what`: what members give up.
+    the others. Drops deadlines of members that have left. `held`: a word for what members give up.
     """
     expired: dict[str, str] = {}
     for member_id, of_member in list(deadlines.items()):
         reasons = (
             (of_member.session, "its session expired"),
-            (of_member.revocation, f"it did not give up its {what} within the rebalance timeout"),
+            (of_member.revocation, f"it did not give up its {held} within the rebalance timeout"),
             (of_member.join, "it did not rejoin within the rebalance timeout"),
             (of_member.sync, "it did not send SyncGroup within the rebalance timeout"),
         )

@@ -65,8 +65,9 @@ class ShareMember(msgspec.Struct, frozen=True):
         return ShareAssignmentValue(self.epoch, self.previous_epoch, 0, to_topic_partitions(self.assigned))
 
 
-class NamedPartitions(msgspec.Struct, frozen=True):
-    """Partitions of one topic, with the topic's name."""
+class StateTopic(msgspec.Struct, frozen=True):
+    """A topic's name, and those of its partitions whose share state is initialized or being
+    initialized."""
 
     name: str
     partitions: frozenset[int]
@@ -84,7 +85,7 @@ class ShareGroup:
     assignment_epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
-    initialized: dict[UUID, NamedPartitions] = field(default_factory=dict)
+    initialized: dict[UUID, StateTopic] = field(default_factory=dict)
     is_dead: bool = False
     deadlines: dict[str, int] = field(default_factory=dict)
     next_deadline_ms: int | None = None
@@ -160,7 +161,7 @@ class ShareGroup:
                 self.assignment_epoch = 0
             case StatePartitionsKey(), StatePartitionsValue():
                 self.initialized = {
-                    one.topic_id: NamedPartitions(one.topic_name, frozenset(one.partitions))
+                    one.topic_id: StateTopic(one.topic_name, frozenset(one.partitions))
                     for one in value.initialized
                     if one.topic_id is not None
                 }
@@ -183,11 +184,11 @@ class ShareGroup:
 
 
 def state_partitions_value(
-    initialized: Mapping[UUID, NamedPartitions], initializing: Mapping[UUID, NamedPartitions]
+    initialized: Mapping[UUID, StateTopic], initializing: Mapping[UUID, StateTopic]
 ) -> StatePartitionsValue:
     return StatePartitionsValue(tuple(_named_partitions(initializing)), tuple(_named_partitions(initialized)), ())
 
 
-def _named_partitions(topics: Mapping[UUID, NamedPartitions]) -> Iterator[NamedTopicPartitions]:
+def _named_partitions(topics: Mapping[UUID, StateTopic]) -> Iterator[NamedTopicPartitions]:
     for topic_id, topic in sorted(topics.items()):
         yield NamedTopicPartitions(topic_id, topic.name, tuple(sorted(topic.partitions)))

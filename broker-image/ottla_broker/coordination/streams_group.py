@@ -10,12 +10,11 @@ fenced.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace as replace_fields
 
-from ottla_broker.coordination.consumer_member import MemberDeadlines
+from ottla_broker.coordination.consumer_member import LEAVING_EPOCH, MEMBER_EPOCHS_SINCE, MemberDeadlines
 from ottla_broker.coordination.group_change import GroupCopyUndo
 from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.streams_group_records import (
@@ -49,10 +48,6 @@ from ottla_broker.coordination.streams_tasks import (
 )
 from ottla_broker.coordination.streams_topology import ConfiguredTopology
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-MEMBER_EPOCHS_SINCE: Final = 9
-"""The version of OffsetCommit that has member epochs."""
-LEAVING_EPOCH: Final = -1
 
 
 class StreamsGroupState(StrEnum):
@@ -355,8 +350,8 @@ class StreamsGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> MemberDeadlines:
-        """The member's deadlines, to be changed. They are a copy of the former ones, to which an
-        undone change returns."""
+        """The member's deadlines, for the caller to change. They are a copy, because an undone
+        change returns to the former ones."""
         known = self.deadlines.get(member_id)
         found = self.deadlines[member_id] = MemberDeadlines() if known is None else replace(known)
         return found

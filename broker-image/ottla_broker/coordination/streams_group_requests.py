@@ -11,6 +11,7 @@ from functools import partial
 from ottla_broker.coordination import streams_change, streams_heartbeat
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group_requests import GroupStore
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, StreamsGroupConfig
@@ -20,9 +21,9 @@ from ottla_broker.coordination.group_writes import GroupWrites
 from ottla_broker.coordination.journal import Write, wait_for_write
 from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.streams_change import StreamsChange
-from ottla_broker.coordination.streams_group import LEAVING_EPOCH, StreamsGroup
+from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS
-from ottla_broker.coordination.streams_heartbeat import JOINING_EPOCH, StreamsHeartbeat, StreamsHeartbeatResult
+from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record
 

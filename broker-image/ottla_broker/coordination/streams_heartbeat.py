@@ -6,12 +6,14 @@ moves its own member one step towards the target.
 """
 
 import logging
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.coordination import streams_change
 from ottla_broker.coordination.assignment_interval import may_assign
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
@@ -46,9 +48,10 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-JOINING_EPOCH = 0
-WAITING_EPOCH = 1  # of members before the first assignment, as in Kafka 4.2
-FIRST_EPOCH = 2
+WAITING_EPOCH: Final = 1
+"""Epoch of members before the first assignment, as in Kafka 4.2."""
+FIRST_EPOCH: Final = 2
+"""The first epoch of a group, which must be larger than WAITING_EPOCH."""
 
 
 class StreamsHeartbeat(msgspec.Struct, frozen=True):
