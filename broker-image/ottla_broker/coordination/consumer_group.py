@@ -17,6 +17,8 @@ is fenced.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
+from typing import Final, TypeVar
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
 from ottla_broker.coordination.consumer_group_records import (
@@ -36,7 +38,6 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentKey,
     TargetAssignmentValue,
 )
-from ottla_broker.coordination.consumer_group_undo import ConsumerGroupUndo
 from ottla_broker.coordination.consumer_member import (
     LEAVING_EPOCH,
     MEMBER_EPOCHS_SINCE,
@@ -51,6 +52,22 @@ from ottla_broker.coordination.group_type import CONSUMER
 from ottla_broker.coordination.subscription_counts import SubscriptionCounts, TopicSubscription
 from ottla_broker.coordination.uniform_balance import UniformBalance
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+ValueT = TypeVar("ValueT")
+SINGLE_FIELDS: Final = (
+    "epoch",
+    "metadata_hash",
+    "assignment_epoch",
+    "has_partition_metadata",
+    "is_dead",
+    "next_deadline_ms",
+    "assigned_ms",
+    "metadata_version",
+    "regex_metadata_version",
+    "regex_resolved_ms",
+)
+"""Fields of a ConsumerGroup that are neither of members nor of regular expressions."""
+read_single_fields: Final = attrgetter(*SINGLE_FIELDS)
 
 
 class ConsumerGroupState(StrEnum):
@@ -287,5 +304,47 @@ class ConsumerGroup:
             found = self.deadlines[member_id] = MemberDeadlines()
         return found
 
-    def prepare_undo(self) -> ConsumerGroupUndo:
+    def prepare_undo(self) -> "ConsumerGroupUndo":
         return ConsumerGroupUndo(self)
+
+
+class ConsumerGroupUndo:
+    """Returns a group to a former state. Saves only the entries that records change, so its cost
+    does not depend on the size of the group."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self._fields = read_single_fields(group)
+        self._members: dict[str, tuple[ConsumerMember | None, Assignment | None, MemberDeadlines | None]] = {}
+        self._expressions: dict[str, RegularExpressionValue | None] = {}
+
+    def before_record(self, key: ConsumerGroupRecordKey) -> None:
+        """Called before a record of this key is applied."""
+        group = self._group
+        if isinstance(key, ConsumerMemberKey | CurrentAssignmentKey | TargetAssignmentKey):
+            if (member_id := key.member_id) not in self._members:
+                parts = group.members.get(member_id), group.targets.get(member_id), group.deadlines.get(member_id)
+                self._members[member_id] = parts
+        elif isinstance(key, RegularExpressionKey):
+            self._expressions.setdefault(key.regular_expression, group.regular_expressions.get(key.regular_expression))
+
+    def undo(self) -> None:
+        group = self._group
+        group.balance = None  # computed again when needed: this is rare
+        for name, value in zip(SINGLE_FIELDS, self._fields, strict=True):
+            setattr(group, name, value)
+        for member_id in self._members:  # first, so that nobody owns what another member gets back
+            group.set_member(member_id, None)
+        for member_id, (member, target, deadlines) in self._members.items():
+            group.set_member(member_id, member)
+            group.set_target(member_id, target)
+            _put(group.deadlines, member_id, deadlines)
+        for expression, value in self._expressions.items():
+            _put(group.regular_expressions, expression, value)
+
+
+def _put(entries: dict[str, ValueT], key: str, value: ValueT | None) -> None:
+    if value is None:
+        entries.pop(key, None)
+    else:
+        entries[key] = value
