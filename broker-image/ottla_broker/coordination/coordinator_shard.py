@@ -393,5 +393,5 @@ class GroupCoordinatorShard:
         """Deletes the commits for a deleted topic, and what share groups have read of it."""
         for group in list(self.groups.values()):
             if isinstance(group, ShareGroup) and topic_id is not None:
-                await self.share_groups.delete_offsets_of_topics(group, [topic_id])
+                await self.share_groups.delete_offsets_of_topic(group, topic_id)
         await self.delete_offsets(list(self.offsets.topic_keys(topic, topic_id)))

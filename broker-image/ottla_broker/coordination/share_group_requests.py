@@ -193,11 +193,10 @@ class ShareGroupRequests:
         group = self.find_empty_group(group_id)
         return await self._delete_states(group, topics)
 
-    async def delete_offsets_of_topics(self, group: ShareGroup, topics: Iterable[UUID]) -> None:
-        """Called when the topics have been deleted: deletes the group's offsets in them."""
-        known = [topic for topic in topics if topic in group.initialized]
-        if known:
-            await self._delete_states(group, known)
+    async def delete_offsets_of_topic(self, group: ShareGroup, topic: UUID) -> None:
+        """Called when the topic has been deleted: deletes the group's offsets in it."""
+        if topic in group.initialized:
+            await self._delete_states(group, [topic])
 
     async def _delete_states(self, group: ShareGroup, topics: Iterable[UUID]) -> dict[UUID, KafkaError]:
         async with self._lock_of(group.id):
