@@ -46,7 +46,7 @@ from ottla_broker.coordination.streams_tasks import (
     tasks_of,
     to_assigned_task_ids,
 )
-from ottla_broker.coordination.streams_topology import ConfiguredTopology
+from ottla_broker.coordination.streams_topology import ConfiguredTopology, input_topic_names
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -201,11 +201,7 @@ class StreamsGroup:
         """Names of the topics that the application reads, whether they exist or not."""
         if self.topology is None:
             return set()
-        return {
-            name
-            for part in self.topology.subtopologies
-            for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
-        }
+        return {name for part in self.topology.subtopologies for name in input_topic_names(part)}
 
     def tasks_held_by_process(self, member: StreamsMember) -> set[Task]:
         """Tasks of the other members of the member's process."""
@@ -249,7 +245,7 @@ class StreamsGroup:
     def _subtopology_of(self, topic: str) -> str:
         """The id of the subtopology that reads the topic; empty if none does."""
         for part in self.topology.subtopologies if self.topology is not None else ():
-            if topic in part.source_topics or any(topic == one.name for one in part.repartition_source_topics):
+            if topic in input_topic_names(part):
                 return part.subtopology_id
         return ""
 
