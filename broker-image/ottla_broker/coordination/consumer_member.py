@@ -93,6 +93,12 @@ class ConsumerMember(NamedTuple):
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.stable and self.epoch == assignment_epoch
 
+    @property
+    def must_revoke(self) -> bool:
+        """True if it must give up partitions within its rebalance timeout. A member that uses the
+        classic protocol has other deadlines for it."""
+        return self.state is MemberState.unrevoked_partitions and self.classic is None
+
     def owned_partitions(self) -> Iterator[TopicIdPartition]:
         yield from partitions_of(self.assigned)
         yield from partitions_of(self.pending_revocation)

@@ -96,6 +96,11 @@ class StreamsMember(msgspec.Struct, frozen=True):
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is StreamsMemberState.stable and self.epoch == assignment_epoch
 
+    @property
+    def must_revoke(self) -> bool:
+        """True if it must give up tasks within its rebalance timeout."""
+        return self.state is StreamsMemberState.unrevoked_tasks
+
     def held_tasks(self) -> Iterator[Task]:
         yield from self.assigned.all_tasks()
         yield from self.pending_revocation.all_tasks()

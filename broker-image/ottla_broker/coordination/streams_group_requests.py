@@ -8,7 +8,7 @@ change is undone.
 import logging
 from functools import partial
 
-from ottla_broker.coordination import streams_change, streams_heartbeat
+from ottla_broker.coordination import member_deadlines, streams_change, streams_heartbeat
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group_requests import GroupStore
 from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH
@@ -85,7 +85,7 @@ class StreamsGroupRequests:
 
     def expire_members(self, group: StreamsGroup) -> None:
         """Called at the group's next deadline."""
-        expired = streams_heartbeat.take_expired_members(group, self._store.timestamps())
+        expired = member_deadlines.take_expired_members(group, self._store.timestamps())
         self._writes.remove_expired(group, expired, partial(self._remove_members, group))
         self._store.schedule_timer(group)
 
@@ -93,8 +93,8 @@ class StreamsGroupRequests:
         """Called when the group has been loaded."""
         config, now = self._config_of(group.id), self._store.timestamps()
         for member in group.members.values():
-            streams_heartbeat.schedule_session_timeout(group, member, config.session_timeout_ms, now)
-            streams_heartbeat.schedule_revocation_timeout(group, member, now)
+            member_deadlines.schedule_session_timeout(group, member, config.session_timeout_ms, now)
+            member_deadlines.schedule_revocation_timeout(group, member, now)
         self._store.schedule_timer(group)
 
     def delete_empty_group(self, group: StreamsGroup) -> None:

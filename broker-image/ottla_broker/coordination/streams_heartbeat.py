@@ -18,10 +18,10 @@ from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
 from ottla_broker.coordination.group_type import STREAMS
-from ottla_broker.coordination.member_deadlines import take_expired
+from ottla_broker.coordination.member_deadlines import schedule_revocation_timeout, schedule_session_timeout
 from ottla_broker.coordination.protocol_errors import group_full_error, member_fenced_error
 from ottla_broker.coordination.streams_change import StreamsChange
-from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember, StreamsMemberState
+from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember
 from ottla_broker.coordination.streams_group_records import (
     InternalTopic,
     KeyValue,
@@ -134,7 +134,8 @@ def heartbeat(
             compute_target_assignment(change, configured, config)
             target_epoch, target = group.assignment_epoch, group.targets.get(member.id, NOTHING_ASSIGNED)
     after = _reconcile(change, group.members[member.id], target_epoch, target, request.owned)
-    _schedule_deadlines(group, after, config, now)
+    schedule_session_timeout(group, after, config.session_timeout_ms, now)
+    schedule_revocation_timeout(group, after, now)
     if request.shuts_down_application:
         group.shutdown_requested_by = member.id
     has_new_tasks = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
@@ -304,39 +305,7 @@ def _reconcile(
     return after
 
 
-# -- deadlines and leaving -------------------------------------------------------------------------
-
-
-def _schedule_deadlines(
-    group: StreamsGroup, member: StreamsMember, config: StreamsGroupConfig, now: Timestamps
-) -> None:
-    schedule_session_timeout(group, member, config.session_timeout_ms, now)
-    schedule_revocation_timeout(group, member, now)
-
-
-def schedule_session_timeout(group: StreamsGroup, member: StreamsMember, timeout_ms: int, now: Timestamps) -> None:
-    deadlines = group.deadlines_of(member.id)
-    deadlines.session = now.loop_ms + timeout_ms
-    group.lower_next_deadline(deadlines.session)
-
-
-def schedule_revocation_timeout(group: StreamsGroup, member: StreamsMember, now: Timestamps) -> None:
-    """Sets the deadline for a member that has to give up tasks, its rebalance timeout from now.
-    Clears it for another member.
-    """
-    deadlines = group.deadlines_of(member.id)
-    if member.state is not StreamsMemberState.unrevoked_tasks:
-        deadlines.revocation = None
-    elif deadlines.revocation is None or deadlines.revocation_epoch != member.epoch:
-        deadlines.revocation, deadlines.revocation_epoch = now.loop_ms + member.rebalance_timeout_ms, member.epoch
-        group.lower_next_deadline(deadlines.revocation)
-
-
-def take_expired_members(group: StreamsGroup, now: Timestamps) -> dict[str, str]:
-    """Members one of whose deadlines has passed, each with the reason. Also sets the group's next
-    deadline to the earliest of the others."""
-    expired, group.next_deadline_ms = take_expired(group.deadlines, group.members, "tasks", now)
-    return expired
+# -- leaving ---------------------------------------------------------------------------------------
 
 
 def fence_members(change: StreamsChange, member_ids: list[str]) -> None:
