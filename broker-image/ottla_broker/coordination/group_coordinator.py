@@ -72,10 +72,9 @@ class GroupCoordinator:
 
     # -- partitions of __consumer_offsets ----------------------------------------------------------
 
-    async def load(self, partition: int, journal: Journal) -> None:
-        """Loads the groups of a partition that this broker leads now. Returns when they are served,
-        or when loading has failed.
-        """
+    async def load(self, journal: Journal) -> None:
+        """Called when this broker begins to lead the journal's partition. Returns when the
+        partition's groups are served, or when loading has failed."""
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(
                 self._expire_offsets_periodically(), name="expire offsets"

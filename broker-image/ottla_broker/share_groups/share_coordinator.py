@@ -37,10 +37,9 @@ class ShareCoordinator:
     _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     _is_pruning: bool = False
 
-    async def load(self, partition: int, journal: PrunableJournal) -> None:
-        """Called when this broker begins to lead the partition. Returns when the partition's states
-        are served, or failed to load.
-        """
+    async def load(self, journal: PrunableJournal) -> None:
+        """Called when this broker begins to lead the journal's partition. Returns when the
+        partition's states are served, or when loading has failed."""
         if not self._is_pruning:
             self._is_pruning = True
             self._tasks.start(self._prune_periodically())

@@ -68,9 +68,9 @@ class TransactionCoordinator:
 
     # -- partitions of __transaction_state ---------------------------------------------------------
 
-    async def load(self, partition: int, journal: Journal) -> None:
-        """Called when this broker begins to lead the partition. Returns when the partition's
-        transactional ids are served, or when it has failed to load."""
+    async def load(self, journal: Journal) -> None:
+        """Called when this broker begins to lead the journal's partition. Returns when the
+        partition's transactional ids are served, or when loading has failed."""
         self._start_expiry()
         shard = TransactionShard(journal, self._runtime, self.config, self._write_markers)
         await load_shard(self._shards, shard, journal, self._loading)

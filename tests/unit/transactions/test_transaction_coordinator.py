@@ -57,7 +57,7 @@ class CoordinatorBroker:
         self.markers.append((decided, coordinator_epoch))
 
     async def start(self) -> None:
-        await self.coordinator.load(0, self.journal)
+        await self.coordinator.load(self.journal)
 
     async def fail_over(self) -> None:
         self.coordinator.close()
