@@ -180,7 +180,7 @@ class ProduceTurn:
     def _append_info(self, partition: Partition, offset: int, frame: bytearray, start: int) -> LogAppendInfo:
         batch = parse_batch_header(frame, start)
         last = offset + batch.last_offset_delta
-        return LogAppendInfo(offset, last, NO_TIMESTAMP, partition.log.start, False, 1, batch.count, batch.size)
+        return LogAppendInfo(offset, last, NO_TIMESTAMP, partition.log.start, False, batch.count, batch.size)
 
     def _wait_for_replicas(
         self,

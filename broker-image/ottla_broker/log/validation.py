@@ -59,7 +59,6 @@ class LogAppendInfo:
     log_append_time_ms: int
     log_start_offset: int
     is_duplicate: bool
-    batch_count: int
     record_count: int
     byte_count: int
 

@@ -231,8 +231,7 @@ class FetchSession:
 @dataclass(eq=False, repr=False)
 class FetchSessionCache:
     """`_max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `_random_below`: for ids
-    that cannot be guessed from one another. `evicted`: number of sessions that newer ones have
-    replaced."""
+    that cannot be guessed from one another."""
 
     _max_consumer_sessions: Callable[[], int]
     _now_s: Callable[[], float]
@@ -241,7 +240,6 @@ class FetchSessionCache:
     # Both with the least recently used first.
     _consumers: OrderedDict[int, FetchSession] = field(default_factory=OrderedDict)
     _replicas: OrderedDict[int, FetchSession] = field(default_factory=OrderedDict)
-    evicted: int = 0
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -320,7 +318,6 @@ class FetchSessionCache:
             return False
         del self._consumers[oldest.id]
         oldest.close()
-        self.evicted += 1
         return True
 
     def _make_room_for_replica(self, replica: int) -> None:
