@@ -86,7 +86,7 @@ class PartitionJournal:
         """The base offset, once the whole ISR has the batch. Raises KafkaError."""
         self._check_leading()
         appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
-        waiting = self._partition.commit_future(appended, ALL_REPLICAS)
+        waiting = self._partition.commit_future(appended)
         if waiting is not None:
             return _wait_until_replicated(waiting, appended.first_offset)
         replicated: asyncio.Future[int] = asyncio.get_running_loop().create_future()

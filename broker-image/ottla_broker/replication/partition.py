@@ -311,14 +311,10 @@ class Partition:
         """True if the whole ISR has the records."""
         return appended.last_offset < self.log.high_watermark
 
-    def commit_future(
-        self, appended: LogAppendInfo, acks: int, *, across_leaders: bool = False
-    ) -> Awaitable[None] | None:
-        """A future to wait for before answering; None when the records are committed already.
-        Raises what `call_when_committed` passes."""
-        if acks != ALL_REPLICAS or self.is_committed(appended):
-            return None
-        return self._pending_acks.add_future(appended.last_offset + 1, across_leaders=across_leaders)
+    def commit_future(self, appended: LogAppendInfo) -> Awaitable[None] | None:
+        """Completes when the whole ISR has the records; None when it has them already. Raises what
+        `call_when_committed` passes."""
+        return None if self.is_committed(appended) else self._pending_acks.add_future(appended.last_offset + 1)
 
     def call_when_committed(
         self, appended: LogAppendInfo, callback: CommitCallback, *, across_leaders: bool = False

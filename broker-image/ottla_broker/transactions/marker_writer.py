@@ -91,7 +91,7 @@ class MarkerWriter:
             is_log_append_time=partition.log.config.message_timestamp_type == "LogAppendTime",
         )
         appended = partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
-        if (waiting := partition.commit_future(appended, ALL_REPLICAS)) is not None:
+        if (waiting := partition.commit_future(appended)) is not None:
             await waiting
 
     async def _wait_until_replicated(self, partition: Partition) -> None:
