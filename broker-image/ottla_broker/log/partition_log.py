@@ -91,7 +91,7 @@ class PartitionLog(LogState):
         if self.failure is not None:
             raise self.failure
         size = len(records)
-        fields = read_header_fields(records, 0, size)
+        fields = read_header_fields(records, size)
         if fields[1] + LOG_OVERHEAD != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
         config = self.config

@@ -63,18 +63,16 @@ class LogAppendInfo:
     byte_count: int
 
 
-def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
-    """The header at `at` of a batch that fits below `end`. Raises KafkaError: CORRUPT_MESSAGE;
-    INVALID_RECORD when the bytes are no whole batch, as with the short messages of formats 0 and 1.
-    """
-    if end - at < HEADER_SIZE:
-        raise KafkaError(
-            ErrorCode.invalid_record, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
-        )
-    fields: HeaderFields = HEADER.unpack_from(data, at)
-    if not _MIN_LENGTH <= fields[1] <= end - at - LOG_OVERHEAD:
+def read_header_fields(records: Buffer, size: int) -> HeaderFields:
+    """The header of the first batch of `records`, which are `size` bytes. Raises KafkaError:
+    CORRUPT_MESSAGE; INVALID_RECORD when the bytes are no whole batch, as with the short messages of
+    formats 0 and 1."""
+    if size < HEADER_SIZE:
+        raise KafkaError(ErrorCode.invalid_record, f"{size} bytes; a batch header takes {HEADER_SIZE}")
+    fields: HeaderFields = HEADER.unpack_from(records)
+    if not _MIN_LENGTH <= fields[1] <= size - LOG_OVERHEAD:
         code = ErrorCode.corrupt_message if 0 <= fields[1] < _MIN_LENGTH else ErrorCode.invalid_record
-        raise KafkaError(code, f"batch length {fields[1]} at {at}; {end - at} bytes are left")
+        raise KafkaError(code, f"batch length {fields[1]} in {size} bytes")
     return fields
 
 
