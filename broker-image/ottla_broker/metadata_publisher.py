@@ -85,11 +85,11 @@ class MetadataPublisher:
     def on_leadership_gained(self, partition: Partition) -> None:
         self._mirrors.on_leadership_gained(partition)
         if partition.topic == OFFSETS_TOPIC:
-            self._tasks.start(self._group_coordinator.load(partition.partition, PartitionJournal(partition)))
+            self._tasks.start(self._group_coordinator.load(PartitionJournal(partition)))
         elif partition.topic == TRANSACTION_STATE_TOPIC:
-            self._tasks.start(self._transaction_coordinator.load(partition.partition, PartitionJournal(partition)))
+            self._tasks.start(self._transaction_coordinator.load(PartitionJournal(partition)))
         elif partition.topic == SHARE_STATE_TOPIC:
-            self._tasks.start(self._share_coordinator().load(partition.partition, PartitionJournal(partition)))
+            self._tasks.start(self._share_coordinator().load(PartitionJournal(partition)))
 
     def on_leadership_lost(self, partition: Partition) -> None:
         self._mirrors.on_leadership_lost(partition)

@@ -21,7 +21,6 @@ from typing import Final, Protocol
 
 from ottla_broker.api.produce import DelayedProduce
 from ottla_broker.broker import Broker
-from ottla_broker.log.partition_log import NO_TIMESTAMP
 from ottla_broker.log.validation import LogAppendInfo
 from ottla_broker.metadata.image import INTERNAL_TOPICS
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
@@ -30,7 +29,7 @@ from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.requests.reply import DeferredResponse
 from ottla_broker.security.authorizer import Authorizer, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
-from ottla_broker.wire.batch import parse_batch_header
+from ottla_broker.wire.batch import NO_TIMESTAMP, parse_batch_header
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.produce import ProduceResponsePartition, Topic
 from ottla_broker.wire.produce_template import ProduceTemplate
@@ -181,7 +180,7 @@ class ProduceTurn:
     def _append_info(self, partition: Partition, offset: int, frame: bytearray, start: int) -> LogAppendInfo:
         batch = parse_batch_header(frame, start)
         last = offset + batch.last_offset_delta
-        return LogAppendInfo(offset, last, NO_TIMESTAMP, partition.log.start, False, 1, batch.count, batch.size)
+        return LogAppendInfo(offset, last, NO_TIMESTAMP, partition.log.start, False, batch.count, batch.size)
 
     def _wait_for_replicas(
         self,

@@ -140,7 +140,7 @@ def test_a_group_that_kafka_wrote_is_loaded() -> None:
         loader = CoordinatorLoader(GroupCoordinatorConfig())
         for _ in loader.load_chunk(log.read_bytes()):
             pass
-    assert loader.unknown_records == 0
+    assert loader.unknown_record_count == 0
     group = loader.groups["g"]
     assert isinstance(group, ConsumerGroup)
     [found] = group.members.values()

@@ -26,6 +26,7 @@ from ottla_broker.coordination.records import (
     MemberMetadata,
     OffsetCommit,
     OffsetCommitKey,
+    coordinator_partition,
     decode_key,
     decode_offset_commit,
     decode_value,
@@ -33,7 +34,6 @@ from ottla_broker.coordination.records import (
     encode_group_metadata_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
-    partition_for_key,
 )
 from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.records import Record, encode_batch, iter_records
@@ -248,7 +248,7 @@ def test_kafkas_coordinator_serves_a_group_from_records_of_ottla(kafka: BrokerPr
     writer = ck.Producer(
         {"bootstrap.servers": kafka.bootstrap, "client.id": "__admin_client"}
     )  # may write internal topics
-    partition = partition_for_key("from-ottla", PARTITIONS)
+    partition = coordinator_partition("from-ottla", PARTITIONS)
     pairs = [
         (encode_group_metadata_key("from-ottla"), encode_group_metadata_value(group(7, "m1", "m2"))),
         (
@@ -293,7 +293,7 @@ def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -
     for log in logs:
         for _ in loaders[int(log.parent.name.rpartition("-")[2])].load_chunk(log.read_bytes()):
             pass
-    loader = loaders[partition_for_key("classic", PARTITIONS)]
+    loader = loaders[coordinator_partition("classic", PARTITIONS)]
     group = loader.groups["classic"]
     assert isinstance(group, ClassicGroup)
     assert (group.state, list(group.static_members), group.subscribed_topics) == (
@@ -307,9 +307,9 @@ def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -
         0,
         "of kafka",
     )  # the client also sends the terminating zero
-    other = loaders[partition_for_key("newer", PARTITIONS)]
+    other = loaders[coordinator_partition("newer", PARTITIONS)]
     newer_group = other.groups["newer"]
-    assert isinstance(newer_group, ConsumerGroup) and newer_group.members and other.unknown_records == 0
+    assert isinstance(newer_group, ConsumerGroup) and newer_group.members and other.unknown_record_count == 0
     assert other.offsets.get("newer", "t", 1) is not None
     for loader in loaders.values():
         for _ in loader.add_simple_groups():

@@ -20,8 +20,7 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.transactions import transaction_metadata, transaction_shard
 from ottla_broker.transactions.marker_sender import MarkerSender
-from ottla_broker.transactions.marker_writer import MarkerWriter
-from ottla_broker.transactions.transaction_marker import TransactionMarker
+from ottla_broker.transactions.marker_writer import MarkerWriter, TransactionMarker
 from ottla_broker.transactions.transaction_metadata import (
     MAX_EPOCH,
     ProducerIdAndEpoch,

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from ottla_broker.broker import Broker
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.replication.partition import Partition
 from ottla_broker.transactions.transaction_metadata import DECIDED_STATES, TransactionState
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
 from ottla_broker.transactions.transaction_shard import TransactionEntry
 from tests.sim import triggers
 from tests.sim.broker_faults import sleep_random

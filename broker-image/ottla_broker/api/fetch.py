@@ -25,7 +25,7 @@ from ottla_broker.config import (
     REPLICA_SELECTOR_CLASS,
 )
 from ottla_broker.metadata.metadata_fetch import METADATA_TOPIC_ID
-from ottla_broker.replication.fetch_reading import Reader, RefusedReader, ReplicaReader
+from ottla_broker.replication.fetch_reading import Reader, ReplicaReader, UnauthorizedReader
 from ottla_broker.replication.fetch_response_cache import FetchResponseCache
 from ottla_broker.replication.fetch_sessions import FetchSession, FetchSessionCache
 from ottla_broker.replication.replica_selector import is_rack_aware
@@ -129,7 +129,7 @@ class FetchHandler:
 
     def _replica_reader(self, context: RequestContext, version: int, session: FetchSession) -> Reader:
         if not (context.authorizer.allows_everything or context.is_authorized(Operation.cluster_action, CLUSTER)):
-            return RefusedReader()
+            return UnauthorizedReader()
         context.connection.is_follower = version == REPLICA_VERSION
         return ReplicaReader(context.broker.partitions, session, self._throttle)
 

@@ -147,7 +147,7 @@ class Appends:
         except KafkaError as reason:
             self.rejected += 1
             if records is not None and reason.code is ErrorCode.not_leader_or_follower:
-                self._context.broker.partitions.record_refusal(topic, index, records)
+                self._context.broker.partitions.record_misdirected(topic, index, records)
             return ProduceResponsePartition(index, reason.code, message=reason.message)
         assert records is not None
         try:

@@ -15,7 +15,8 @@ from kio.schema.share_group_heartbeat.v1.response import Assignment, ShareGroupH
 from kio.static.primitive import i32, i32Timedelta
 
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
-from ottla_broker.coordination.share_heartbeat import JOINING_EPOCH, LEAVING_EPOCH, ShareHeartbeat
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH
+from ottla_broker.coordination.share_heartbeat import ShareHeartbeat
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE

@@ -32,6 +32,7 @@ from kio.static.primitive import i8, i16, i32, i32Timedelta, u16
 
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR
 from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH
 from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember
 from ottla_broker.coordination.streams_group_records import (
     CopartitionGroup,
@@ -41,7 +42,7 @@ from ottla_broker.coordination.streams_group_records import (
     Subtopology,
     UserEndpoint,
 )
-from ottla_broker.coordination.streams_heartbeat import JOINING_EPOCH, StreamsHeartbeat, StreamsHeartbeatResult
+from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.coordination.streams_tasks import TaskAssignment, Tasks
 from ottla_broker.coordination.streams_topology import StreamsStatus, check_topology, internal_topic_names
 from ottla_broker.metadata.features import STREAMS_VERSION

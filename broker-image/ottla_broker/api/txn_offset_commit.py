@@ -104,7 +104,7 @@ async def commit_in_transaction(
 
     async def verify(partition: int) -> None:
         at = TxnPartition(OFFSETS_TOPIC, partition)
-        code = (await ctx.broker.transactions.verify(transaction, [at]))[at]
+        code = (await ctx.broker.transactions.verifier.verify(transaction, [at]))[at]
         if code is ErrorCode.transaction_abortable and ctx.version < TRANSACTION_ABORTABLE_SINCE:
             code = ErrorCode.invalid_txn_state
         if code is not ErrorCode.none:

@@ -25,7 +25,7 @@ from kio.static.primitive import i32
 from ottla_broker.requests.api import CHECK_NEXT, Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.security.authorizer import CLUSTER, Operation, ResourceType
-from ottla_broker.transactions.transaction_marker import TransactionMarker
+from ottla_broker.transactions.marker_writer import TransactionMarker
 from ottla_broker.transactions.transaction_metadata import TxnPartition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode

@@ -303,15 +303,15 @@ class ClassicGroup:
             )
         member.join_request = pending
 
-    def complete_join(self, member: GroupMember, result: JoinResult) -> bool:
-        if member.join_request is None:
-            return False
-        self.effects.append(CompleteRequest(member.join_request, result))
-        member.join_request = None
-        self.waiting_joins -= 1
-        return True
+    def complete_join(self, member: GroupMember, result: JoinResult) -> None:
+        """Does nothing unless a JoinGroup request of the member waits."""
+        if member.join_request is not None:
+            self.effects.append(CompleteRequest(member.join_request, result))
+            member.join_request = None
+            self.waiting_joins -= 1
 
     def complete_sync(self, member: GroupMember, result: SyncResult) -> bool:
+        """Returns False if no SyncGroup request of the member waits."""
         if member.sync_request is None:
             return False
         self.effects.append(CompleteRequest(member.sync_request, result))

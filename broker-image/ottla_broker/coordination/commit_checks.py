@@ -3,8 +3,9 @@
 from collections.abc import Collection, Mapping
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
-from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_requests import Group
+from ottla_broker.coordination.consumer_member import MEMBER_EPOCHS_SINCE
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.wire.errors import ErrorCode, KafkaError

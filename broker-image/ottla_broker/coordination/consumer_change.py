@@ -28,9 +28,8 @@ def write_member(change: ConsumerChange, member: ConsumerMember) -> None:
 
 
 def write_assignment(change: ConsumerChange, member: ConsumerMember) -> None:
-    """`member`: that of the group with another assignment. The group makes an equal one when it
-    loads the record.
-    """
+    """Writes the assignment of `member`, the group's member with another assignment. The group gets
+    `member` itself, and makes an equal one when it loads the record."""
     change.add_record(CurrentAssignmentKey(change.group.id, member.id), member.assignment_value())
     change.group.set_member(member.id, member)
 

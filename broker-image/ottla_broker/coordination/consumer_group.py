@@ -17,7 +17,8 @@ is fenced.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypeVar
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment, TopicIdPartition
 from ottla_broker.coordination.consumer_group_records import (
@@ -37,20 +38,36 @@ from ottla_broker.coordination.consumer_group_records import (
     TargetAssignmentKey,
     TargetAssignmentValue,
 )
-from ottla_broker.coordination.consumer_group_undo import ConsumerGroupUndo
 from ottla_broker.coordination.consumer_member import (
     LEAVING_EPOCH,
+    MEMBER_EPOCHS_SINCE,
     ConsumerMember,
     MemberDeadlines,
     MemberState,
     check_member_epoch,
     from_topic_partitions,
-    shared_parts,
+    tracked_parts,
 )
 from ottla_broker.coordination.group_type import CONSUMER
 from ottla_broker.coordination.subscription_counts import SubscriptionCounts, TopicSubscription
 from ottla_broker.coordination.uniform_balance import UniformBalance
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+
+ValueT = TypeVar("ValueT")
+SINGLE_FIELDS: Final = (
+    "epoch",
+    "metadata_hash",
+    "assignment_epoch",
+    "has_partition_metadata",
+    "is_dead",
+    "next_deadline_ms",
+    "assigned_ms",
+    "metadata_version",
+    "regex_metadata_version",
+    "regex_resolved_ms",
+)
+"""Fields of a ConsumerGroup that are neither of members nor of regular expressions."""
+read_single_fields: Final = attrgetter(*SINGLE_FIELDS)
 
 
 class ConsumerGroupState(StrEnum):
@@ -125,8 +142,8 @@ class ConsumerGroup:
         return member
 
     def find_static_member(self, member_id: str, group_instance_id: str) -> ConsumerMember:
-        """The holder of the instance id. UNKNOWN_MEMBER_ID without one, FENCED_INSTANCE_ID when it
-        has another member id."""
+        """The holder of the instance id. Raises UNKNOWN_MEMBER_ID without one, FENCED_INSTANCE_ID
+        when it has another member id."""
         if (holder := self.static_members.get(group_instance_id)) is None:
             raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {group_instance_id} is unknown.")
         if holder != member_id:
@@ -237,7 +254,7 @@ class ConsumerGroup:
     def set_member(self, member_id: str, after: ConsumerMember | None) -> None:
         """Replaces the member and all that follows from it; None removes it."""
         before = self.members.get(member_id)
-        if before is not None and after is not None and shared_parts(before) == shared_parts(after):
+        if before is not None and after is not None and tracked_parts(before) == tracked_parts(after):
             self.members[member_id] = after  # most members of a large group change nothing but their epoch
             return
         if before is not None:
@@ -282,14 +299,52 @@ class ConsumerGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> MemberDeadlines:
-        """The member's deadlines, to be changed."""
+        """The member's deadlines, for the caller to change. Made if the member has none."""
         if (found := self.deadlines.get(member_id)) is None:
             found = self.deadlines[member_id] = MemberDeadlines()
         return found
 
-    def prepare_undo(self) -> ConsumerGroupUndo:
+    def prepare_undo(self) -> "ConsumerGroupUndo":
         return ConsumerGroupUndo(self)
 
 
-MEMBER_EPOCHS_SINCE: Final = 9
-"""The version of OffsetCommit and OffsetFetch that has member epochs."""
+class ConsumerGroupUndo:
+    """Returns a group to a former state. Saves only the entries that records change, so its cost
+    does not depend on the size of the group."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self._fields = read_single_fields(group)
+        self._members: dict[str, tuple[ConsumerMember | None, Assignment | None, MemberDeadlines | None]] = {}
+        self._expressions: dict[str, RegularExpressionValue | None] = {}
+
+    def before_record(self, key: ConsumerGroupRecordKey) -> None:
+        """Called before a record of this key is applied."""
+        group = self._group
+        if isinstance(key, ConsumerMemberKey | CurrentAssignmentKey | TargetAssignmentKey):
+            if (member_id := key.member_id) not in self._members:
+                parts = group.members.get(member_id), group.targets.get(member_id), group.deadlines.get(member_id)
+                self._members[member_id] = parts
+        elif isinstance(key, RegularExpressionKey):
+            self._expressions.setdefault(key.regular_expression, group.regular_expressions.get(key.regular_expression))
+
+    def undo(self) -> None:
+        group = self._group
+        group.balance = None  # computed again when needed: this is rare
+        for name, value in zip(SINGLE_FIELDS, self._fields, strict=True):
+            setattr(group, name, value)
+        for member_id in self._members:  # first, so that nobody owns what another member gets back
+            group.set_member(member_id, None)
+        for member_id, (member, target, deadlines) in self._members.items():
+            group.set_member(member_id, member)
+            group.set_target(member_id, target)
+            _put(group.deadlines, member_id, deadlines)
+        for expression, value in self._expressions.items():
+            _put(group.regular_expressions, expression, value)
+
+
+def _put(entries: dict[str, ValueT], key: str, value: ValueT | None) -> None:
+    if value is None:
+        entries.pop(key, None)
+    else:
+        entries[key] = value

@@ -19,12 +19,14 @@ from ottla_broker.wire.message_writer import write_varint
 
 
 class ConsumerGroupKey(NamedTuple):
-    """Key of the record of a group's epoch and, before Kafka 4.1, of its partition metadata."""
+    """Key of the record of a group's epoch."""
 
     group: str
 
 
 class PartitionMetadataKey(NamedTuple):
+    """Key of a group's ConsumerGroupPartitionMetadata record, which Kafka before 4.1 wrote."""
+
     group: str
 
 

@@ -28,7 +28,7 @@ from ottla_broker.coordination.group_config import ConsumerGroupConfig
 from ottla_broker.coordination.group_epoch import drop_unused_regex, update_member
 from ottla_broker.coordination.group_type import CONSUMER
 from ottla_broker.coordination.member_deadlines import schedule_revocation_timeout, schedule_session_timeout
-from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
+from ottla_broker.coordination.protocol_errors import group_full_error, member_fenced_error
 from ottla_broker.coordination.reconciliation import reconcile_member
 from ottla_broker.coordination.target_assignment import update_target_assignment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -58,7 +58,8 @@ class ConsumerHeartbeat(NamedTuple):
     may_describe: Callable[[str], bool] = may_describe_all
 
     @property
-    def says_epoch_only(self) -> bool:
+    def is_epoch_only(self) -> bool:
+        """True if the member says nothing but its epoch."""
         return (
             self.rebalance_timeout_ms == -1
             and self.subscribed_topic_names is None
@@ -69,7 +70,7 @@ class ConsumerHeartbeat(NamedTuple):
         )
 
     def with_epoch(self, member_epoch: int) -> "ConsumerHeartbeat":
-        """Of a heartbeat that says its epoch only."""
+        """The same heartbeat with another epoch. Only for one that `is_epoch_only`."""
         return ConsumerHeartbeat(
             self.member_id,
             member_epoch,
@@ -81,6 +82,8 @@ class ConsumerHeartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
+        """True if the member says everything, as in its first heartbeat and in the one after an
+        error."""
         has_subscription = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
 
@@ -180,7 +183,7 @@ def _with_sent_fields(member: ConsumerMember, request: ConsumerHeartbeat) -> Con
     """The member itself if nothing has changed, as in nearly all heartbeats."""
     is_same_client = request.client_id == member.client_id and request.client_host == member.client_host
     is_same_instance = request.group_instance_id == member.group_instance_id
-    if request.says_epoch_only and is_same_client and is_same_instance and member.classic is None:
+    if request.is_epoch_only and is_same_client and is_same_instance and member.classic is None:
         return member
     names = request.subscribed_topic_names
     sent: dict[str, object] = {
@@ -209,7 +212,7 @@ def check_room(
     """
     is_known = member_id in group.members or group_instance_id in group.static_members
     if len(group.members) >= config.max_size and not is_known:
-        raise group_is_full(CONSUMER, config.max_size)
+        raise group_full_error(CONSUMER, config.max_size)
 
 
 # -- the member ------------------------------------------------------------------------------------
@@ -267,7 +270,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
     lost_response = epoch == member.previous_epoch and _is_subset(request.owned, member.assigned)
     if epoch < member.epoch and lost_response:
         return
-    raise member_is_fenced(CONSUMER, epoch, member.epoch)
+    raise member_fenced_error(CONSUMER, epoch, member.epoch)
 
 
 def _is_subset(owned: Assignment | None, assigned: Assignment) -> bool:

@@ -22,6 +22,8 @@ LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
 """Epoch of a static member that has left for a restart, and keeps its assignment until its session
 ends."""
+MEMBER_EPOCHS_SINCE: Final = 9
+"""The first version of OffsetCommit and OffsetFetch that has member epochs."""
 
 
 class MemberState(IntEnum):
@@ -91,6 +93,12 @@ class ConsumerMember(NamedTuple):
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.stable and self.epoch == assignment_epoch
 
+    @property
+    def must_revoke(self) -> bool:
+        """True if it must give up partitions within its rebalance timeout. A member that uses the
+        classic protocol has other deadlines for it."""
+        return self.state is MemberState.unrevoked_partitions and self.classic is None
+
     def owned_partitions(self) -> Iterator[TopicIdPartition]:
         yield from partitions_of(self.assigned)
         yield from partitions_of(self.pending_revocation)
@@ -118,7 +126,7 @@ class ConsumerMember(NamedTuple):
         )
 
 
-shared_parts: Final = attrgetter(
+tracked_parts: Final = attrgetter(
     "assigned", "pending_revocation", "subscription", "server_assignor", "group_instance_id"
 )
 """The parts of a member that the state of its group depends on."""

@@ -46,14 +46,15 @@ group's topology has one before it."""
 
 
 class CoordinatorLoader:
-    """Counts `records` in all, and `unknown_records` of other types of groups."""
+    """`record_count`: number of records so far. `unknown_record_count`: of those whose type is
+    unknown, which are ignored."""
 
     def __init__(self, config: GroupCoordinatorConfig) -> None:
         self._config = config
         self.groups: dict[str, ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup] = {}
         self.offsets = CommittedOffsets()
-        self.records = 0
-        self.unknown_records = 0
+        self.record_count = 0
+        self.unknown_record_count = 0
         self.pending_offsets = PendingOffsets()
 
     def load_chunk(self, chunk: Buffer) -> Iterator[None]:
@@ -63,7 +64,7 @@ class CoordinatorLoader:
         return apply_records(chunk, self._apply)
 
     def _apply(self, header: BatchHeader, raw_key: bytes | None, raw_value: bytes | None) -> None:
-        self.records += 1
+        self.record_count += 1
         if header.is_control:
             return self._end_transaction(header.producer_id, control_record_type(Record(0, raw_key, raw_value)))
         key = None if raw_key is None else decode_key(raw_key)
@@ -84,7 +85,7 @@ class CoordinatorLoader:
             for kind, records, last_key in _NEWER_GROUPS:
                 if raw_key is not None and (newer_key := records.decode_key(raw_key)) is not None:
                     return self._apply_to_newer_group(kind, records, last_key, newer_key, raw_value)
-            self.unknown_records += 1
+            self.unknown_record_count += 1
         return None
 
     def _apply_to_newer_group(

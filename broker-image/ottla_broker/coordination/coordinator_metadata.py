@@ -9,7 +9,7 @@ from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla_broker.wire.digests import compute_blake2b
 
 MAX_SUBSCRIPTIONS: Final = 1000
-"""Different ones whose topic ids are remembered."""
+"""The topic ids of so many different subscriptions are remembered at most."""
 
 
 class CoordinatorMetadata:

@@ -103,12 +103,12 @@ class GroupCoordinatorShard:
         if self.state is not ShardState.serving:
             return
         logger.log(
-            logging.INFO if loader.records else logging.DEBUG,
+            logging.INFO if loader.record_count else logging.DEBUG,
             "loaded __consumer_offsets-%d: %d groups, %d offsets from %d records in %.0f ms",
             self.partition,
             len(self.groups),
             len(self.offsets),
-            loader.records,
+            loader.record_count,
             (self._loop.time() - started_s) * 1000,
         )
 
@@ -148,7 +148,8 @@ class GroupCoordinatorShard:
     # -- groups ------------------------------------------------------------------------------------
 
     def timestamps(self) -> Timestamps:
-        """Made once for each time of the event loop, because each request of a group asks."""
+        """The present time. Made once for each time of the event loop, because each request of a
+        group asks for it."""
         now_s = self._loop.time()
         if now_s != self._time_s:
             self._time_s = now_s
@@ -168,9 +169,8 @@ class GroupCoordinatorShard:
         return group
 
     def write_records(self, records: Sequence[Record]) -> Write:
-        """Appends the records at the end of this turn of the event loop. The future has the
-        error.
-        """
+        """Appends the records at the end of this turn of the event loop. The future completes when
+        they are replicated, or with the error."""
         return self._writes.write_records(records)
 
     def append_records(self, records: Sequence[Record]) -> Write:
@@ -267,7 +267,7 @@ class GroupCoordinatorShard:
         """Writes the marker that ends a producer's transaction. Its offsets count from then on, or
         are forgotten."""
         self.verifications.invalidate(producer_id)
-        self.pending_offsets.begin_end(producer_id)
+        self.pending_offsets.mark_ending(producer_id)
         marker = encode_end_transaction_marker(
             commit,
             coordinator_epoch,
@@ -351,12 +351,12 @@ class GroupCoordinatorShard:
             return self._completed_write(ErrorCode.none)
         write = self._writes.write_records(records, apply=partial(self._remove_offsets, keys))
 
-        def back(done: Write) -> None:
+        def restore(done: Write) -> None:
             if done.result() is not ErrorCode.none and self.state is ShardState.serving and group.id not in self.groups:
                 group.state = GroupState.empty
                 self.groups[group.id] = group
 
-        write.add_done_callback(back)
+        write.add_done_callback(restore)
         return write
 
     def _completed_write(self, code: ErrorCode) -> Write:
@@ -379,8 +379,8 @@ class GroupCoordinatorShard:
             ):
                 continue
             keys = expired_offsets(group, self.offsets, retention_ms=retention_ms, now_ms=self._runtime.now_ms())
-            is_over = group.is_empty and (not isinstance(group, ClassicGroup) or not group.pending_joins)
-            if is_over and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
+            is_expired = group.is_empty and (not isinstance(group, ClassicGroup) or not group.pending_joins)
+            if is_expired and len(keys) == sum(map(len, self.offsets.group_offsets(group.id).values())):
                 error = await self._delete_group(group, keys)
             elif keys:
                 error = await self._write_tombstones(keys)
@@ -393,5 +393,5 @@ class GroupCoordinatorShard:
         """Deletes the commits for a deleted topic, and what share groups have read of it."""
         for group in list(self.groups.values()):
             if isinstance(group, ShareGroup) and topic_id is not None:
-                await self.share_groups.delete_offsets_of_topics(group, [topic_id])
+                await self.share_groups.delete_offsets_of_topic(group, topic_id)
         await self.delete_offsets(list(self.offsets.topic_keys(topic, topic_id)))

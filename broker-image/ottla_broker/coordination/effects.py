@@ -3,8 +3,9 @@ effects to carry out.
 
 A `PendingRequest` identifies one waiting request. It is opaque to the state machine.
 
-A rebalance makes some of them for each member. These are plain classes with an `__init__` of their
-own, which compiled code makes much faster than tuples with names. Only who makes one changes it.
+A rebalance makes several of them for each member. They are plain classes with an `__init__` of
+their own, because compiled code makes such objects much faster than named tuples. Only
+the code that makes an object changes it; the coordinator sets `JoinRequest.unique_suffix`.
 """
 
 from collections.abc import Mapping
@@ -205,7 +206,7 @@ WritePurpose = AssignmentWrite | StaticMemberWrite | EmptyGroupWrite
 
 
 class WriteGroupMetadata(NamedTuple):
-    """Write the record, then call `rebalance.on_write_completed`."""
+    """Writes the record, and then has `rebalance.on_write_completed` called with `purpose`."""
 
     metadata: GroupMetadata
     purpose: WritePurpose

@@ -59,9 +59,9 @@ class GroupChange(Generic[GroupT, KeyT, ValueT]):
         self.records.clear()
 
 
-class CopyOfState:
-    """An `Undo` for a group, a dataclass, of few members. `copy` shares nothing with the group that
-    `apply` changes in place."""
+class GroupCopyUndo:
+    """The `Undo` of groups of few members, which are dataclasses: keeps a copy of the whole group.
+    `copy` shares nothing with `group` that `apply` changes in place."""
 
     def __init__(self, group: Any, copy: Any) -> None:
         self._group = group

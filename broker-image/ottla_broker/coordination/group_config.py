@@ -1,9 +1,8 @@
-"""The broker's settings for the group coordinator, under Kafka's names with underscores for
-dots.
-"""
+"""The broker's settings for the group coordinator, and the configs of single groups that override
+them."""
 
 from collections.abc import Mapping
-from typing import Final, TypedDict, TypeVar, cast
+from typing import ClassVar, Final, Self, TypedDict, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -56,17 +55,41 @@ SHARE_INTERVALS: Final = (SHARE_SESSION_TIMEOUT_MS, SHARE_HEARTBEAT_INTERVAL_MS,
 STREAMS_INTERVALS: Final = (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERVAL_MS, STREAMS_ASSIGNMENT_INTERVAL_MS)
 
 
-class ConsumerGroupConfig(msgspec.Struct, frozen=True):
-    """Settings of the consumer protocol (KIP-848), of all groups or of one. Session timeouts and
-    heartbeat intervals of single groups have bounds. `assignors`: the first is the default."""
+class MemberIntervals(msgspec.Struct, frozen=True):
+    """Settings that all newer protocols have, of all groups or of one. `*_bounds_ms`: within which
+    single groups may have values of their own, in `interval_settings`."""
 
-    is_enabled: bool = True
+    interval_settings: ClassVar[IntervalSettings]
     session_timeout_ms: int = 45_000
     session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
     heartbeat_interval_ms: int = 5_000
     heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
     assignment_interval_ms: int = 1_000  # KIP-1263
     assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
+
+    def of_group(self, configs: Mapping[str, str]) -> Self:
+        """These settings overridden by a group's own configs, within the broker's current
+        bounds."""
+        if not configs:
+            return self
+        session, heartbeat, assignment = self.interval_settings
+        return replace(
+            self,
+            session_timeout_ms=_own(configs, session, self.session_timeout_ms, self.session_timeout_bounds_ms),
+            heartbeat_interval_ms=_own(
+                configs, heartbeat, self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
+            ),
+            assignment_interval_ms=_own(
+                configs, assignment, self.assignment_interval_ms, self.assignment_interval_bounds_ms
+            ),
+        )
+
+
+class ConsumerGroupConfig(MemberIntervals, frozen=True):
+    """Settings of the consumer protocol (KIP-848). `assignors`: the first is the default."""
+
+    interval_settings: ClassVar = CONSUMER_INTERVALS
+    is_enabled: bool = True
     max_size: int = 2**31 - 1  # members
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: str = "bidirectional"
@@ -80,17 +103,11 @@ class ConsumerGroupConfig(msgspec.Struct, frozen=True):
     def may_downgrade(self) -> bool:
         return self.migration_policy in ("downgrade", "bidirectional")
 
-    def of_group(self, configs: Mapping[str, str]) -> "ConsumerGroupConfig":
-        """These settings overridden by a group's own configs, within the broker's current
-        bounds.
-        """
-        return _override_intervals(self, configs, CONSUMER_INTERVALS)
-
     @classmethod
     def from_config(cls, config: Config) -> "ConsumerGroupConfig":
         return cls(
             is_enabled="consumer" in config(GROUP_COORDINATOR_REBALANCE_PROTOCOLS),
-            **_read_intervals(config, CONSUMER_INTERVALS),
+            **_read_intervals(config, cls.interval_settings),
             max_size=config(GROUP_CONSUMER_MAX_SIZE),
             assignors=config(GROUP_CONSUMER_ASSIGNORS),
             migration_policy=config(GROUP_CONSUMER_MIGRATION_POLICY).lower(),
@@ -98,41 +115,26 @@ class ConsumerGroupConfig(msgspec.Struct, frozen=True):
         )
 
 
-class ShareGroupConfig(msgspec.Struct, frozen=True):
-    """Settings of the membership of share groups (KIP-932), of all or of one."""
+class ShareGroupConfig(MemberIntervals, frozen=True):
+    """Settings of the membership of share groups (KIP-932)."""
 
+    interval_settings: ClassVar = SHARE_INTERVALS
     is_enabled: bool = False  # besides the feature `share.version`
-    session_timeout_ms: int = 45_000
-    session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
-    heartbeat_interval_ms: int = 5_000
-    heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
-    assignment_interval_ms: int = 1_000  # KIP-1263
-    assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     max_size: int = 200  # members
-
-    def of_group(self, configs: Mapping[str, str]) -> "ShareGroupConfig":
-        """Like `ConsumerGroupConfig.of_group`."""
-        return _override_intervals(self, configs, SHARE_INTERVALS)
 
     @classmethod
     def from_config(cls, config: Config) -> "ShareGroupConfig":
         return cls(
             is_enabled="share" in config(GROUP_COORDINATOR_REBALANCE_PROTOCOLS),
-            **_read_intervals(config, SHARE_INTERVALS),
+            **_read_intervals(config, cls.interval_settings),
             max_size=config(GROUP_SHARE_MAX_SIZE),
         )
 
 
-class StreamsGroupConfig(msgspec.Struct, frozen=True):
-    """Settings of the streams protocol (KIP-1071), of all groups or of one. Those of single groups
-    have bounds."""
+class StreamsGroupConfig(MemberIntervals, frozen=True):
+    """Settings of the streams protocol (KIP-1071)."""
 
-    session_timeout_ms: int = 45_000
-    session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
-    heartbeat_interval_ms: int = 5_000
-    heartbeat_interval_bounds_ms: tuple[int, int] = (5_000, 15_000)
-    assignment_interval_ms: int = 1_000  # KIP-1263
-    assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
+    interval_settings: ClassVar = STREAMS_INTERVALS
     num_standby_replicas: int = 0
     max_standby_replicas: int = 2
     initial_rebalance_delay_ms: int = 3_000
@@ -142,14 +144,13 @@ class StreamsGroupConfig(msgspec.Struct, frozen=True):
         """The assignor's configuration. A changed value begins a new group epoch."""
         return (KeyValue("num.standby.replicas", str(self.num_standby_replicas)),)
 
-    def of_group(self, configs: Mapping[str, str]) -> "StreamsGroupConfig":
-        """Like `ConsumerGroupConfig.of_group`."""
+    def of_group(self, configs: Mapping[str, str]) -> Self:
         if not configs:
             return self
         standby, standby_bounds = self.num_standby_replicas, (0, self.max_standby_replicas)
         delay, delay_bounds = self.initial_rebalance_delay_ms, (0, 2**31 - 1)
         return replace(
-            _override_intervals(self, configs, STREAMS_INTERVALS),
+            super().of_group(configs),
             num_standby_replicas=_own(configs, STREAMS_NUM_STANDBY_REPLICAS, standby, standby_bounds),
             initial_rebalance_delay_ms=_own(configs, STREAMS_INITIAL_REBALANCE_DELAY_MS, delay, delay_bounds),
         )
@@ -157,7 +158,7 @@ class StreamsGroupConfig(msgspec.Struct, frozen=True):
     @classmethod
     def from_config(cls, config: Config) -> "StreamsGroupConfig":
         return cls(
-            **_read_intervals(config, STREAMS_INTERVALS),
+            **_read_intervals(config, cls.interval_settings),
             num_standby_replicas=config(GROUP_STREAMS_NUM_STANDBY_REPLICAS),
             max_standby_replicas=config(GROUP_STREAMS_MAX_STANDBY_REPLICAS),
             initial_rebalance_delay_ms=config(GROUP_STREAMS_INITIAL_REBALANCE_DELAY_MS),
@@ -165,11 +166,8 @@ class StreamsGroupConfig(msgspec.Struct, frozen=True):
         )
 
 
-ProtocolConfig = TypeVar("ProtocolConfig", ConsumerGroupConfig, ShareGroupConfig, StreamsGroupConfig)
-
-
 class Intervals(TypedDict):
-    """The fields that the settings of all protocols have."""
+    """The fields of MemberIntervals, as arguments."""
 
     session_timeout_ms: int
     session_timeout_bounds_ms: tuple[int, int]
@@ -190,25 +188,6 @@ def _read_intervals(config: Config, settings: IntervalSettings) -> Intervals:
         heartbeat_interval_bounds_ms=bounds[1],
         assignment_interval_ms=assignment,
         assignment_interval_bounds_ms=bounds[2],
-    )
-
-
-def _override_intervals(
-    config: ProtocolConfig, configs: Mapping[str, str], settings: IntervalSettings
-) -> ProtocolConfig:
-    """`config` with the values that a group's own `configs` have for the settings."""
-    if not configs:
-        return config
-    session, heartbeat, assignment = settings
-    return replace(
-        config,
-        session_timeout_ms=_own(configs, session, config.session_timeout_ms, config.session_timeout_bounds_ms),
-        heartbeat_interval_ms=_own(
-            configs, heartbeat, config.heartbeat_interval_ms, config.heartbeat_interval_bounds_ms
-        ),
-        assignment_interval_ms=_own(
-            configs, assignment, config.assignment_interval_ms, config.assignment_interval_bounds_ms
-        ),
     )
 
 

@@ -21,8 +21,9 @@ from ottla_broker.coordination.commit_checks import (
     check_transactional_commit,
     find_group_with_offsets,
 )
-from ottla_broker.coordination.consumer_group import MEMBER_EPOCHS_SINCE, ConsumerGroup
+from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_requests import ConsumerGroupRequests, Group
+from ottla_broker.coordination.consumer_member import MEMBER_EPOCHS_SINCE
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.coordinator_shard import GroupCoordinatorShard
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
@@ -32,7 +33,7 @@ from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
 from ottla_broker.coordination.offsets import TopicOffsets
 from ottla_broker.coordination.protocol_errors import require_group
-from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, partition_for_key
+from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey, coordinator_partition
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_requests import ShareGroupRequests, ShareStatePersister
 from ottla_broker.coordination.streams_group import StreamsGroup
@@ -71,10 +72,9 @@ class GroupCoordinator:
 
     # -- partitions of __consumer_offsets ----------------------------------------------------------
 
-    async def load(self, partition: int, journal: Journal) -> None:
-        """Loads the groups of a partition that this broker leads now. Returns when they are served,
-        or when loading has failed.
-        """
+    async def load(self, journal: Journal) -> None:
+        """Called when this broker begins to lead the journal's partition. Returns when the
+        partition's groups are served, or when loading has failed."""
         if self._expiring is None:
             self._expiring = asyncio.get_running_loop().create_task(
                 self._expire_offsets_periodically(), name="expire offsets"
@@ -105,7 +105,7 @@ class GroupCoordinator:
     def partition_of(self, group_id: str) -> int:
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, "__consumer_offsets does not exist yet")
-        return partition_for_key(group_id, count)
+        return coordinator_partition(group_id, count)
 
     def _shard_of(self, group_id: str) -> GroupCoordinatorShard:
         partition = self.partition_of(group_id)

@@ -78,8 +78,8 @@ def _refresh_regular_expressions(
 ) -> bool:
     """Finds the topics of the group's regular expressions when one is new, when topics have
     changed, or after `group.consumer.regex.refresh.interval.ms`. Returns whether any has other
-    topics than before. Topics are those that the member whose heartbeat this is may describe.
-    `has_regex`: that member has one."""
+    topics than before. Finds only topics that the heartbeat's member may describe. `has_regex`:
+    that member subscribes to a regular expression."""
     group = change.group
     if not has_regex and not group.regular_expressions:
         return False

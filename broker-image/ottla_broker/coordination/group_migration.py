@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
-from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
+from ottla_broker.coordination.classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupMember, GroupState
 from ottla_broker.coordination.classic_members import assignment_by_name
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup
@@ -45,14 +45,14 @@ def check_upgrade(group: ClassicGroup, config: ConsumerGroupConfig) -> None:
     may become a consumer group.
     """
     if not config.may_upgrade:
-        raise _not_upgraded(group, "because online upgrade is disabled")
+        raise _upgrade_error(group, "because online upgrade is disabled")
     if not group.uses_consumer_protocol:
-        raise _not_upgraded(group, "because the group does not use the consumer embedded protocol")
+        raise _upgrade_error(group, "because the group does not use the consumer embedded protocol")
     if len(group.members) > config.max_size:
-        raise _not_upgraded(group, "because the group size exceeds the consumer group maximum size")
+        raise _upgrade_error(group, "because the group size exceeds the consumer group maximum size")
 
 
-def _not_upgraded(group: ClassicGroup, why: str) -> KafkaError:
+def _upgrade_error(group: ClassicGroup, why: str) -> KafkaError:
     logger.info("group %s stays a classic group, %s", group.id, why)
     return KafkaError(ErrorCode.group_id_not_found, f"Cannot upgrade classic group {group.id} to consumer group {why}.")
 
@@ -72,7 +72,7 @@ def upgrade_group(group: ClassicGroup, metadata: CoordinatorMetadata) -> Consume
     try:
         members = [_to_consumer_member(group, member, metadata) for member in group.members.values()]
     except MalformedMessage as reason:
-        raise _not_upgraded(group, f"because the embedded consumer protocol is malformed: {reason}") from reason
+        raise _upgrade_error(group, f"because the embedded consumer protocol is malformed: {reason}") from reason
     for member in members:
         consumer_change.write_member(change, member)
     consumer_change.write_epoch(change, group.generation, metadata.hash_topics(change.group.subscribed_topics()))
@@ -83,7 +83,7 @@ def upgrade_group(group: ClassicGroup, metadata: CoordinatorMetadata) -> Consume
     for member in members:
         owned = set(member.owned_partitions())
         if taken & owned:
-            raise _not_upgraded(group, f"because member {member.id} shares partitions with another one")
+            raise _upgrade_error(group, f"because member {member.id} shares partitions with another one")
         taken |= owned
         consumer_change.write_assignment(change, member)
     logger.info("group %s: the classic group becomes a consumer group of %d members", group.id, len(members))
@@ -94,7 +94,7 @@ def _to_consumer_member(group: ClassicGroup, member: GroupMember, metadata: Coor
     subscription = read_subscription(member.metadata(group.protocol_name) or member.protocols[0][1])
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
-        raise _not_upgraded(group, "because an unsupported custom assignor is in use")
+        raise _upgrade_error(group, "because an unsupported custom assignor is in use")
     assigned: dict[UUID, frozenset[int]] = {}
     for one in assignment.assigned:
         if (topic := metadata.topic_id(one.topic)) is not None and one.partitions:
@@ -109,7 +109,7 @@ def _to_consumer_member(group: ClassicGroup, member: GroupMember, metadata: Coor
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         classic=ClassicMemberMetadata(
             member.session_timeout_ms,
-            tuple(ClassicProtocol(name, subscription) for name, subscription in member.protocols),
+            tuple(ClassicProtocol(*protocol) for protocol in member.protocols),
         ),
         epoch=group.generation,
         previous_epoch=group.generation,
@@ -171,7 +171,7 @@ def _to_classic_member(
         member.client_host,
         member.rebalance_timeout_ms,
         classic.session_timeout_ms,
-        "consumer",
+        CONSUMER_PROTOCOL,
         protocols,
         encode_assignment(target, read_version(protocols[0][1])),
     )

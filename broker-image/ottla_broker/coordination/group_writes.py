@@ -101,8 +101,9 @@ class GroupWrites(Generic[KeyT, ValueT]):
         return write
 
     def _last_write(self, group_id: str) -> Write | None:
-        """A write that has failed remains the last one until it is replicated after all: the group
-        has changed in memory, and a successor must know of what is answered."""
+        """The group's last write, None once it is replicated. A write that has failed remains the
+        last one until it is replicated after all: the group has changed in memory, and what is
+        answered must be known to a later coordinator of the group."""
         write, end = self._in_flight.get(group_id, (None, 0))
         if write is not None and write.done() and self._store.is_replicated(end):
             del self._in_flight[group_id]

@@ -1,5 +1,5 @@
-"""The effect of the heartbeats of several members on their consumer group, when they arrive in one
-turn of the event loop: as that of one after another (`consumer_heartbeat`), but the target
+"""The effect on a consumer group of several members' heartbeats that arrive in one turn of the
+event loop: the same as of one after another (`consumer_heartbeat`), except that the target
 assignment is computed once. No I/O.
 """
 
@@ -29,10 +29,9 @@ def heartbeat_together(
     config: ConsumerGroupConfig,
     now: Timestamps,
 ) -> tuple[list[ConsumerChange], list[HeartbeatResult | KafkaError]]:
-    """Heartbeats of several members: the changes of the group, in their order, and the result or
-    error of each. One that fails changes nothing. The target assignment is computed once, when all
-    of them have begun their epochs.
-    """
+    """The changes of the group, in their order, and the result or error of each member's heartbeat.
+    A heartbeat that fails changes nothing. The target assignment is computed once, when all of them
+    have begun their epochs."""
     changes: list[ConsumerChange] = []
     admitted: list[AdmittedMember | KafkaError] = []
     for request in requests:
@@ -75,7 +74,7 @@ def _find_unchanged_member(
         member is not None
         and request.member_epoch == member.epoch > JOINING_EPOCH
         and group.metadata_version == metadata.version
-        and request.says_epoch_only
+        and request.is_epoch_only
         and request.group_instance_id is None
         and member.group_instance_id is None
         and member.classic is None

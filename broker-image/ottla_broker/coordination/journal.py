@@ -69,7 +69,7 @@ class PartitionJournal:
         self.topic = partition.topic
         self.partition = partition.partition
 
-    def _check(self) -> None:
+    def _check_leading(self) -> None:
         if not self._partition.is_leader or self._partition.leader_epoch != self.epoch:
             raise KafkaError(
                 ErrorCode.not_leader_or_follower, f"{self._partition} is led by another broker or in another epoch"
@@ -78,16 +78,15 @@ class PartitionJournal:
     async def wait_until_recovered(self) -> None:
         """Returns when everything that was acknowledged in earlier epochs is below the high
         watermark. Raises NOT_LEADER_OR_FOLLOWER."""
-
-        self._check()
+        self._check_leading()
         partition = self._partition
         await partition.wait_in_epoch(partition.read_waiters, lambda: partition.has_reached_epoch_start)
 
     def append(self, batch: bytes) -> Awaitable[int]:
         """The base offset, once the whole ISR has the batch. Raises KafkaError."""
-        self._check()
+        self._check_leading()
         appended = self._partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
-        waiting = self._partition.commit_future(appended, ALL_REPLICAS)
+        waiting = self._partition.commit_future(appended)
         if waiting is not None:
             return _wait_until_replicated(waiting, appended.first_offset)
         replicated: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -105,7 +104,7 @@ class PartitionJournal:
 
     def delete_records_before(self, offset: int) -> None:
         """Deletes the records below `offset` that are replicated."""
-        self._check()
+        self._check_leading()
         log = self._partition.log
         if (offset := min(offset, log.high_watermark)) > log.start:
             log.delete_records_before(offset)

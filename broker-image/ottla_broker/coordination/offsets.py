@@ -9,6 +9,7 @@ from ottla_broker.coordination.records import OffsetCommit, OffsetCommitKey
 from ottla_broker.coordination.streams_group import StreamsGroup
 
 TopicOffsets = dict[str, dict[int, OffsetCommit]]
+"""One group's commits: topic → partition → commit."""
 
 
 class CommittedOffsets:

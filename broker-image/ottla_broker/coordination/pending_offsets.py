@@ -56,7 +56,7 @@ class PendingOffsets:
                     if commits.pop(key, self) is not self:
                         self._forget(key)
 
-    def begin_end(self, producer_id: int) -> None:
+    def mark_ending(self, producer_id: int) -> None:
         """Called when the marker is appended, before it is replicated. No commit may be added after
         that: it would begin a transaction that no marker ends.
         """

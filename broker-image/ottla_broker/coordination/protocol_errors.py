@@ -20,14 +20,14 @@ def require_group(groups: Mapping[str, object], group_id: str, kind: type[G], gr
     return group
 
 
-def group_is_full(group_type: str, max_size: int) -> KafkaError:
+def group_full_error(group_type: str, max_size: int) -> KafkaError:
     return KafkaError(
         ErrorCode.group_max_size_reached,
         f"The {group_type} group has reached its maximum capacity of {max_size} members.",
     )
 
 
-def member_is_fenced(group_type: str, epoch: int, known_epoch: int) -> KafkaError:
+def member_fenced_error(group_type: str, epoch: int, known_epoch: int) -> KafkaError:
     """`epoch`: that of the request."""
     kind = "greater" if epoch > known_epoch else "smaller"
     return KafkaError(

@@ -1,11 +1,11 @@
-"""The records of `__consumer_offsets`, in Kafka's own formats, and the partition that stores a
-group.
+"""The records of `__consumer_offsets`, in Kafka's own formats, and the partition of a coordinator's
+topic that keeps a key.
 
 Source: `group-coordinator/src/main/resources/common/message/*.json` of Apache Kafka 4.1 (KIP-915
 explains why only tagged fields are added). A key begins with its type as i16, a value with its
-version as i16; a null value is a tombstone. Keys of unknown types (those of KIP-1071 groups, and
-future ones) are ignored, as KIP-915 requires; `consumer_group_records` and `share_group_records`
-have those of KIP-848 and KIP-932.
+version as i16; a null value is a tombstone. Keys of unknown types are ignored, as KIP-915 requires.
+The keys of KIP-848, KIP-932 and KIP-1071 are in `consumer_group_records`, `share_group_records` and
+`streams_group_records`.
 
 Like Kafka 4.1, the broker writes offset commits in version 4 (flexible, with the topic's id as
 tagged field) and group metadata in version 3.
@@ -138,11 +138,12 @@ _NO_TAGS: Final = b"\x00"
 
 
 @lru_cache(maxsize=4096)  # hashed for each request of a group
-def partition_for_key(group: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that stores a group: `Utils.abs(groupId.hashCode())`
-    modulo the number of partitions, where the absolute value of −2³¹ is 0. Kafka's partitioner of
-    records clears the sign bit instead (`Utils.toPositive`)."""
-    value = java_hash(group)
+def coordinator_partition(key: str, partitions: int) -> int:
+    """The partition of a coordinator's topic that keeps the state of a group id, a transactional id
+    or a share-partition's coordinator key: `Utils.abs(key.hashCode())` modulo the number of
+    partitions, where the absolute value of −2³¹ is 0. Kafka's partitioner of records clears the
+    sign bit instead (`Utils.toPositive`)."""
+    value = java_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % partitions
 
 

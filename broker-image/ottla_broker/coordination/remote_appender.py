@@ -36,7 +36,7 @@ class RemoteAppender:
         ]
         if not led:
             raise KafkaError(ErrorCode.leader_not_available, f"topic {topic!r} has no leader")
-        # With kio's classes of Fetch and Produce: 0.4 MiB that few brokers need.
+        # Imported here: it has kio's classes of Fetch and Produce, 0.4 MiB that few brokers need.
         from ottla_broker.wire.partition_requests import build_produce
 
         target = led[0]

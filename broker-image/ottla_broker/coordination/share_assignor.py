@@ -23,13 +23,13 @@ def assign_shares(
 ) -> dict[str, Assignment]:
     """Target assignments by member id. `partitions`: the partitions of each topic that may be
     assigned."""
-    shares = _shares(members, partitions)
+    shares = _count_shares(members, partitions)
     kept: dict[str, set[TopicIdPartition]] = {
         member_id: {one for one in partitions_of(member.target) if one in shares and one[0] in member.topics}
         for member_id, member in members.items()
     }
-    are_equal = len({member.topics for member in members.values()}) == 1
-    _drop_surplus(kept, shares, are_equal=are_equal)
+    have_equal_subscriptions = len({member.topics for member in members.values()}) == 1
+    _drop_surplus(kept, shares, have_equal_subscriptions=have_equal_subscriptions)
     missing = dict(shares)
     for mine in kept.values():
         for one in mine:
@@ -48,7 +48,7 @@ def assign_shares(
     return {member_id: to_assignment(mine) for member_id, mine in kept.items()}
 
 
-def _shares(
+def _count_shares(
     members: Mapping[str, AssignableMember], partitions: Mapping[UUID, frozenset[int]]
 ) -> dict[TopicIdPartition, int]:
     """The number of members that each partition gets."""
@@ -65,13 +65,13 @@ def _shares(
 
 
 def _drop_surplus(
-    kept: dict[str, set[TopicIdPartition]], shares: dict[TopicIdPartition, int], *, are_equal: bool
+    kept: dict[str, set[TopicIdPartition]], shares: dict[TopicIdPartition, int], *, have_equal_subscriptions: bool
 ) -> None:
     """Removes partitions from members: a partition from the members with most partitions while it
     has more than its number of members, then any above a member's fair number.
 
-    `are_equal`: all members subscribe to the same topics. Then only as many members keep one
-    partition more than the others as the division leaves over.
+    With `have_equal_subscriptions`, all members subscribe to the same topics. Then only as many
+    members keep one partition more than the others as the division leaves over.
     """
     holders: dict[TopicIdPartition, list[str]] = {}
     for member_id, mine in kept.items():
@@ -84,7 +84,7 @@ def _drop_surplus(
     if not kept:
         return
     fair, left_over = divmod(sum(shares.values()), len(kept))
-    if not are_equal:
+    if not have_equal_subscriptions:
         left_over = len(kept) if left_over else 0
     largest_first = sorted(kept, key=lambda member_id: (-len(kept[member_id]), member_id))
     for place, member_id in enumerate(largest_first):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_change import GroupChange
-from ottla_broker.coordination.share_group import NamedPartitions, ShareGroup, state_partitions_value
+from ottla_broker.coordination.share_group import ShareGroup, StateTopic, state_partitions_value
 from ottla_broker.coordination.share_group_records import (
     ShareAssignmentKey,
     ShareGroupEpochValue,
@@ -39,11 +39,11 @@ def raise_epoch(change: ShareChange, metadata: CoordinatorMetadata) -> None:
     logger.info("share group %s: epoch %d begins", group.id, group.epoch)
 
 
-def write_initialized(change: ShareChange, initialized: Mapping[UUID, NamedPartitions]) -> None:
+def write_initialized(change: ShareChange, initialized: Mapping[UUID, StateTopic]) -> None:
     change.write(StatePartitionsKey(change.group.id), state_partitions_value(initialized, {}))
 
 
-def write_initializing(change: ShareChange, initializing: Mapping[UUID, NamedPartitions]) -> None:
+def write_initializing(change: ShareChange, initializing: Mapping[UUID, StateTopic]) -> None:
     """Writes that the share state of these partitions is about to be initialized."""
     change.write(StatePartitionsKey(change.group.id), state_partitions_value(change.group.initialized, initializing))
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace as replace_fields
 
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.consumer_member import from_topic_partitions, to_topic_partitions
-from ottla_broker.coordination.group_change import CopyOfState
+from ottla_broker.coordination.group_change import GroupCopyUndo
 from ottla_broker.coordination.group_type import SHARE
 from ottla_broker.coordination.share_group_records import (
     NamedTopicPartitions,
@@ -65,8 +65,9 @@ class ShareMember(msgspec.Struct, frozen=True):
         return ShareAssignmentValue(self.epoch, self.previous_epoch, 0, to_topic_partitions(self.assigned))
 
 
-class NamedPartitions(msgspec.Struct, frozen=True):
-    """Partitions of one topic, with the topic's name."""
+class StateTopic(msgspec.Struct, frozen=True):
+    """A topic's name, and those of its partitions whose share state is initialized or being
+    initialized."""
 
     name: str
     partitions: frozenset[int]
@@ -84,7 +85,7 @@ class ShareGroup:
     assignment_epoch: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
-    initialized: dict[UUID, NamedPartitions] = field(default_factory=dict)
+    initialized: dict[UUID, StateTopic] = field(default_factory=dict)
     is_dead: bool = False
     deadlines: dict[str, int] = field(default_factory=dict)
     next_deadline_ms: int | None = None
@@ -160,7 +161,7 @@ class ShareGroup:
                 self.assignment_epoch = 0
             case StatePartitionsKey(), StatePartitionsValue():
                 self.initialized = {
-                    one.topic_id: NamedPartitions(one.topic_name, frozenset(one.partitions))
+                    one.topic_id: StateTopic(one.topic_name, frozenset(one.partitions))
                     for one in value.initialized
                     if one.topic_id is not None
                 }
@@ -171,7 +172,7 @@ class ShareGroup:
         if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
             self.next_deadline_ms = deadline_ms
 
-    def prepare_undo(self) -> CopyOfState:
+    def prepare_undo(self) -> GroupCopyUndo:
         copy = replace(
             self,
             members=dict(self.members),
@@ -179,15 +180,15 @@ class ShareGroup:
             initialized=dict(self.initialized),
             deadlines=dict(self.deadlines),
         )
-        return CopyOfState(self, copy)
+        return GroupCopyUndo(self, copy)
 
 
 def state_partitions_value(
-    initialized: Mapping[UUID, NamedPartitions], initializing: Mapping[UUID, NamedPartitions]
+    initialized: Mapping[UUID, StateTopic], initializing: Mapping[UUID, StateTopic]
 ) -> StatePartitionsValue:
     return StatePartitionsValue(tuple(_named_partitions(initializing)), tuple(_named_partitions(initialized)), ())
 
 
-def _named_partitions(topics: Mapping[UUID, NamedPartitions]) -> Iterator[NamedTopicPartitions]:
+def _named_partitions(topics: Mapping[UUID, StateTopic]) -> Iterator[NamedTopicPartitions]:
     for topic_id, topic in sorted(topics.items()):
         yield NamedTopicPartitions(topic_id, topic.name, tuple(sorted(topic.partitions)))

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ottla_broker.coordination import share_change, share_heartbeat
 from ottla_broker.coordination.consumer_group_requests import GroupStore
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, ShareGroupConfig
 from ottla_broker.coordination.group_type import SHARE
@@ -27,12 +28,7 @@ from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.share_change import ShareChange
 from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.coordination.share_group_records import SHARE_GROUP_RECORDS
-from ottla_broker.coordination.share_heartbeat import (
-    JOINING_EPOCH,
-    LEAVING_EPOCH,
-    ShareHeartbeat,
-    ShareHeartbeatResult,
-)
+from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -170,7 +166,7 @@ class ShareGroupRequests:
     ) -> dict[StatePartition, KafkaError]:
         """Sets the offsets at which the group continues; creates the group if it is missing.
         Returns the errors of partitions whose offset could not be set. Raises GROUP_ID_NOT_FOUND
-        for a group of another kind, NON_EMPTY_GROUP."""
+        for a group of another type, NON_EMPTY_GROUP."""
         async with self._lock_of(group_id):
             group = self.find_empty_group(group_id) if group_id in self._store.groups else ShareGroup(group_id)
             change = ShareChange(group)
@@ -197,11 +193,10 @@ class ShareGroupRequests:
         group = self.find_empty_group(group_id)
         return await self._delete_states(group, topics)
 
-    async def delete_offsets_of_topics(self, group: ShareGroup, topics: Iterable[UUID]) -> None:
-        """Called when the topics have been deleted: deletes the group's offsets in them."""
-        known = [topic for topic in topics if topic in group.initialized]
-        if known:
-            await self._delete_states(group, known)
+    async def delete_offsets_of_topic(self, group: ShareGroup, topic: UUID) -> None:
+        """Called when the topic has been deleted: deletes the group's offsets in it."""
+        if topic in group.initialized:
+            await self._delete_states(group, [topic])
 
     async def _delete_states(self, group: ShareGroup, topics: Iterable[UUID]) -> dict[UUID, KafkaError]:
         async with self._lock_of(group.id):
@@ -234,7 +229,7 @@ class ShareGroupRequests:
         await wait_for_write(write)
 
     def check_alterable(self, group_id: str) -> None:
-        """Raises GROUP_ID_NOT_FOUND for a group of another kind, NON_EMPTY_GROUP."""
+        """Raises GROUP_ID_NOT_FOUND for a group of another type, NON_EMPTY_GROUP."""
         if group_id in self._store.groups:
             self.find_empty_group(group_id)
 

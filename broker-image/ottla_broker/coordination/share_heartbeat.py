@@ -7,7 +7,6 @@ with their next heartbeats.
 
 import logging
 from collections.abc import Iterable
-from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -16,15 +15,15 @@ from msgspec.structs import replace
 from ottla_broker.coordination import share_change
 from ottla_broker.coordination.assignment_interval import may_assign
 from ottla_broker.coordination.assignors import NO_PARTITIONS, AssignableMember, Assignment
-from ottla_broker.coordination.consumer_member import to_topic_partitions
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH, to_topic_partitions
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ShareGroupConfig
 from ottla_broker.coordination.group_type import SHARE
-from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
+from ottla_broker.coordination.protocol_errors import group_full_error, member_fenced_error
 from ottla_broker.coordination.share_assignor import assign_shares
 from ottla_broker.coordination.share_change import ShareChange
-from ottla_broker.coordination.share_group import NamedPartitions, ShareGroup, ShareMember
+from ottla_broker.coordination.share_group import ShareGroup, ShareMember, StateTopic
 from ottla_broker.coordination.share_group_records import (
     ShareAssignmentKey,
     ShareMemberKey,
@@ -35,9 +34,6 @@ from ottla_broker.coordination.share_group_records import (
 )
 
 logger = logging.getLogger(__name__)
-
-JOINING_EPOCH: Final = 0
-LEAVING_EPOCH: Final = -1
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True):
@@ -111,11 +107,11 @@ def _find_or_create_member(group: ShareGroup, request: ShareHeartbeat, config: S
         if request.member_epoch != JOINING_EPOCH:
             return group.find_member(request.member_id)
         if len(group.members) >= config.max_size:
-            raise group_is_full(SHARE, config.max_size)
+            raise group_full_error(SHARE, config.max_size)
         return ShareMember(request.member_id)
     epoch = request.member_epoch
     if epoch not in (JOINING_EPOCH, known.epoch, known.previous_epoch):
-        raise member_is_fenced(SHARE, epoch, known.epoch)
+        raise member_fenced_error(SHARE, epoch, known.epoch)
     return known
 
 
@@ -156,7 +152,7 @@ def _follow_target(change: ShareChange, member: ShareMember) -> ShareMember:
     return group.members[member.id]
 
 
-def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, NamedPartitions]:
+def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict[UUID, StateTopic]:
     """Partitions of subscribed topics whose share state has not been initialized, by topic."""
     found = {}
     for name in sorted(group.subscribed_topics()):
@@ -164,7 +160,7 @@ def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict
             continue
         missing = frozenset(range(metadata.partition_count(topic_id))) - group.initialized_partitions(topic_id)
         if missing:
-            found[topic_id] = NamedPartitions(name, missing)
+            found[topic_id] = StateTopic(name, missing)
     return found
 
 
@@ -177,7 +173,7 @@ def add_initialized(change: ShareChange, added: Iterable[tuple[UUID, int]], meta
     for topic_id, partition in added:
         if (name := metadata.topic_name(topic_id)) is not None:
             before: frozenset[int] = initialized[topic_id].partitions if topic_id in initialized else frozenset()
-            initialized[topic_id] = NamedPartitions(name, before | {partition})
+            initialized[topic_id] = StateTopic(name, before | {partition})
     share_change.write_initialized(change, initialized)
     group.assigned_ms = None
     share_change.raise_epoch(change, metadata)

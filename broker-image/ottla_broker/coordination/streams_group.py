@@ -10,13 +10,12 @@ fenced.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace as replace_fields
 
-from ottla_broker.coordination.consumer_member import MemberDeadlines
-from ottla_broker.coordination.group_change import CopyOfState
+from ottla_broker.coordination.consumer_member import LEAVING_EPOCH, MEMBER_EPOCHS_SINCE, MemberDeadlines
+from ottla_broker.coordination.group_change import GroupCopyUndo
 from ottla_broker.coordination.group_type import STREAMS
 from ottla_broker.coordination.streams_group_records import (
     AssignedTaskIds,
@@ -47,12 +46,8 @@ from ottla_broker.coordination.streams_tasks import (
     tasks_of,
     to_assigned_task_ids,
 )
-from ottla_broker.coordination.streams_topology import ConfiguredTopology
+from ottla_broker.coordination.streams_topology import ConfiguredTopology, input_topic_names
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-MEMBER_EPOCHS_SINCE: Final = 9
-"""The version of OffsetCommit that has member epochs."""
-LEAVING_EPOCH: Final = -1
 
 
 class StreamsGroupState(StrEnum):
@@ -100,6 +95,11 @@ class StreamsMember(msgspec.Struct, frozen=True):
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is StreamsMemberState.stable and self.epoch == assignment_epoch
+
+    @property
+    def must_revoke(self) -> bool:
+        """True if it must give up tasks within its rebalance timeout."""
+        return self.state is StreamsMemberState.unrevoked_tasks
 
     def held_tasks(self) -> Iterator[Task]:
         yield from self.assigned.all_tasks()
@@ -206,11 +206,7 @@ class StreamsGroup:
         """Names of the topics that the application reads, whether they exist or not."""
         if self.topology is None:
             return set()
-        return {
-            name
-            for part in self.topology.subtopologies
-            for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
-        }
+        return {name for part in self.topology.subtopologies for name in input_topic_names(part)}
 
     def tasks_held_by_process(self, member: StreamsMember) -> set[Task]:
         """Tasks of the other members of the member's process."""
@@ -254,7 +250,7 @@ class StreamsGroup:
     def _subtopology_of(self, topic: str) -> str:
         """The id of the subtopology that reads the topic; empty if none does."""
         for part in self.topology.subtopologies if self.topology is not None else ():
-            if topic in part.source_topics or any(topic == one.name for one in part.repartition_source_topics):
+            if topic in input_topic_names(part):
                 return part.subtopology_id
         return ""
 
@@ -338,7 +334,7 @@ class StreamsGroup:
             if self.active_owners.get(task) == member.id:
                 del self.active_owners[task]
 
-    def prepare_undo(self) -> CopyOfState:
+    def prepare_undo(self) -> GroupCopyUndo:
         copy = replace(
             self,
             members=dict(self.members),
@@ -346,7 +342,7 @@ class StreamsGroup:
             active_owners=dict(self.active_owners),
             deadlines=dict(self.deadlines),
         )
-        return CopyOfState(self, copy)
+        return GroupCopyUndo(self, copy)
 
     # -- deadlines ---------------------------------------------------------------------------------
 
@@ -355,8 +351,8 @@ class StreamsGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> MemberDeadlines:
-        """The member's deadlines, to be changed. They are a copy of the former ones, to which an
-        undone change returns."""
+        """The member's deadlines, for the caller to change. They are a copy, because an undone
+        change returns to the former ones."""
         known = self.deadlines.get(member_id)
         found = self.deadlines[member_id] = MemberDeadlines() if known is None else replace(known)
         return found

@@ -8,9 +8,10 @@ change is undone.
 import logging
 from functools import partial
 
-from ottla_broker.coordination import streams_change, streams_heartbeat
+from ottla_broker.coordination import member_deadlines, streams_change, streams_heartbeat
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.consumer_group_requests import GroupStore
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig, StreamsGroupConfig
@@ -20,9 +21,9 @@ from ottla_broker.coordination.group_writes import GroupWrites
 from ottla_broker.coordination.journal import Write, wait_for_write
 from ottla_broker.coordination.protocol_errors import require_group
 from ottla_broker.coordination.streams_change import StreamsChange
-from ottla_broker.coordination.streams_group import LEAVING_EPOCH, StreamsGroup
+from ottla_broker.coordination.streams_group import StreamsGroup
 from ottla_broker.coordination.streams_group_records import STREAMS_GROUP_RECORDS
-from ottla_broker.coordination.streams_heartbeat import JOINING_EPOCH, StreamsHeartbeat, StreamsHeartbeatResult
+from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record
 
@@ -84,7 +85,7 @@ class StreamsGroupRequests:
 
     def expire_members(self, group: StreamsGroup) -> None:
         """Called at the group's next deadline."""
-        expired = streams_heartbeat.take_expired_members(group, self._store.timestamps())
+        expired = member_deadlines.take_expired_members(group, self._store.timestamps())
         self._writes.remove_expired(group, expired, partial(self._remove_members, group))
         self._store.schedule_timer(group)
 
@@ -92,8 +93,8 @@ class StreamsGroupRequests:
         """Called when the group has been loaded."""
         config, now = self._config_of(group.id), self._store.timestamps()
         for member in group.members.values():
-            streams_heartbeat.schedule_session_timeout(group, member, config.session_timeout_ms, now)
-            streams_heartbeat.schedule_revocation_timeout(group, member, now)
+            member_deadlines.schedule_session_timeout(group, member, config.session_timeout_ms, now)
+            member_deadlines.schedule_revocation_timeout(group, member, now)
         self._store.schedule_timer(group)
 
     def delete_empty_group(self, group: StreamsGroup) -> None:

@@ -6,20 +6,22 @@ moves its own member one step towards the target.
 """
 
 import logging
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.coordination import streams_change
 from ottla_broker.coordination.assignment_interval import may_assign
+from ottla_broker.coordination.consumer_member import JOINING_EPOCH
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import StreamsGroupConfig
 from ottla_broker.coordination.group_type import STREAMS
-from ottla_broker.coordination.member_deadlines import take_expired
-from ottla_broker.coordination.protocol_errors import group_is_full, member_is_fenced
+from ottla_broker.coordination.member_deadlines import schedule_revocation_timeout, schedule_session_timeout
+from ottla_broker.coordination.protocol_errors import group_full_error, member_fenced_error
 from ottla_broker.coordination.streams_change import StreamsChange
-from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember, StreamsMemberState
+from ottla_broker.coordination.streams_group import StreamsGroup, StreamsMember
 from ottla_broker.coordination.streams_group_records import (
     InternalTopic,
     KeyValue,
@@ -46,9 +48,10 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-JOINING_EPOCH = 0
-WAITING_EPOCH = 1  # of members before the first assignment, as in Kafka 4.2
-FIRST_EPOCH = 2
+WAITING_EPOCH: Final = 1
+"""Epoch of members before the first assignment, as in Kafka 4.2."""
+FIRST_EPOCH: Final = 2
+"""The first epoch of a group, which must be larger than WAITING_EPOCH."""
 
 
 class StreamsHeartbeat(msgspec.Struct, frozen=True):
@@ -99,12 +102,12 @@ def heartbeat(
     group = change.group
     was_empty = group.is_empty
     before = _find_or_create_member(group, request, config)
-    member = _updated_member(before, request)
+    member = _with_sent_fields(before, request)
     has_changed = member.metadata_value() != before.metadata_value() or member.id not in group.members
     if has_changed:
         streams_change.write_member(change, member)
     topology = _update_topology(change, request)
-    statuses = _stale_topology(member, topology)
+    statuses = _check_topology_epoch(member, topology)
     configured, metadata_hash = _configure(group, topology, metadata)
     if request.owned is not None and configured.is_ready:
         configured.check_tasks(request.owned.all_tasks())
@@ -131,7 +134,8 @@ def heartbeat(
             compute_target_assignment(change, configured, config)
             target_epoch, target = group.assignment_epoch, group.targets.get(member.id, NOTHING_ASSIGNED)
     after = _reconcile(change, group.members[member.id], target_epoch, target, request.owned)
-    _schedule_deadlines(group, after, config, now)
+    schedule_session_timeout(group, after, config.session_timeout_ms, now)
+    schedule_revocation_timeout(group, after, now)
     if request.shuts_down_application:
         group.shutdown_requested_by = member.id
     has_new_tasks = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
@@ -139,7 +143,7 @@ def heartbeat(
         group.endpoint_epoch += 1
     # A member that has lost a response reports other tasks. Kafka 4.2 does not repeat them to it.
     includes_assignment = has_new_tasks or request.owned not in (None, after.assigned)
-    statuses += _problems(group, configured)
+    statuses += _find_problems(group, configured)
     return StreamsHeartbeatResult(
         after.id,
         after.epoch,
@@ -165,7 +169,7 @@ def _find_or_create_member(group: StreamsGroup, request: StreamsHeartbeat, confi
     if (known := group.members.get(request.member_id)) is not None:
         return known
     if len(group.members) >= config.max_size:
-        raise group_is_full(STREAMS, config.max_size)
+        raise group_full_error(STREAMS, config.max_size)
     logger.info("streams group %s: member %s joins", group.id, request.member_id)
     return StreamsMember(request.member_id)
 
@@ -180,10 +184,10 @@ def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
     )
     if epoch == member.epoch or (epoch < member.epoch and has_lost_response):
         return
-    raise member_is_fenced(STREAMS, epoch, member.epoch)
+    raise member_fenced_error(STREAMS, epoch, member.epoch)
 
 
-def _updated_member(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
+def _with_sent_fields(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
     return replace(
         member,
         rack_id=request.rack_id if request.rack_id is not None else member.rack_id,
@@ -218,7 +222,7 @@ def _update_topology(change: StreamsChange, request: StreamsHeartbeat) -> Stream
     return group.topology
 
 
-def _stale_topology(member: StreamsMember, topology: StreamsTopologyValue) -> list[Status]:
+def _check_topology_epoch(member: StreamsMember, topology: StreamsTopologyValue) -> list[Status]:
     if member.topology_epoch >= topology.epoch:
         return []
     detail = (
@@ -243,7 +247,7 @@ def _configure(
     return group.configured, metadata.hash_topics(names.union(internal_topic_names(topology)))
 
 
-def _problems(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
+def _find_problems(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
     found = [] if configured.problem is None else [configured.problem]
     if (member_id := group.shutdown_requested_by) is not None:
         detail = (
@@ -301,39 +305,7 @@ def _reconcile(
     return after
 
 
-# -- deadlines and leaving -------------------------------------------------------------------------
-
-
-def _schedule_deadlines(
-    group: StreamsGroup, member: StreamsMember, config: StreamsGroupConfig, now: Timestamps
-) -> None:
-    schedule_session_timeout(group, member, config.session_timeout_ms, now)
-    schedule_revocation_timeout(group, member, now)
-
-
-def schedule_session_timeout(group: StreamsGroup, member: StreamsMember, timeout_ms: int, now: Timestamps) -> None:
-    deadlines = group.deadlines_of(member.id)
-    deadlines.session = now.loop_ms + timeout_ms
-    group.lower_next_deadline(deadlines.session)
-
-
-def schedule_revocation_timeout(group: StreamsGroup, member: StreamsMember, now: Timestamps) -> None:
-    """Sets the deadline for a member that has to give up tasks, its rebalance timeout from now.
-    Clears it for another member.
-    """
-    deadlines = group.deadlines_of(member.id)
-    if member.state is not StreamsMemberState.unrevoked_tasks:
-        deadlines.revocation = None
-    elif deadlines.revocation is None or deadlines.revocation_epoch != member.epoch:
-        deadlines.revocation, deadlines.revocation_epoch = now.loop_ms + member.rebalance_timeout_ms, member.epoch
-        group.lower_next_deadline(deadlines.revocation)
-
-
-def take_expired_members(group: StreamsGroup, now: Timestamps) -> dict[str, str]:
-    """Members one of whose deadlines has passed, each with the reason. Also sets the group's next
-    deadline to the earliest of the others."""
-    expired, group.next_deadline_ms = take_expired(group.deadlines, group.members, "tasks", now)
-    return expired
+# -- leaving ---------------------------------------------------------------------------------------
 
 
 def fence_members(change: StreamsChange, member_ids: list[str]) -> None:

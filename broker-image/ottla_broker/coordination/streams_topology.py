@@ -133,7 +133,7 @@ def _repartition_counts(topology: StreamsTopologyValue, partition_count: Partiti
         found: dict[str, int] = {}
         for name in unknown:
             writers = [part for part in topology.subtopologies if name in part.repartition_sink_topics]
-            read = [source for part in writers for source in _input_names(part)]
+            read = [source for part in writers for source in input_topic_names(part)]
             known = [counts.get(one) if one in declared else partition_count(one) for one in read]
             if known and None not in known:
                 found[name] = max(count for count in known if count is not None)
@@ -147,7 +147,7 @@ def _repartition_counts(topology: StreamsTopologyValue, partition_count: Partiti
     return counts
 
 
-def _input_names(part: Subtopology) -> list[str]:
+def input_topic_names(part: Subtopology) -> list[str]:
     return [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
 
 
@@ -177,7 +177,7 @@ def _enforce_copartitioning(
 
 
 def _task_count(part: Subtopology, counts: Mapping[str, int], partition_count: PartitionCount) -> int:
-    return max((counts.get(name) or partition_count(name) or 0 for name in _input_names(part)), default=0)
+    return max((counts.get(name) or partition_count(name) or 0 for name in input_topic_names(part)), default=0)
 
 
 def _missing_topics(

@@ -41,7 +41,7 @@ class _Load:
         kind[member_id].add(task)
         self.by_process[self.members[member_id].process_id].add(task)
 
-    def tasks_of(self, member_id: str) -> int:
+    def task_count(self, member_id: str) -> int:
         return len(self.active[member_id]) + len(self.standby[member_id])
 
     def process_load(self, member_id: str) -> float:
@@ -49,7 +49,7 @@ class _Load:
         return len(self.by_process[process]) / self.process_sizes[process]
 
     def least_loaded(self, member_ids: Iterable[str]) -> str | None:
-        order = ((self.process_load(one), self.tasks_of(one), one) for one in member_ids)
+        order = ((self.process_load(one), self.task_count(one), one) for one in member_ids)
         return min(order, default=(0.0, 0, None))[2]
 
 
@@ -121,7 +121,7 @@ def _assign_standby(load: _Load, tasks: list[Task], replicas: int) -> None:
                 for one, it in load.members.items()
                 if task in former[one][kind]
                 and task not in load.by_process[it.process_id]
-                and load.tasks_of(one) < share
+                and load.task_count(one) < share
             ]
             if (member_id := load.least_loaded(keepers)) is not None:
                 load.give(load.standby, member_id, task)

@@ -9,7 +9,6 @@
 
 import logging
 from itertools import pairwise
-from typing import Final
 
 from ottla_broker.log.config import MAX_INT32
 from ottla_broker.log.flush import is_checkpointed
@@ -19,11 +18,9 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.segment import Segment
 from ottla_broker.log.transaction_markers import build_abort_markers
 from ottla_broker.log.validation import MAGIC
-from ottla_broker.wire.batch import HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, pack_batch
+from ottla_broker.wire.batch import HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, pack_batch
 
 logger = logging.getLogger(__name__)
-
-NO_TIMESTAMP: Final = -1
 
 
 async def adopt_log(log: PartitionLog, now_ms: int) -> None:

@@ -22,10 +22,8 @@ _ID_CHARACTERS: Final = 22
 
 
 def read_offsets(disk: Disk, path: str) -> Offsets:
-    """Offsets by (topic, partition). ValueError names the file and the line.
-
-    None if there is no file, or an empty one, as Kafka writes it at its first start.
-    """
+    """Offsets by (topic, partition); empty if there is no file, or an empty one, as Kafka writes it
+    at its first start. Raises ValueError, which names the file and the line."""
     if not disk.exists(path):
         return {}
     lines = disk.read_file(path).decode().splitlines()
@@ -51,11 +49,9 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def read_topic_id(disk: Disk, path: str) -> UUID | None:
-    """The topic's id in a `partition.metadata`. ValueError names the file.
-
-    None if there is no file or only its beginning: it is written without waiting for the device, so
-    that a loss of power can leave it empty or torn.
-    """
+    """The topic's id in a `partition.metadata`; None if there is no file or only its beginning: it
+    is written without waiting for the device, so that a loss of power can leave it empty or torn.
+    Raises ValueError, which names the file."""
     if not disk.exists(path):
         return None
     text = disk.read_file(path).decode(errors="replace")

@@ -122,8 +122,8 @@ class Cleaner:
                 log.storage_error("compaction", log.directory, error)
         else:
             logger.info(
-                "compacted %s up to offset %d: %d bytes became %d, %d records %d",
-                *(log, end, stats.bytes_read, stats.bytes_kept, stats.records_read, stats.records_kept),
+                "compacted %s up to offset %d: %d records of %d bytes became %d of %d bytes",
+                *(log, end, stats.records_read, stats.bytes_read, stats.records_kept, stats.bytes_kept),
             )
             return stats
         return None
@@ -141,7 +141,7 @@ class Cleaner:
     def _choose_range(self, partition: TopicPartition, log: PartitionLog, now_ms: int) -> DirtyRange | None:
         current = (log, log.flush.truncation_count)
         if self._checkpointed.setdefault(partition, current) != current:
-            # What was clean may have been replaced by something else.
+            # A truncation or another log may have replaced what was clean.
             self.forget_log(*partition)
             self._checkpointed[partition] = current
         if not cleaning_job.can_clean(log):

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, group_segments, needs_timestamps
+from ottla_broker.log.cleaning_plan import DirtyRange, SegmentSummary, group_segments
 from ottla_broker.log.compaction import (
     CleanedTransactions,
     CleanerStats,
@@ -21,7 +21,7 @@ from ottla_broker.log.compaction import (
     OffsetMap,
     map_keys,
 )
-from ottla_broker.log.config import LogConfig
+from ottla_broker.log.config import MAX_INT64, LogConfig
 from ottla_broker.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, AbortedTransaction, CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.open_files import OpenFiles
@@ -112,18 +112,19 @@ class CleaningJob(msgspec.Struct, frozen=True):
 def summarize_segments(log: LogState) -> list[SegmentSummary]:
     """A summary of every segment for `log.cleaning_plan`. Raises OSError, CorruptSegment.
 
-    Timestamps are read only if a setting needs them. Index sizes are the most that rebuilt indexes
-    would have.
+    Timestamps are read only if a setting needs them, because that may access the disk. Index sizes
+    are the most that rebuilt indexes would have.
     """
-    largest, first = needs_timestamps(log.config)
+    needs_largest = log.config.min_compaction_lag_ms > 0
+    needs_first = log.config.max_compaction_lag_ms < MAX_INT64
     active = log.segments.active
     interval = log.config.index_interval_bytes
     return [
         SegmentSummary(
             segment.base,
             segment.size,
-            segment.max_timestamp_and_offset.timestamp if largest and segment is not active else -1,
-            segment.first_batch_timestamp() if first and segment is not active and segment.size else -1,
+            segment.max_timestamp_and_offset.timestamp if needs_largest and segment is not active else -1,
+            segment.first_batch_timestamp() if needs_first and segment is not active and segment.size else -1,
             OFFSET_ENTRY_BYTES * (segment.size // interval + 1),
             TIME_ENTRY_BYTES * (segment.size // interval + 1),
         )
@@ -132,7 +133,8 @@ def summarize_segments(log: LogState) -> list[SegmentSummary]:
 
 
 def plan_job(log: LogState, dirty: DirtyRange, now_ms: int) -> CleaningJob:
-    """Raises OSError or CorruptSegment if a transaction index cannot be read."""
+    """The job that cleans this range of the log. Raises OSError or CorruptSegment if a transaction
+    index cannot be read."""
     segments = list(log.segments)
     sources = [
         SourceSegment(segment, summary, following.base)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ottla_broker.log.config import MAX_INT32, MAX_INT64, LogConfig
+from ottla_broker.log.config import MAX_INT32, LogConfig
 
 Key = TypeVar("Key")
 
@@ -100,13 +100,6 @@ def first_uncleanable(
         if lag and following.base > first_dirty and segment.largest_timestamp > now_ms - lag:
             return segment.base
     return segments[-1].base
-
-
-def needs_timestamps(config: LogConfig) -> tuple[bool, bool]:
-    """Returns whether decisions need the (largest, first) timestamps of segments; reading them may
-    cost disk access.
-    """
-    return config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < MAX_INT64
 
 
 def choose_filthiest(candidates: Iterable[tuple[Key, DirtyRange]]) -> tuple[Key, DirtyRange] | None:

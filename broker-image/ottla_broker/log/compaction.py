@@ -87,7 +87,7 @@ class OffsetMap:
         return True
 
     def newest_offset(self, key: bytes) -> int:
-        """-1 when the key is not in the dirty part."""
+        """−1 when the key is not in the dirty part."""
         return self._offsets.get(key if len(key) <= _MAX_PLAIN_KEY else _digest(key), -1)
 
 
@@ -176,7 +176,6 @@ class CleanerStats:
     bytes_read: int = 0
     records_kept: int = 0
     bytes_kept: int = 0
-    without_key: int = 0
 
 
 @dataclass(slots=True)
@@ -257,10 +256,7 @@ class CompactionFilter:
         kept = []
         for span in iter_record_spans(payload, header.count):
             key, value = span[4], span[5]
-            if key is None:
-                self.stats.without_key += 1
-                continue
-            if base + span[3] < newest_offset(key):
+            if key is None or base + span[3] < newest_offset(key):
                 continue
             if value is None:
                 if horizon_passed:

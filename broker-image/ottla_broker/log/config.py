@@ -41,8 +41,6 @@ class LogConfig(msgspec.Struct, frozen=True):
     message_timestamp_after_max_ms: int = DEFAULT_TIMESTAMP_AFTER_MAX_MS
     max_message_bytes: int = 1_048_588
     min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
-    preallocate: bool = False
     # Whether a leader checks the schema ids of records, by both names of the settings.
     confluent_value_schema_validation: bool = False
     confluent_key_schema_validation: bool = False

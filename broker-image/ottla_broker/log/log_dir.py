@@ -26,6 +26,7 @@ from ottla_broker.log.flush import is_checkpointed
 from ottla_broker.log.meta_properties import (
     PREVIOUS_CLUSTER_ID,
     LogDirError,
+    LogDirIdentity,
     describe_mismatch,
     identity_properties,
     load_or_create_identity,
@@ -60,18 +61,15 @@ class LogDir:
         disk: Disk,
         runtime: Runtime,
         lock: Lock,
-        *,
-        directory_id: UUID,
         node_id: int,
-        cluster_id: str | None,
-        previous_cluster_id: str | None,
+        identity: LogDirIdentity,
     ) -> None:
         self.path = path
         self.storage = Storage(disk, runtime, lambda: self._write_now(file_names.RECOVERY_POINTS))
-        self.directory_id = directory_id
         self.node_id = node_id
-        self.cluster_id = cluster_id
-        self.previous_cluster_id = previous_cluster_id
+        self.directory_id = identity.directory_id
+        self.cluster_id = identity.cluster_id
+        self.previous_cluster_id = identity.previous_cluster_id
         self.logs: dict[TopicPartition, PartitionLog] = {}
         # Copies of logs that move here (`log.future_log`), and the folders of those that a stop
         # interrupted.
@@ -119,17 +117,7 @@ class LogDir:
                 raise LogDirError(f"{path} is in use: {error}") from None
             try:
                 identity = load_or_create_identity(disk, runtime, path, node_id, cluster_id)
-                directory_id, cluster_id, previous_cluster_id = identity
-                attached = cls(
-                    path,
-                    disk,
-                    runtime,
-                    lock,
-                    directory_id=directory_id,
-                    node_id=node_id,
-                    cluster_id=cluster_id,
-                    previous_cluster_id=previous_cluster_id,
-                )
+                attached = cls(path, disk, runtime, lock, node_id, identity)
                 attached._read_files()
             except BaseException:
                 lock.release()
@@ -149,7 +137,9 @@ class LogDir:
         self.interrupted_moves = {path: key for path, key in found.items() if key is not None}
         self.folders_to_delete += [f"{self.path}/{one}" for one in folders if one.endswith(file_names.DELETE_FOLDER)]
 
-    def load(self, config_of: Callable[[str], LogConfig], only: str | None = None, *, gapless: bool = True) -> None:
+    def load(
+        self, config_of: Callable[[str], LogConfig], only_topic: str | None = None, *, gapless: bool = True
+    ) -> None:
         """Opens the partitions that are not open yet, of one topic or of all; those that are
         damaged have `failure` set.
 
@@ -160,15 +150,15 @@ class LogDir:
         with log_dir_errors(self.path):
             for folder in self.storage.disk.list(self.path):
                 key = file_names.parse_folder_name(folder)
-                if key is not None and key not in self.logs and only in (None, key[0]):
+                if key is not None and key not in self.logs and only_topic in (None, key[0]):
                     self.logs[key] = self._open_log(key, folder, config_of(key[0]), gapless)
-            # Most partitions may not be used for long.
+            # Most partitions are not used soon, and opening their files again costs little.
             self.storage.files.close_all()
             if any(log.recovery_point < points.get(key, 0) for key, log in self.logs.items()):
                 # Otherwise a restart after a crash would assume that what is written next is
                 # flushed.
                 self._write_now(file_names.RECOVERY_POINTS)
-            if only is None:
+            if only_topic is None:
                 self._loaded = True
                 self._unloaded = {name: {} for name in _CHECKPOINTS}
 
@@ -213,7 +203,7 @@ class LogDir:
         directory = f"{self.path}/{file_names.partition_folder(topic, partition)}"
         try:
             if (topic, partition) in self._removed:
-                # They name the one that was deleted.
+                # The checkpoint files still name the partition that was deleted.
                 self._write_now(*_CHECKPOINTS)
                 self._removed.clear()
             log = create_log(self.storage, directory, topic, partition, topic_id, config)

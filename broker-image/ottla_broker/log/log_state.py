@@ -75,11 +75,11 @@ class LogState:
     """The state of a log. A new one has no records and starts and ends at `start`; `log.recovery`
     fills it.
 
-    Offsets count records. `start`: log start offset; `end`: log end offset, which the next record
-    gets. `failure`: why the partition is offline; None while it works. `files_to_delete`: (wall
-    time in ms from which on to remove it, path) of each file that was renamed to `.deleted`.
-    `is_checkpoint_stale`: an offset changed since the directory's checkpoint files were written.
-    `is_moving`: it is copied to another log directory, and compaction waits.
+    `start`: log start offset; `end`: log end offset, which the next record gets. `failure`: why the
+    partition is offline; None while it works. `files_to_delete`: (wall time in ms from which on to
+    remove it, path) of each file that was renamed to `.deleted`. `is_checkpoint_stale`: an offset
+    changed since the directory's checkpoint files were written. `is_moving`: the log is being
+    copied to another log directory, and compaction waits.
     """
 
     topic: str

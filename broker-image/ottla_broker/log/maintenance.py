@@ -23,7 +23,8 @@ CHECKPOINT_BYTES: Final = 16 << 20
 """Bytes of unflushed log from which on a checkpoint flushes it: they bound what a restart after a
 crash has to read."""
 LOGS_PER_SLICE: Final = 250
-"""Looked at before other tasks may run: about 0.05 ms, if there is nothing to do for them."""
+"""Logs that a slice visits before other tasks may run: about 0.05 ms, if there is nothing to do for
+them."""
 _TICK_S: Final = 1.0
 
 
@@ -82,7 +83,8 @@ class LogDirMaintenance:
                     due[at] = loop.time() + period / 1000
 
     async def _working_logs(self) -> AsyncIterator[PartitionLog]:
-        """Other tasks run between slices of thousands of logs, which come and go meanwhile."""
+        """The logs that have not failed. Lets other tasks run after each LOGS_PER_SLICE of them;
+        logs may come and go meanwhile."""
         for number, log in enumerate(list(self.directory.logs.values()), 1):
             if log.failure is None:
                 yield log
@@ -123,7 +125,8 @@ class LogDirMaintenance:
             await self.directory.write_checkpoints(recovery_points=False)
 
     async def write_recovery_points(self) -> None:
-        """Flushes the logs that have much unflushed, and writes how far all are."""
+        """Checkpoints the logs that have more than CHECKPOINT_BYTES above their recovery points,
+        then writes the recovery points of all."""
         async for log in self._working_logs():
             if log.end > log.recovery_point and log.size_from(log.recovery_point) > CHECKPOINT_BYTES:
                 await self._flush(log, log.checkpoint())
@@ -136,10 +139,11 @@ class LogDirMaintenance:
                 log.apply_retention(now_ms)
             except KafkaError as error:
                 logger.error("retention of %s-%d: %s", log.topic, log.partition, error.message)
-            await asyncio.sleep(0)  # to delete segments takes long
+            await asyncio.sleep(0)  # deleting segments takes long
 
     async def remove_deleted_files(self) -> None:
-        """Removes what retention, compaction and deletion have renamed, when its delay is over."""
+        """Removes the files and folders that retention, compaction and deletion have renamed, when
+        their delay is over."""
         now_ms = self._runtime.now_ms()
         # A copy: topics come and go while files are removed.
         for log in list(self.directory.logs.values()):

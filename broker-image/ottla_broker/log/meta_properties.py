@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla_broker.log import file_names
@@ -12,6 +12,15 @@ from ottla_broker.runtime import Runtime, uuid_from_text, uuid_text
 
 META_VERSION: Final = "1"
 PREVIOUS_CLUSTER_ID: Final = "previous.cluster.id"
+
+
+class LogDirIdentity(NamedTuple):
+    """`cluster_id`: None before the broker joins a cluster. `previous_cluster_id`: the cluster's id
+    before a recovery, or None."""
+
+    directory_id: UUID
+    cluster_id: str | None
+    previous_cluster_id: str | None
 
 
 class LogDirError(Exception):
@@ -31,11 +40,10 @@ def log_dir_errors(path: str) -> Iterator[None]:
 
 def load_or_create_identity(
     disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
-) -> tuple[UUID, str | None, str | None]:
-    """Returns (directory id, cluster id, cluster id before a recovery) from `meta.properties`.
-    Creates the file or adds missing properties. Raises LogDirError if the directory belongs to
-    another broker or cluster, ValueError if the file cannot be parsed, OSError.
-    """
+) -> LogDirIdentity:
+    """Returns the identity in `meta.properties`. Creates the file or adds missing properties.
+    Raises LogDirError if the directory belongs to another broker or cluster, ValueError if the file
+    cannot be parsed, OSError."""
     file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(disk, file)
     if found and found.get("version") != META_VERSION:
@@ -50,11 +58,14 @@ def load_or_create_identity(
     properties = identity_properties(node_id, cluster_id, directory_id)
     if not properties.items() <= found.items():
         write_identity(disk, path, properties)
-    return directory_id, cluster_id, found.get(PREVIOUS_CLUSTER_ID)
+    return LogDirIdentity(directory_id, cluster_id, found.get(PREVIOUS_CLUSTER_ID))
 
 
 def describe_mismatch(file: str, key: str, found: str, expected: str) -> str:
-    return f"{file} says {key}={found}, but this broker has {key}={expected}: the directory belongs to another one"
+    return (
+        f"{file} says {key}={found}, but this broker has {key}={expected}: "
+        "the directory belongs to another broker or cluster"
+    )
 
 
 def identity_properties(node_id: int, cluster_id: str | None, directory_id: UUID) -> dict[str, str]:

@@ -8,7 +8,6 @@ modules named for them.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from ottla_broker.log import flush, reading, retention, rolling, truncation
 from ottla_broker.log.appending import write_batches
@@ -36,13 +35,12 @@ from ottla_broker.wire.batch import (
     CONTROL_FLAG,
     HEADER,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
     Buffer,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-
-NO_TIMESTAMP: Final = -1
 
 
 class PartitionLog(LogState):
@@ -93,7 +91,7 @@ class PartitionLog(LogState):
         if self.failure is not None:
             raise self.failure
         size = len(records)
-        fields = read_header_fields(records, 0, size)
+        fields = read_header_fields(records, size)
         if fields[1] + LOG_OVERHEAD != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
         config = self.config
@@ -112,7 +110,7 @@ class PartitionLog(LogState):
             # As in Kafka, the response to a duplicate has the timestamp of the stored batch, even
             # if the producer set it.
             return LogAppendInfo(
-                sent.first_offset, sent.last_offset, sent.timestamp, self.start, True, 1, sent.offset_delta + 1, 0
+                sent.first_offset, sent.last_offset, sent.timestamp, self.start, True, sent.offset_delta + 1, 0
             )
         append_time = NO_TIMESTAMP
         if not self.appends_unchanged:
@@ -131,7 +129,7 @@ class PartitionLog(LogState):
         if leader_epoch != self.epochs.latest_epoch() and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, first)
         write_batches(self, records, size, ((0, fields),), first, leader_epoch, now_ms)
-        return LogAppendInfo(first, first + fields[6], append_time, self.start, False, 1, fields[12], size)
+        return LogAppendInfo(first, first + fields[6], append_time, self.start, False, fields[12], size)
 
     def _append_several(self, records: Buffer, leader_epoch: int, now_ms: int, from_client: bool) -> LogAppendInfo:
         if from_client:
@@ -147,7 +145,6 @@ class PartitionLog(LogState):
                 total = done
             else:
                 total.last_offset = done.last_offset
-                total.batch_count += 1
                 total.record_count += done.record_count
                 total.byte_count += done.byte_count
         # read_header_fields found a batch.
@@ -166,7 +163,7 @@ class PartitionLog(LogState):
             raise self.failure
         size, batches = split_leader_batches(records, self.end, leader_epoch)
         if not batches:
-            return LogAppendInfo(-1, -1, NO_TIMESTAMP, self.start, False, 0, 0, 0)
+            return LogAppendInfo(-1, -1, NO_TIMESTAMP, self.start, False, 0, 0)
         first, count = batches[0][1][0], sum(fields[12] for _, fields in batches)
         now_ms = self.storage.runtime.now_ms()
         for _, fields in batches:
@@ -178,7 +175,7 @@ class PartitionLog(LogState):
             # Nothing of a new epoch was written, so the log knows nothing of it.
             self.epochs.truncate_from_end(self.end)
             raise
-        return LogAppendInfo(first, self.end - 1, NO_TIMESTAMP, self.start, False, len(batches), count, size)
+        return LogAppendInfo(first, self.end - 1, NO_TIMESTAMP, self.start, False, count, size)
 
     def _check_producer(self, records: Buffer, fields: HeaderFields, from_client: bool) -> BatchMetadata | None:
         _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = fields

@@ -93,8 +93,8 @@ def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
 
 
 def _search(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:
-    """The segment's first record from offset `start` on that is not older. Only batches that may
-    hold it are parsed."""
+    """The segment's first record from offset `start` on whose timestamp is at least `timestamp`.
+    Only batches that may hold it are parsed."""
     position = segment.offsets.lookup_position(segment.times.offset_before(timestamp))
     for at, header in segment.iter_headers(position):
         if header.max_timestamp < timestamp or header.last_offset < start:

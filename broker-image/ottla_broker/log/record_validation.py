@@ -10,11 +10,10 @@ from itertools import islice
 from typing import Final
 
 from ottla_broker.log.config import DEFAULT_TIMESTAMP_AFTER_MAX_MS, MAX_INT64, LogConfig
-from ottla_broker.wire.batch import LOG_APPEND_TIME_FLAG, BatchHeader, Buffer
+from ottla_broker.wire.batch import LOG_APPEND_TIME_FLAG, NO_TIMESTAMP, BatchHeader, Buffer
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decompress_records, iter_record_spans
 
-NO_TIMESTAMP: Final = -1  # a record's, which no bound applies to
 # A compressed batch of a few kilobytes can hold millions of records; the response must not.
 MAX_RECORD_ERRORS: Final = 10_000
 
@@ -83,6 +82,7 @@ def _iter_record_errors(
         elif has_append_time:
             reason = "timestamp type LogAppendTime; a producer must use CreateTime"
             yield ErrorCode.invalid_timestamp, (index, reason)
+        # No bound applies to a record without a timestamp.
         elif checks_time and not earliest <= (timestamp := base + delta) <= latest and timestamp != NO_TIMESTAMP:
             yield ErrorCode.invalid_timestamp, (index, _describe_timestamp(timestamp, config, now_ms))
 

@@ -52,7 +52,10 @@ def _check(frame: bytes, subject: str, index: int, ids: SchemaIds) -> None:
     _, schema_id = FRAME.unpack(frame)
     known = ids.is_known(subject, schema_id)
     if known is None:
-        raise KafkaError(ErrorCode.not_enough_replicas, f"the broker reads whether {subject} has schema {schema_id}")
+        raise KafkaError(
+            ErrorCode.not_enough_replicas,
+            f"this broker does not know yet whether subject {subject} has schema id {schema_id}",
+        )
     if not known:
         raise KafkaError(
             ErrorCode.invalid_record, f"record {index} has schema id {schema_id}, which subject {subject} does not have"

@@ -252,7 +252,7 @@ class Segment:
             if at + HEADER_SIZE > len(data):
                 data, start, at = file.read(min(chunk, end - position), position), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise self._cut_off(position, len(data))
+                    raise self._cut_off_error(position, len(data))
                 size = _EXTENT.unpack_from(data)[1] + LOG_OVERHEAD
                 chunk = min(chunk * 2, _SCAN_CHUNK_BYTES) if size < _FIRST_CHUNK_BYTES else HEADER_SIZE
             base, length, delta = _EXTENT.unpack_from(data, at)
@@ -262,7 +262,7 @@ class Segment:
             yield position, size, base, base + delta, data, at
             position += size
 
-    def _cut_off(self, position: int, left: int) -> CorruptSegment:
+    def _cut_off_error(self, position: int, left: int) -> CorruptSegment:
         return CorruptSegment(self.path, position, f"{left} bytes left, a batch header takes {HEADER_SIZE}")
 
     def iter_whole_batches(self, position: int, end: int) -> Iterator[tuple[int, memoryview, BatchHeader]]:
@@ -275,7 +275,7 @@ class Segment:
             if at + HEADER_SIZE > len(data):
                 data, start, at = memoryview(file.read(min(_SCAN_CHUNK_BYTES, end - position), position)), position, 0
                 if len(data) < HEADER_SIZE:
-                    raise self._cut_off(position, len(data))
+                    raise self._cut_off_error(position, len(data))
             header = parse_batch_header(data, at)
             length, size = header.length, header.size
             if length < _MIN_LENGTH or position + size > end:

@@ -74,7 +74,7 @@ def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int
             mark_deleted(log, segment, now_ms)
         for _, final in moves:
             disk.rename(final + file_names.SWAP, final)
-    # It may hold records of an aborted transaction that no index has.
+    # The tail cache may hold records of an aborted transaction that is in no index any longer.
     log.tail.clear()
     log.is_checkpoint_stale = True
 

@@ -16,7 +16,7 @@ from ottla_broker.wire.records import decode_batch
 
 
 class EndTransactionMarker(NamedTuple):
-    """`timestamp` in ms."""
+    """`timestamp`: of the marker's record, in ms."""
 
     aborts: bool
     coordinator_epoch: int

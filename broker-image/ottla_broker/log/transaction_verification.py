@@ -39,7 +39,8 @@ class VerificationGuards:
     def begin(
         self, producer_id: int, epoch: int, sequence: int = 0, *, adds_partition: bool = False
     ) -> VerificationGuard:
-        """The guard to pass to `is_valid` before the append. `sequence`: the batch's first."""
+        """Begins a verification, and returns the guard to pass to `is_valid` before the append.
+        `sequence`: the batch's first."""
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = VerificationGuard(epoch, sequence, adds_partition)
@@ -53,7 +54,7 @@ class VerificationGuards:
         return guard is not None and self._guards.get(producer_id) is guard
 
     def invalidate(self, producer_id: int) -> None:
-        """The transaction has begun in the log, or ended."""
+        """Called when the producer's transaction has begun in the log, or has ended."""
         if self._guards:
             self._guards.pop(producer_id, None)
 

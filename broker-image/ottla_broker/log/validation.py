@@ -59,23 +59,20 @@ class LogAppendInfo:
     log_append_time_ms: int
     log_start_offset: int
     is_duplicate: bool
-    batch_count: int
     record_count: int
     byte_count: int
 
 
-def read_header_fields(data: Buffer, at: int, end: int) -> HeaderFields:
-    """The header at `at` of a batch that fits below `end`. Raises KafkaError: CORRUPT_MESSAGE;
-    INVALID_RECORD when the bytes are no whole batch, as with the short messages of formats 0 and 1.
-    """
-    if end - at < HEADER_SIZE:
-        raise KafkaError(
-            ErrorCode.invalid_record, f"{end - at} bytes are left at {at}; a batch header takes {HEADER_SIZE}"
-        )
-    fields: HeaderFields = HEADER.unpack_from(data, at)
-    if not _MIN_LENGTH <= fields[1] <= end - at - LOG_OVERHEAD:
+def read_header_fields(records: Buffer, size: int) -> HeaderFields:
+    """The header of the first batch of `records`, which are `size` bytes. Raises KafkaError:
+    CORRUPT_MESSAGE; INVALID_RECORD when the bytes are no whole batch, as with the short messages of
+    formats 0 and 1."""
+    if size < HEADER_SIZE:
+        raise KafkaError(ErrorCode.invalid_record, f"{size} bytes; a batch header takes {HEADER_SIZE}")
+    fields: HeaderFields = HEADER.unpack_from(records)
+    if not _MIN_LENGTH <= fields[1] <= size - LOG_OVERHEAD:
         code = ErrorCode.corrupt_message if 0 <= fields[1] < _MIN_LENGTH else ErrorCode.invalid_record
-        raise KafkaError(code, f"batch length {fields[1]} at {at}; {end - at} bytes are left")
+        raise KafkaError(code, f"batch length {fields[1]} in {size} bytes")
     return fields
 
 
@@ -141,8 +138,8 @@ def validate_client_batch(data: Buffer, fields: HeaderFields, config: LogConfig,
 
 
 def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """(bytes, [(position, header)]) of the whole batches in what a leader sent; the last one may be
-    cut off.
+    """(size in bytes, [(position, header)]) of the whole batches in what a leader sent; the last
+    one may be cut off.
 
     Raises KafkaError: CORRUPT_MESSAGE.
     """
@@ -208,7 +205,7 @@ def _codec_to_change_to(header: BatchHeader, config: LogConfig) -> Compression |
 
 
 def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int) -> Buffer:
-    """The batch as the topic's settings require it, itself when it is so already.
+    """The batch as the topic's settings require it: unchanged if it already is.
 
     It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change
     and the records do not: readers take the batch's time for each of them. The CRC covers all of

@@ -139,7 +139,7 @@ def open_metadata_log(home: LogDir, config: Config) -> PartitionLog:
         retention_ms=-1,
         max_message_bytes=MAX_COMMIT_BYTES,
     )
-    home.load(lambda _: log_config, only=METADATA_TOPIC)
+    home.load(lambda _: log_config, only_topic=METADATA_TOPIC)
     log = home.logs.get((METADATA_TOPIC, 0))
     if log is None:
         log = home.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, log_config)

@@ -26,7 +26,7 @@ FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 1.0
 MAX_PARTITIONS: Final = 2_000  # in one request
 
-NEWER_LEADER: Final = frozenset(
+NEWER_LEADER_ERRORS: Final = frozenset(
     {
         ErrorCode.fenced_leader_epoch,
         ErrorCode.not_leader_or_follower,
@@ -35,7 +35,8 @@ NEWER_LEADER: Final = frozenset(
         ErrorCode.unknown_topic_id,
     }
 )
-UNDECIDED: Final = frozenset(
+"""The controller knows a newer leader of the partition, or no longer has the partition."""
+UNDECIDED_ERRORS: Final = frozenset(
     {
         ErrorCode.not_controller,
         ErrorCode.operation_not_attempted,
@@ -43,6 +44,7 @@ UNDECIDED: Final = frozenset(
         ErrorCode.unknown_server_error,
     }
 )
+"""The controller has not decided the change, which is sent again."""
 
 
 class IsrChangeResult(NamedTuple):
@@ -53,7 +55,7 @@ class IsrChangeResult(NamedTuple):
 @dataclass(eq=False, repr=False)
 class AlterPartitionSender:
     """`_own_epoch`: this broker's epoch, −1 while it is not registered; `_epoch_of`: the registered
-    one of another broker."""
+    epoch of another broker."""
 
     _broker_id: int
     _own_epoch: Callable[[], int]
@@ -123,7 +125,9 @@ class AlterPartitionSender:
         return not undecided
 
     def _decide(self, partition: Partition, change: IsrChange, result: IsrChangeResult | None) -> bool:
-        if result is None or result.error_code in UNDECIDED:
+        """Applies the controller's result of a change to the partition. False if the result leaves
+        the change undecided."""
+        if result is None or result.error_code in UNDECIDED_ERRORS:
             return False
         code = result.error_code
         was_sent_before = change in self._sent_before
@@ -141,7 +145,7 @@ class AlterPartitionSender:
             )
         if partition.pending_isr_change is not change:
             return True
-        if code in NEWER_LEADER:
+        if code in NEWER_LEADER_ERRORS:
             partition.on_newer_leader(change)
         elif was_sent_before and not is_committed_already:
             partition.leader.withdraw_isr_change(change)
@@ -150,6 +154,7 @@ class AlterPartitionSender:
         return True
 
     def _send_again(self, changes: Iterable[tuple[Partition, IsrChange]]) -> None:
+        """Keeps the changes that are still pending for the next request."""
         for partition, change in changes:
             if partition.pending_isr_change is change:
                 self._waiting[partition] = None
@@ -158,7 +163,8 @@ class AlterPartitionSender:
                 self._sent_before.pop(change, None)
 
     def _request(self, changes: list[tuple[Partition, IsrChange]]) -> Any:
-        """An AlterPartitionRequest. Its classes would take 5 ms of a broker's start."""
+        """An AlterPartitionRequest. Its classes are imported here, because they would take 5 ms of
+        a broker's start."""
         from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
         from kio.schema.types import BrokerId
         from kio.static.primitive import i32, i64

@@ -9,7 +9,7 @@ from ottla_broker.metadata.image import MetadataImage
 
 class ClusterView(Protocol):
     def now_s(self) -> float:
-        """Monotonic time."""
+        """The event loop's time."""
         ...
 
     def is_in_session(self) -> bool:

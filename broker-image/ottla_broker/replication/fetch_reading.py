@@ -16,16 +16,16 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import NO_EPOCH, FetchRequestPartition
 from ottla_broker.wire.fetch_response import FetchResponsePartition
 
-UNKNOWN: Final = (
-    -1
-)  # a high watermark that a client must not see, because an earlier leader may have returned a higher one
+UNKNOWN: Final = -1
+"""In place of a high watermark that a client must not see, because an earlier leader may have
+returned a higher one."""
 
 
 class Reader(Protocol):
     """The limits of what one kind of fetcher may read."""
 
     def before_read(self) -> None:
-        """Called before partitions are read, which must change no partition."""
+        """Called before partitions are read. The reads that follow must change no partition."""
         ...
 
     def find(self, cached: CachedPartition) -> Partition:
@@ -49,9 +49,9 @@ class Reader(Protocol):
     def count_sent(self, partition: Partition, size: int) -> None: ...
 
 
-class RefusedReader:
-    """A client that fetches as a follower, and may not: every partition has the error, as in
-    Kafka."""
+class UnauthorizedReader:
+    """For a client that fetches as a follower without the right to: every partition has the error
+    TOPIC_AUTHORIZATION_FAILED, as in Kafka."""
 
     def before_read(self) -> None:
         pass
@@ -154,7 +154,7 @@ class ReplicaReader:
             raise
 
     def _current(self, cached: CachedPartition) -> Partition:
-        """As `find`, which is not needed when nothing has changed."""
+        """The partition of the session if that is still current, otherwise what `find` returns."""
         partition = cached.partition
         if (
             partition is None
@@ -198,16 +198,16 @@ def read_committed_records(
     offset = request.offset
     cached.has_more = False
     if request.last_fetched_epoch != NO_EPOCH and (diverging := diverging_epoch(log, request)) is not None:
-        data = without_records(partition, request)
+        data = response_without_records(partition, request)
         data.diverging = diverging
         return data
-    watermark, settled = log.high_watermark, partition.has_reached_epoch_start
+    watermark, is_watermark_known = log.high_watermark, partition.has_reached_epoch_start
     if not log.start <= offset <= watermark:
         _check_range(partition, offset)
     stable = log.last_stable_offset
     committed_only = isolation == READ_COMMITTED
     end = stable if committed_only else watermark
-    if settled:
+    if is_watermark_known:
         data = FetchResponsePartition(request.topic, request.partition, ErrorCode.none, watermark, stable, log.start)
     elif offset < watermark:
         # The previous leader may have returned a higher one, and a high watermark never falls.
@@ -246,7 +246,9 @@ def end_offset(records: Buffer) -> int:
     return max((header.next_offset for _, header in iter_batches(records)), default=-1)
 
 
-def without_records(partition: Partition, request: FetchRequestPartition) -> FetchResponsePartition:
+def response_without_records(partition: Partition, request: FetchRequestPartition) -> FetchResponsePartition:
+    """The partition's offsets for the fetcher; UNKNOWN while a new leader may know an older high
+    watermark than its predecessor."""
     log = partition.log
     watermark, stable = UNKNOWN, UNKNOWN
     if partition.has_reached_epoch_start:
@@ -267,8 +269,8 @@ def _check_range(partition: Partition, offset: int) -> None:
 
 def diverging_epoch(log: PartitionLog, request: FetchRequestPartition) -> tuple[int, int] | None:
     """(epoch, end) where the fetcher's log diverges from ours: our largest epoch that is no newer
-    than its last, and where that ends. Raises OFFSET_OUT_OF_RANGE when its last epoch is older than
-    all of ours."""
+    than its last, and where that ends. None if it does not diverge, or the fetcher names no epoch.
+    Raises OFFSET_OUT_OF_RANGE when its last epoch is older than all of ours."""
     last = request.last_fetched_epoch
     if last == NO_EPOCH:
         return None

@@ -22,20 +22,20 @@ from ottla_broker.wire.fetch_response import FetchResponse, FetchResponsePartiti
 from ottla_broker.wire.produce import Topic
 
 NO_SESSION: Final = (0, 0)
-SESSION_LOST: Final = frozenset(
+SESSION_LOST_ERRORS: Final = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
         ErrorCode.invalid_fetch_session_epoch,
         ErrorCode.fetch_session_topic_id_error,
     }
 )
+"""The broker no longer has the session: the next request begins a new one."""
 _MAX_INT32 = 2**31 - 1
 
 
 class FetchedPartition(Protocol):
-    """`requested_offset`: offset in the last request that named it, which had the number
-    `named_in`. `retry_at_s`: it is not fetched before.
-    """
+    """`requested_offset`, `named_in`: offset and number of the last request that named the
+    partition. `retry_at_s`: the partition is not fetched before this time of the event loop."""
 
     requested_offset: int
     named_in: int
@@ -127,7 +127,7 @@ class FetchSessionHandler(Generic[P]):
             self._changed[partition] = None
 
     def retry_paused(self) -> None:
-        self.next_retry_s = 0.0  # the next request finds out which partitions still rest
+        self.next_retry_s = 0.0  # the next request finds out which partitions are still paused
         self._urgent = True
 
     def _leave(self, partition: P) -> None:
@@ -205,7 +205,7 @@ class FetchSessionHandler(Generic[P]):
         outdated.
         """
         number = self._in_flight.popleft()
-        if response.error in SESSION_LOST:
+        if response.error in SESSION_LOST_ERRORS:
             if not self._in_flight:  # or the other response says the same
                 self._begin()
             return []

@@ -147,8 +147,8 @@ class CachedPartition:
 class FetchSession:
     """`changed`: the partitions to read next, in this order. `wake`: wakes the fetch that waits.
     `sends_high_watermark_at_once`: true for a follower that consumers read from (KIP-392).
-    `read_by`: whose rights the partitions were read by. A fetch without a session has one of its
-    own, with id 0."""
+    `read_by`: the reader of `read_as`, None before the first. A fetch without a session has one of
+    its own, with id 0."""
 
     id: int
     request: InitVar[FetchRequest]
@@ -189,9 +189,9 @@ class FetchSession:
                 gone.unwatch()
 
     def read_as(self, reader: object) -> None:
-        """Marks all partitions to be read again if another client fetches, or the access rules have
-        changed: a partition without new records, too, gets an error if it may no longer be read.
-        """
+        """Marks all partitions to be read again if `reader`, the client and the version of the
+        access rules, is another one than before: a partition without new records, too, gets an
+        error if it may no longer be read."""
         if self.read_by != reader:
             if self.read_by is not None:
                 for cached in self.partitions.values():
@@ -231,8 +231,7 @@ class FetchSession:
 @dataclass(eq=False, repr=False)
 class FetchSessionCache:
     """`_max_consumer_sessions`: max.incremental.fetch.session.cache.slots. `_random_below`: for ids
-    that cannot be guessed from one another. `evicted`: number of sessions that newer ones have
-    replaced."""
+    that cannot be guessed from one another."""
 
     _max_consumer_sessions: Callable[[], int]
     _now_s: Callable[[], float]
@@ -241,7 +240,6 @@ class FetchSessionCache:
     # Both with the least recently used first.
     _consumers: OrderedDict[int, FetchSession] = field(default_factory=OrderedDict)
     _replicas: OrderedDict[int, FetchSession] = field(default_factory=OrderedDict)
-    evicted: int = 0
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -290,7 +288,9 @@ class FetchSessionCache:
             session.close()
 
     def _begin(self, request: FetchRequest, by_ids: bool) -> FetchSession:
-        if not (self._make_room_for_replica(request) if request.replica >= 0 else self._make_room(request)):
+        if request.replica >= 0:
+            self._make_room_for_replica(request.replica)
+        elif not self._make_room(request):
             return FetchSession(NO_SESSION, request)
         session_id = self._random_below(_MAX_INT32) + 1
         while session_id in self._consumers or session_id in self._replicas:
@@ -305,6 +305,8 @@ class FetchSessionCache:
         return session
 
     def _make_room(self, request: FetchRequest) -> bool:
+        """Evicts the least recently used session if that is needed. False if the new session gets
+        no slot."""
         slots = self._max_consumer_sessions()
         if len(self._consumers) < slots:
             return True
@@ -316,12 +318,10 @@ class FetchSessionCache:
             return False
         del self._consumers[oldest.id]
         oldest.close()
-        self.evicted += 1
         return True
 
-    def _make_room_for_replica(self, request: FetchRequest) -> bool:
-        own = [session for session in self._replicas.values() if session.replica == request.replica]
+    def _make_room_for_replica(self, replica: int) -> None:
+        own = [session for session in self._replicas.values() if session.replica == replica]
         for session in own[: max(len(own) + 1 - MAX_SESSIONS_PER_REPLICA, 0)]:
             del self._replicas[session.id]
             session.close()
-        return True

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from ottla_broker.replication.fetch_session_handler import SESSION_LOST, FetchedPartition, FetchSessionHandler
+from ottla_broker.replication.fetch_session_handler import SESSION_LOST_ERRORS, FetchedPartition, FetchSessionHandler
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.fetch_request import NO_EPOCH, FetchRequest, write_fetch_request
@@ -227,7 +227,7 @@ class Fetcher(Generic[P]):
         except MalformedMessage as reason:
             self.disconnect(ConnectionError(str(reason)))
             return
-        if response.error is not ErrorCode.none and response.error not in SESSION_LOST:
+        if response.error is not ErrorCode.none and response.error not in SESSION_LOST_ERRORS:
             self.disconnect(KafkaError(response.error, f"the broker answers {response.error.name}"))
             return
         self._timeout_s, self._pause_s = self._owner.timing.first_timeout_s, self._owner.timing.first_pause_s

@@ -41,8 +41,8 @@ class Follower:
     fetched_s: float = -inf
     caught_up_s: float = -inf  # when it last reached the leader's log end
     leader_end: int = 0  # the leader's log end at its last fetch
-    lag_target: int = UNKNOWN  # what it must reach to be in time …
-    lagging_since_s: float = inf  # … counted from here
+    lag_target: int = UNKNOWN  # a log end of the leader; a follower that reaches it is in time
+    lagging_since_s: float = inf  # when `lag_target` was the leader's log end
     uncounted_fetch: tuple[int, int, int] | None = None
     position: FetchPosition | None = None
 
@@ -65,7 +65,7 @@ class Follower:
         return True
 
     def is_lagging_for(self, leader_end: int, now_s: float, max_lag_s: float) -> bool:
-        """True if it has been behind for too long. Called periodically."""
+        """True if the follower has been behind for `max_lag_s` or longer. Called periodically."""
         if not self.update_lagging(leader_end):
             return False
         if self.lagging_since_s == inf or self.log_end >= self.lag_target:

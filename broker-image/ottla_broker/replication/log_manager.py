@@ -61,14 +61,15 @@ class LogManager:
 
     async def load(self, *, are_foreign: bool) -> None:
         """Opens the partitions, once the metadata have the configs of their topics. `are_foreign`:
-        another program wrote the logs, and may have left gaps between offsets.
-        """
+        another program wrote the logs, and may have left gaps between segments."""
         for log_dir in self.log_dirs:
             log_dir.load(
                 lambda topic: self._config.log_config(self._image.topic_config(topic)), gapless=not are_foreign
             )
         for log_dir, log in find_duplicates(self.log_dirs):
-            logger.warning("another log directory has more of it: renaming %s to a stray folder", log.directory)
+            logger.warning(
+                "renaming %s to a stray folder: another log directory has more records of its partition", log.directory
+            )
             log_dir.move_to_stray(log.topic, log.partition)
         if are_foreign:
             for log_dir in self.log_dirs:
@@ -79,7 +80,7 @@ class LogManager:
         await asyncio.gather(*(maintain(log_dir, self._intervals()) for log_dir in self.log_dirs))
 
     async def close(self) -> None:
-        """Flushes the logs and writes the clean-shutdown markers."""
+        """Flushes the logs and writes the clean shutdown files."""
         for log_dir in self.log_dirs:
             await log_dir.close()
 

@@ -32,8 +32,8 @@ FORWARDING_S: Final = 1.0
 @dataclass(eq=False, repr=False)
 class Partition:
     """`registration`: its record in the metadata; `_now_ms`: wall time; `send_isr_change`: sends
-    the leader's pending ISR change to the controller. `refused_batches`: those that clients sent
-    while another broker led.
+    the leader's pending ISR change to the controller. `misdirected_batches`: the rejected batches
+    that clients sent while another broker led.
 
     Waiters are called when leadership has changed, and: `read_waiters` when readable records may
     have come, `log_end_waiters` when the log has grown, `low_watermark_waiters` when the low
@@ -52,7 +52,7 @@ class Partition:
     def __post_init__(self, send_isr_change: "Callable[[Partition], None]") -> None:
         self.traffic = PartitionTraffic()
         self.rejected_batches = RejectedBatches()
-        self.refused_batches = RejectedBatches()
+        self.misdirected_batches = RejectedBatches()
         self.read_waiters = Waiters()
         self.log_end_waiters = Waiters()
         self.low_watermark_waiters = Waiters()
@@ -106,8 +106,7 @@ class Partition:
     @property
     def has_reached_epoch_start(self) -> bool:
         """True if the high watermark is above everything that an earlier leader may have
-        acknowledged.
-        """
+        acknowledged."""
         role = self.role
         return not isinstance(role, PartitionLeader) or self.log.high_watermark >= role.epoch_start_offset
 
@@ -117,8 +116,7 @@ class Partition:
 
     def update_registration(self, registration: PartitionRecord) -> None:
         """Applies the partition's registration in the metadata; one that is older than the known
-        one is ignored (rule 1).
-        """
+        one is ignored (rule 1)."""
         before = self.registration
         if registration.partition_epoch < before.partition_epoch:
             return
@@ -161,12 +159,12 @@ class Partition:
         if isinstance(self.role, PartitionLeader):
             self._close_leader()
             self.rejected_batches = RejectedBatches()
-            self.refused_batches = RejectedBatches()
+            self.misdirected_batches = RejectedBatches()
             self.role = self._new_follower()
             self.role.stepped_down_s = self._cluster.now_s()
         self.is_leader = False
         self.role.registration = self.registration
-        # Of an epoch in which it led and wrote nothing, nothing is known.
+        # No record has the epoch of a leader that wrote nothing.
         self.log.epochs.truncate_from_end(self.log.end)
         reason = KafkaError(ErrorCode.not_leader_or_follower)
         (self._pending_acks.hand_over if self.is_follower else self._pending_acks.fail)(reason)
@@ -186,9 +184,8 @@ class Partition:
             self.role.close()
 
     def on_newer_leader(self, change: IsrChange) -> None:
-        """Called when the controller knows a newer leader: serve nothing more until the metadata
-        name it (rule 1).
-        """
+        """Called when the controller knows a newer leader. Nothing more is served until the
+        metadata name it (rule 1)."""
         if self.pending_isr_change is change:
             self.leader.superseded = True
             self.is_leader = False
@@ -204,8 +201,7 @@ class Partition:
 
     def on_config_changed(self) -> None:
         """Called when configs have changed: with another min.insync.replicas the high watermark may
-        advance.
-        """
+        advance."""
         if self.is_leader:
             self.leader.update_maximal_isr()
 
@@ -247,20 +243,19 @@ class Partition:
             raise reason from None
         if self.rejected_batches:
             self.rejected_batches.record_append(records)
-        if self.refused_batches:
-            self.refused_batches.record_append(records)
+        if self.misdirected_batches:
+            self.misdirected_batches.record_append(records)
         self._on_appended(leader, appended)
         self.traffic.produce_requests += from_client
         return appended
 
     def _explain_gap(self, records: Buffer, reason: KafkaError) -> KafkaError:
         """NOT_LEADER_OR_FOLLOWER if another broker may lead by now and have the missing batches, or
-        if they were refused here just before this replica led: the client sends them again.
-        """
+        if clients sent them here just before this replica led: the client sends them again."""
         if not self._cluster.is_in_session():
             return KafkaError(ErrorCode.not_leader_or_follower, f"no session with the controller; {reason}")
         try:
-            self.refused_batches.check(records)
+            self.misdirected_batches.check(records)
         except KafkaError as refused:
             return refused
         return reason
@@ -316,15 +311,10 @@ class Partition:
         """True if the whole ISR has the records."""
         return appended.last_offset < self.log.high_watermark
 
-    def commit_future(
-        self, appended: LogAppendInfo, acks: int, *, across_leaders: bool = False
-    ) -> Awaitable[None] | None:
-        """A future to wait for before answering; None when the records are committed already.
-        Raises what `call_when_committed` passes.
-        """
-        if acks != ALL_REPLICAS or self.is_committed(appended):
-            return None
-        return self._pending_acks.add_future(appended.last_offset + 1, across_leaders=across_leaders)
+    def commit_future(self, appended: LogAppendInfo) -> Awaitable[None] | None:
+        """Completes when the whole ISR has the records; None when it has them already. Raises what
+        `call_when_committed` passes."""
+        return None if self.is_committed(appended) else self._pending_acks.add_future(appended.last_offset + 1)
 
     def call_when_committed(
         self, appended: LogAppendInfo, callback: CommitCallback, *, across_leaders: bool = False
@@ -365,8 +355,7 @@ class Partition:
 
     def notify_log_start_change(self) -> None:
         """Completes waiting fetches, so that fetchers of an idle partition learn of the new log
-        start.
-        """
+        start."""
         if self.log.start != self._notified_log_start:
             self._notified_log_start = self.log.start
             self._notify_all()

@@ -50,7 +50,7 @@ class PartitionFollower:
     stepped_down_s: float = -inf
 
     def process(self, data: FetchResponsePartition) -> FollowOutcome:
-        """Process the leader's response. Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE
+        """Processes the leader's response. Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE
         (of the records), KAFKA_STORAGE_ERROR."""
         if data.error is not ErrorCode.none:
             is_out_of_range = data.error is ErrorCode.offset_out_of_range
@@ -102,6 +102,7 @@ class PartitionFollower:
         self.on_log_truncated()
 
     def on_log_truncated(self) -> None:
+        """Fails the producers whose records are no longer in the log."""
         self._pending_acks.truncate_to(self._log.end, KafkaError(ErrorCode.not_leader_or_follower))
 
 

@@ -57,7 +57,7 @@ class PartitionLeader:
         self.registration = registration
         self.isr.update_registration(registration)
         self.update_maximal_isr()
-        self._expand_isr_by_waiting()
+        self._reconsider_followers()
 
     @property
     def effective_min_isr(self) -> int:
@@ -127,7 +127,7 @@ class PartitionLeader:
     # --- followers
 
     def record_fetch(self, broker: int, broker_epoch: int, offset: int, log_start: int) -> None:
-        """A follower fetches from `offset`, up to which its log is the leader's. Raises
+        """Records a follower's fetch from `offset`, up to which its log is the leader's. Raises
         NOT_LEADER_OR_FOLLOWER like `Followers.record_fetch`."""
         cluster = self._cluster
         follower = self.followers.record_fetch(
@@ -166,7 +166,7 @@ class PartitionLeader:
             self._propose()
 
     def _expand_isr(self, candidates: Iterable[Follower]) -> None:
-        """Proposes that those of them that have caught up join the ISR (rule 4)."""
+        """Proposes that those of the candidates that have caught up join the ISR (rule 4)."""
         watermark, may_join = self._log.high_watermark, self._cluster.may_join
 
         def has_caught_up(one: Follower) -> bool:
@@ -175,7 +175,9 @@ class PartitionLeader:
         if self.isr.propose_with(self.registration, candidates, has_caught_up):
             self._propose()
 
-    def _expand_isr_by_waiting(self) -> None:
+    def _reconsider_followers(self) -> None:
+        """Proposes the followers outside of the ISR that have caught up, unless a proposal is
+        undecided."""
         if self.isr.pending is None and self.followers.out_of_sync:
             self._expand_isr(self.isr.take_candidates(self.followers.out_of_sync, self._log.end))
 
@@ -188,7 +190,7 @@ class PartitionLeader:
         if self.isr.reject(change):
             self.update_maximal_isr()
             if self.isr.has_deferred_followers:
-                self._expand_isr_by_waiting()
+                self._reconsider_followers()
 
     def withdraw_isr_change(self, change: IsrChange) -> None:
         """Called when the controller has rejected the proposal. A copy of the request may arrive

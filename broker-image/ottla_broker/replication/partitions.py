@@ -45,11 +45,12 @@ class Partitions:
             )
         return found
 
-    def record_refusal(self, topic: str | UUID, partition: int, records: Buffer) -> None:
-        """Remembers that a client's records were refused because another broker leads."""
+    def record_misdirected(self, topic: str | UUID, partition: int, records: Buffer) -> None:
+        """Remembers that a client's records were rejected because another broker leads. Raises
+        UNKNOWN_TOPIC_ID."""
         name = topic if isinstance(topic, str) else self.topic_name(topic)
         if (found := self._hosted.get((name, partition))) is not None:
-            found.refused_batches.record_rejection(records, KafkaError(ErrorCode.not_leader_or_follower))
+            found.misdirected_batches.record_rejection(records, KafkaError(ErrorCode.not_leader_or_follower))
 
     def replica(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
         """The partition if this broker has a replica of it, whether it leads or follows, and knows

@@ -51,7 +51,7 @@ class PendingAcks:
         self._count += 1
         heapq.heappush(self._waiting, PendingAck(offset, self._count, callback, across_leaders))
 
-    def add_future(self, offset: int, *, across_leaders: bool = False) -> asyncio.Future[None]:
+    def add_future(self, offset: int) -> asyncio.Future[None]:
         """Like `add`. Returns a future instead of calling back."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -63,7 +63,7 @@ class PendingAcks:
             else:
                 future.set_exception(reason)
 
-        self.add(offset, complete, across_leaders=across_leaders)
+        self.add(offset, complete)
         return future
 
     def all_completed(self) -> asyncio.Future[None] | None:

@@ -1,4 +1,4 @@
-"""Forwards what producers still send to a leader that has just stepped down to the new leader.
+"""Forwards to the new leader what producers still send to a leader that has just stepped down.
 
 A client that gets NOT_LEADER_OR_FOLLOWER sends again after 0.1 s, but librdkafka asks for the new
 leader only after 0.25 s (`topic.metadata.refresh.fast.interval.ms`). What it sends here in between
@@ -28,9 +28,8 @@ from ottla_broker.wire.channel import Channel, is_open_channel
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 
 CLIENT_RETRY_PAUSE_S: Final = 0.03
-"""A request that comes so long after the error was sent after it was read; clients wait for 0.1
-s.
-"""
+"""A client that sends a request this long after the error was sent has read the error; clients wait
+for 0.1 s before they send again."""
 CLIENT_REFRESH_S: Final = 0.35
 """Within this time redirected clients ask for the new leader; librdkafka after 0.25 s."""
 MAX_SHUTDOWN_WAIT_S: Final = 1.0

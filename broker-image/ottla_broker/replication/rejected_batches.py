@@ -88,8 +88,8 @@ class RejectedBatches:
 
     def can_forward(self, records: Buffer) -> bool:
         """False if a rejected batch before them was not sent again: the new leader would find a
-        gap.
-        """
+        gap. Otherwise forgets the producer's rejected batch, because the new leader gets these
+        records."""
         try:
             self.check(records)
         except KafkaError:

@@ -34,7 +34,7 @@ from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
-VERSION: Final = 17
+FETCH_VERSION: Final = 17
 FIRST_PAUSE_S: Final = 0.02
 FIRST_TIMEOUT_S: Final = 2.0
 """A connection that a network cut has silenced is replaced long before TCP gives it up; a leader
@@ -79,14 +79,14 @@ class FollowedPartition:
 
 @dataclass(eq=False, repr=False)
 class ReplicaFetchers:
-    """`broker_epoch`: epoch of this broker's registration; −1 without one, and then nothing is
+    """`own_epoch`: epoch of this broker's registration; −1 without one, and then nothing is
     fetched.
     """
 
-    me: int
+    broker_id: int
     image: MetadataImage
     config: Config
-    broker_epoch: Callable[[], int]
+    own_epoch: Callable[[], int]
     channels: ChannelBuilder = UNSECURED_CHANNELS
 
     def __post_init__(self) -> None:
@@ -115,12 +115,12 @@ class ReplicaFetchers:
 
     def _connection_key(self, partition: Partition) -> ConnectionKey | None:
         leader = partition.registration.leader
-        return None if leader in (NO_LEADER, self.me) else (leader, partition.acks_wait_for_sync)
+        return None if leader in (NO_LEADER, self.broker_id) else (leader, partition.acks_wait_for_sync)
 
     def on_broker_changed(self, broker: int) -> None:
         """Called when a broker may be back, or when this one has a broker epoch."""
         for (leader, _), fetcher in self._fetchers.items():
-            if broker in (leader, self.me):
+            if broker in (leader, self.broker_id):
                 fetcher.fetcher.reconnect_now()
 
     async def close(self) -> None:
@@ -131,8 +131,7 @@ class ReplicaFetchers:
 
     def lags(self) -> Iterator[int]:
         """How far each partition is behind its leader's high watermark, in records. Partitions may
-        come and go while it is read.
-        """
+        come and go while the result is read."""
         for each in list(self._fetchers.values()):
             for fetched in list(each.fetcher.session):
                 yield fetched.lag
@@ -146,7 +145,10 @@ class ReplicaFetchers:
 
     def _is_throttled(self, partition: Partition) -> bool:
         entries = partition.log.config.follower_replication_throttled_replicas
-        return is_throttled(entries, partition.partition, self.me) and self.me not in partition.registration.isr
+        return (
+            is_throttled(entries, partition.partition, self.broker_id)
+            and self.broker_id not in partition.registration.isr
+        )
 
 
 class ReplicaFetcher:
@@ -157,7 +159,7 @@ class ReplicaFetcher:
     def __init__(self, leader: int, synced: bool, fetchers: ReplicaFetchers) -> None:
         config = fetchers.config
         self.name = f"fetch from broker {leader}"
-        self.client_id = f"broker-{fetchers.me}-fetcher"
+        self.client_id = f"broker-{fetchers.broker_id}-fetcher"
         self.max_partition_bytes = config(REPLICA_FETCH_MAX_BYTES)
         self._max_pause_s = max(config(REPLICA_FETCH_BACKOFF_MS) / 1000, FIRST_PAUSE_S)
         max_timeout_s = config(REPLICA_SOCKET_TIMEOUT_MS) / 1000
@@ -187,7 +189,7 @@ class ReplicaFetcher:
 
     async def connect(self) -> tuple[Channel, int]:
         self._syncing = 0
-        self._broker_epoch = self._fetchers.broker_epoch()
+        self._broker_epoch = self._fetchers.own_epoch()
         if self._broker_epoch < 0:
             raise KafkaError(ErrorCode.broker_not_available, "this broker is not registered yet")
         registered = self._fetchers.image.brokers.get(self._leader)
@@ -195,14 +197,14 @@ class ReplicaFetcher:
         endpoint = None if registered is None else registered.endpoints.get(listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.broker_not_available, f"broker {self._leader} is not registered")
-        return await self._fetchers.channels.open_channel(endpoint.host, endpoint.port, self.client_id), VERSION
+        return await self._fetchers.channels.open_channel(endpoint.host, endpoint.port, self.client_id), FETCH_VERSION
 
     def next_request(self) -> FetchRequest:
-        if self._broker_epoch != self._fetchers.broker_epoch():
+        if self._broker_epoch != self._fetchers.own_epoch():
             raise ConnectionAbortedError("this broker has registered again")  # the leader knows an earlier incarnation
         config = self._fetchers.config
         return FetchRequest(
-            self._fetchers.me,
+            self._fetchers.broker_id,
             config(REPLICA_FETCH_WAIT_MAX_MS),
             config(REPLICA_FETCH_MIN_BYTES),
             config(REPLICA_FETCH_RESPONSE_MAX_BYTES),
@@ -222,7 +224,7 @@ class ReplicaFetcher:
         pass
 
     def on_disconnect(self, reason: Exception) -> None:
-        if self._fetchers.broker_epoch() >= 0:  # or this broker is still starting
+        if self._fetchers.own_epoch() >= 0:  # or this broker is still starting
             logger.info("fetching from broker %d: %s", self._leader, reason)
 
     def process(self, followed: FollowedPartition, data: FetchResponsePartition) -> None:
@@ -294,11 +296,12 @@ class ReplicaFetcher:
         continues there.
         """
         channel, partition, epoch = self.fetcher.channel, followed.partition, followed.epoch
+        own_id = self._fetchers.broker_id
         assert channel is not None
 
         async def offset(timestamp: int) -> int:
             return await list_offset(
-                channel, partition.topic, partition.partition, timestamp, replica=self._fetchers.me, leader_epoch=epoch
+                channel, partition.topic, partition.partition, timestamp, replica=own_id, leader_epoch=epoch
             )
 
         try:

@@ -3,7 +3,7 @@ partition folders.
 
 A folder that the metadata do not know is never deleted but renamed to `…-stray`. Only at the very
 first start of a cluster on these directories are such folders adopted as topics (`find_orphans`):
-so the data of a Kafka broker move here."""
+that takes over the data of a Kafka broker."""
 
 import asyncio
 import logging
@@ -82,7 +82,7 @@ class ReplicaManager:
                 self._fetchers.on_broker_changed(broker)
 
     def reconfigure_topics(self, topics: Iterable[str]) -> None:
-        """Gives the logs of these topics their settings as they are now."""
+        """Applies the present settings of these topics to their logs."""
         for name in topics:
             config = self._log_config(name)
             for partition in self._image.topics[name].partitions if name in self._image.topics else ():
@@ -92,9 +92,8 @@ class ReplicaManager:
                     self._fetchers.follow_leader(hosted)  # topics whose acks wait for a sync have another fetcher
 
     async def shrink_isrs(self) -> None:
-        """Removes followers that lag from their ISRs, and notifies fetchers of records that
-        retention has deleted.
-        """
+        """Periodically removes followers that lag from their ISRs, and notifies fetchers of records
+        that retention has deleted, until it is cancelled."""
         while True:
             max_lag_s = self._config(REPLICA_LAG_TIME_MAX_MS) / 1000
             await asyncio.sleep(max_lag_s / LAG_CHECKS)
@@ -140,7 +139,7 @@ class ReplicaManager:
 
     def _host_if_known(self, topic: str, partition: int) -> None:
         known = self._image.topics.get(topic)
-        if known is not None and partition in known.partitions:  # or it was of an earlier topic of that name
+        if known is not None and partition in known.partitions:  # else it belonged to an earlier topic of that name
             self._host(known, known.partitions[partition])
 
     def _host(self, topic: TopicImage, registration: PartitionRecord) -> None:
@@ -178,8 +177,8 @@ class ReplicaManager:
         self._apply_role(hosted)
 
     def _retry_later(self, name: TopicPartition, reason: Exception) -> None:
-        """Tries again later, because the reason may pass, as a full disk does. It is logged
-        once."""
+        """Tries to open the log again later, because the reason may pass, as a full disk does. The
+        reason is logged once."""
         if name not in self._retries:
             logger.error("cannot open the log of %s-%d: %s", *name, reason)
         else:
@@ -235,9 +234,9 @@ class ReplicaManager:
         return chosen.create_log(topic.name, index, topic.id, config)
 
     def _log_config(self, topic: str) -> LogConfig:
-        """A mirrored topic's log follows its source's log start, and a topic with appended sources
-        its leader's, who remembers how far each was copied (`mirroring.appended_retention`):
-        neither has a retention of its own."""
+        """A mirrored topic's log follows its source's log start. The log of a topic with appended
+        sources follows its leader's, which keeps how far each source was copied
+        (`mirroring.appended_retention`). Neither has a retention of its own."""
         known = self._image.topics.get(topic)
         overrides = self._image.topic_config(topic)
         follows = known is not None and (self._image.active_mirror(known.id) or retained_sources(self._image, known.id))

@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 COPY_BYTES: Final = 1 << 20  # at once: as long as other requests may wait
 ASSIGN_PAUSE_S: Final = 1.0
 REPORT_FAILED: Final = "cannot report the directory of a moving replica to the controller, retrying: %s"
-UNIQUE_ID: Final = "0" * 32
+SAMPLE_UNIQUE_ID: Final = "0" * 32
+"""As long as that of every future replica's folder."""
 
 Move = tuple[FutureLog, "asyncio.Task[None]"]
 
@@ -58,10 +59,10 @@ class ReplicaMover:
 
     def move_replica(self, topic: str, partition: int, path: str) -> None:
         """Begins to move a replica to the log directory `path`. Raises INVALID_TOPIC_EXCEPTION,
-        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION and
-        REPLICA_NOT_AVAILABLE, and the replica will be created there."""
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION or REPLICA_NOT_AVAILABLE
+        for a replica that does not exist yet, which is then created in that directory."""
         key = topic, partition
-        if len(file_names.future_folder(topic, partition, UNIQUE_ID).encode()) > file_names.MAX_FILE_NAME:
+        if len(file_names.future_folder(topic, partition, SAMPLE_UNIQUE_ID).encode()) > file_names.MAX_FILE_NAME:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"the name of {topic} is too long to move its replicas")
         target = next((one for one in self._log_dirs if one.absolute_path == path), None)
         if target is None:
@@ -136,10 +137,10 @@ class ReplicaMover:
                 return
 
     async def _assign_directory(self, topic_id: UUID, partition: int, directory: UUID) -> None:
-        """Returns when the controller knows the replica's directory. Raises KafkaError when it
-        rejects it.
-        """
-        # Few brokers move a replica, in whose start these classes would take 5 ms.
+        """Returns when the controller knows the replica's directory. Raises KafkaError when the
+        controller rejects the directory."""
+        # Imported here: these classes would take 5 ms of a broker's start, and few brokers move a
+        # replica.
         from kio.schema.assign_replicas_to_dirs.v0.request import (
             AssignReplicasToDirsRequest,
             DirectoryData,

@@ -33,7 +33,7 @@ class Throttle:
             self._owed += size
 
     def throttle_time_s(self) -> float:
-        """Seconds until more may be copied; 0 if it may be now."""
+        """Seconds until more may be copied; 0 if more may be copied now."""
         rate = self._update_rate()
         return max(self._owed, 0.0) / rate if rate < MAX_INT64 else 0.0
 

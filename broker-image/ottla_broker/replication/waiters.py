@@ -24,9 +24,8 @@ class Waiters:
         self.waiting.pop(waiter, None)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Returns when `condition` holds, which is checked now and at each change. Raises what it
-        raises.
-        """
+        """Returns when `condition` holds, which is checked now and at each change. Raises what
+        `condition` raises."""
         changed = asyncio.Event()
         self.add(changed.set)
         try:

@@ -4,7 +4,12 @@ from the leader or from the nearest replica (KIP-392)."""
 from dataclasses import dataclass
 from uuid import UUID
 
-from ottla_broker.replication.fetch_reading import end_offset, read_committed_records, read_to_log_end, without_records
+from ottla_broker.replication.fetch_reading import (
+    end_offset,
+    read_committed_records,
+    read_to_log_end,
+    response_without_records,
+)
 from ottla_broker.replication.fetch_sessions import CachedPartition
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.replica_selector import select_replica
@@ -39,7 +44,7 @@ class ConsumerReader:
             offset = cached.request.offset
             nearest = select_replica(request.rack, offset, state.leader, state.isr, partition.leader.followers, brokers)
             if nearest is not None:
-                data = without_records(partition, cached.request)
+                data = response_without_records(partition, cached.request)
                 data.preferred = nearest
                 return data
         return read_committed_records(partition, cached, request.isolation, max_bytes, first=first)

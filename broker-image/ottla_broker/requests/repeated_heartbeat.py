@@ -112,7 +112,7 @@ def _write(last: RepeatableHeartbeat, correlation_id: int, outcome: HeartbeatOut
 def remember_heartbeat(ctx: RequestContext, group_id: str, heartbeat: ConsumerHeartbeat) -> None:
     """Called with the heartbeat that was parsed because `repeat_heartbeat` could not answer it."""
     unparsed = ctx.connection.last_heartbeat
-    if isinstance(unparsed, UnparsedRequest) and heartbeat.says_epoch_only:
+    if isinstance(unparsed, UnparsedRequest) and heartbeat.is_epoch_only:
         ctx.connection.last_heartbeat = RepeatableHeartbeat(
             ctx, unparsed.pattern(STRINGS_BEFORE_EPOCH), group_id, heartbeat
         )

@@ -97,7 +97,7 @@ class RequestTransaction:
             for producer, partitions in unverified.items():
                 transaction = TransactionOfProducer(self._transactional_id, producer, self._adds_partitions)
                 wanted = [TxnPartition(partition.topic, partition.partition) for partition in partitions]
-                self._results |= await self._context.broker.transactions.verify(transaction, wanted)
+                self._results |= await self._context.broker.transactions.verifier.verify(transaction, wanted)
             reply = produce()
             if reply is None:
                 return []

@@ -1,8 +1,8 @@
 """Writes dead letters of share groups to their topics (KIP-1191).
 
 Writing is not atomic with the state of the source record: after a failure of the leader a dead
-letter may be there twice. Without a topic that may have it, or after ATTEMPTS, a dead letter is
-given up with a line in the log, and its record is archived all the same.
+letter may be there twice. A dead letter is given up, with a line in the log, when its topic may not
+have it, or after ATTEMPTS; its record is archived all the same.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ from ottla_broker.wire.records import Record, decode_batch, encode_batch
 logger = logging.getLogger(__name__)
 
 DEAD_LETTERS_SINCE: Final = 2
-"""The level of `share.version`."""
+"""The level of `share.version` from which on share groups have dead letters."""
 ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 BATCH_BYTES: Final = 256 << 10
 READ_BYTES: Final = 1 << 20
 
@@ -56,7 +56,7 @@ class DeadLetterWriter:
     _now_ms: Callable[[], int]
 
     def config_of(self, group_id: str) -> DeadLetterConfig:
-        """Without a topic while `share.version` is too low."""
+        """The group's configs; one without a topic while `share.version` is too low."""
         if self._image.feature_level(SHARE_VERSION) < DEAD_LETTERS_SINCE:
             return DeadLetterConfig()
         return DeadLetterConfig.of_group(self._image.configs.get((GROUP_RESOURCE, group_id), {}))
@@ -79,7 +79,7 @@ class DeadLetterWriter:
                     return
                 logger.info("%s are written again in %.0f s: %s", where, pause_s, reason)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     async def _write(self, group_id: str, config: DeadLetterConfig, source: Partition, letters: DeadLetters) -> None:
         count = await self._prepare_topic(config.topic)

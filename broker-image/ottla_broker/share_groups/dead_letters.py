@@ -25,7 +25,8 @@ DELIVERY_COUNT_HEADER: Final = "__dlq.errors.delivery.count"
 MESSAGE_HEADER: Final = "__dlq.errors.message"
 INTERNAL_PREFIX: Final = "__"
 LETTER_BYTES: Final = 16
-"""Beside the estimated size of a record, so that a batch is rather too small."""
+"""Added to the estimated size of each record, so that batches are smaller than allowed rather than
+larger."""
 
 
 class DeadLetterReason(StrEnum):
@@ -49,23 +50,23 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterConfig:
-    """Of a share group. `topic`: empty if it has no dead-letter topic."""
+    """A share group's configs of dead letters. `topic`: empty if the group has no dead-letter
+    topic."""
 
     topic: str = ""
     copies_records: bool = False
 
     @classmethod
-    def of_group(cls, group: Mapping[str, str]) -> "DeadLetterConfig":
-        """`group`: the group's own configs."""
-        topic = group.get(ERRORS_DEADLETTERQUEUE_TOPIC_NAME.name, "").strip()
-        text = group.get(ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE.name)
+    def of_group(cls, group_configs: Mapping[str, str]) -> "DeadLetterConfig":
+        topic = group_configs.get(ERRORS_DEADLETTERQUEUE_TOPIC_NAME.name, "").strip()
+        text = group_configs.get(ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE.name)
         return cls(topic, text is not None and ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE.parse(text))
 
 
 def check_dead_letter_topic(topic: str, prefix: str, topic_config: Mapping[str, str] | None) -> None:
-    """`topic_config`: the configs of the topic, None while it does not exist. Raises
-    POLICY_VIOLATION for a topic that may not get dead letters: members of the group cause writes to
-    it, whether or not they are authorized to write to it."""
+    """Raises POLICY_VIOLATION for a topic that may not get dead letters: members of the group cause
+    writes to it, whether or not they are authorized to write to it. `topic_config`: the configs of
+    the topic, None while it does not exist."""
     if topic.startswith(INTERNAL_PREFIX) or not topic.startswith(prefix):
         raise KafkaError(
             ErrorCode.policy_violation,
@@ -82,9 +83,9 @@ def check_dead_letter_topic(topic: str, prefix: str, topic_config: Mapping[str, 
 def build_dead_letters(
     letters: DeadLetters, topic: str, partition: int, group_id: str, sources: Mapping[int, Record], now_ms: int
 ) -> Iterator[Record]:
-    """One for each offset. `topic`, `partition`: of the source. `sources`: the source records by
-    offset; those that are missing, because they are not copied or were deleted, leave key and value
-    null."""
+    """One dead letter for each offset. `topic`, `partition`: of the source. `sources`: the source
+    records by offset; those that are missing, because they are not copied or were deleted, leave
+    key and value null."""
     for offset in range(letters.first, letters.last + 1):
         source = sources.get(offset)
         fields = {

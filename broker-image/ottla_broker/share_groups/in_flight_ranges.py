@@ -17,11 +17,9 @@ NOT_WRITTEN: Final = 0
 @dataclass(slots=True)
 class InFlightRange:
     """A range of offsets in one state. `member_id`, `deadline_ms`: of acquired offsets, the member
-    that has the lock, and when the lock ends.
-    `write`: the id of the write in flight that changes the range, or NOT_WRITTEN. `next_state`,
-    `next_count`: the state and delivery count after that write. `reason`, `is_dead_letter_taken`:
-    of offsets in the state archiving.
-    """
+    that has the lock, and the loop's time at which the lock ends. `write`: the id of the write in
+    flight that changes the range, or NOT_WRITTEN. `next_state`: the state after that write.
+    `reason`, `is_dead_letter_taken`: of offsets in the state archiving."""
 
     first: int
     last: int
@@ -31,7 +29,6 @@ class InFlightRange:
     deadline_ms: int = 0
     write: int = NOT_WRITTEN
     next_state: DeliveryState = DeliveryState.available
-    next_count: int = 0
     reason: DeadLetterReason = DeadLetterReason.unknown
     is_dead_letter_taken: bool = False
 
@@ -44,6 +41,7 @@ class InFlightRange:
 
 
 def state_after(one: InFlightRange, write: int) -> DeliveryState:
+    """The state of the range once this write is committed."""
     return one.next_state if one.write == write else one.state
 
 

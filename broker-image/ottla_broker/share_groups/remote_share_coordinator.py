@@ -1,4 +1,6 @@
-"""A share coordinator on another broker, called by the requests with API keys 83 to 87 (KIP-932).
+"""A share coordinator on another broker, called by InitializeShareGroupState,
+ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and ReadShareGroupStateSummary
+(KIP-932).
 
 Its methods are those of `ShareCoordinator`, but the states that they return have only the fields of
 the responses: `read` returns no leader epoch, `find` no batches. Methods raise KafkaError with the

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.coordination.loading import load_shard, unload_shard
-from ottla_broker.coordination.records import SHARE_STATE_TOPIC, partition_for_key
+from ottla_broker.coordination.records import SHARE_STATE_TOPIC, coordinator_partition
 from ottla_broker.runtime import Runtime
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState, StateUpdate
@@ -37,10 +37,9 @@ class ShareCoordinator:
     _tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     _is_pruning: bool = False
 
-    async def load(self, partition: int, journal: PrunableJournal) -> None:
-        """Called when this broker begins to lead the partition. Returns when the partition's states
-        are served, or failed to load.
-        """
+    async def load(self, journal: PrunableJournal) -> None:
+        """Called when this broker begins to lead the journal's partition. Returns when the
+        partition's states are served, or when loading has failed."""
         if not self._is_pruning:
             self._is_pruning = True
             self._tasks.start(self._prune_periodically())
@@ -61,7 +60,7 @@ class ShareCoordinator:
         COORDINATOR_NOT_AVAILABLE before the topic exists."""
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{SHARE_STATE_TOPIC} does not exist yet")
-        return partition_for_key(key.coordinator_key, count)
+        return coordinator_partition(key.coordinator_key, count)
 
     def _shard_of(self, key: SharePartitionKey) -> ShareStateShard:
         shard = self._shards.get(self.partition_of(key)) if self._partitions() else None

@@ -1,5 +1,5 @@
-"""The settings of share groups, and of the coordinator of their state, under Kafka's names with
-underscores for dots."""
+"""The broker's settings for the share coordinator, and the configs that decide how a share group's
+records are delivered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,25 +58,24 @@ class ShareDeliveryConfig:
     may_renew: bool = True
 
     @classmethod
-    def of_group(cls, config: Config, group: Mapping[str, str]) -> "ShareDeliveryConfig":
-        """`group`: the group's own configs. They are limited to the broker's bounds, which may have
-        changed since they were set.
-        """
+    def of_group(cls, config: Config, group_configs: Mapping[str, str]) -> "ShareDeliveryConfig":
+        """The group's own configs, and the broker's settings for what it has not set. The former
+        are limited to the broker's bounds, which may have changed since they were set."""
 
         def bounded(own: Setting[int], default: Setting[int]) -> int:
-            if (text := group.get(own.name)) is None:
+            if (text := group_configs.get(own.name)) is None:
                 return config(default)
             low, high = BOUNDS[own]
             return min(max(own.parse(text), config(low)), config(high))
 
-        renews = group.get(SHARE_RENEW_ACKNOWLEDGE_ENABLE.name)
-        committed_only = group.get(SHARE_ISOLATION_LEVEL.name) == "read_committed"
+        renews = group_configs.get(SHARE_RENEW_ACKNOWLEDGE_ENABLE.name)
+        committed_only = group_configs.get(SHARE_ISOLATION_LEVEL.name) == "read_committed"
         return cls(
             bounded(SHARE_RECORD_LOCK_DURATION_MS, GROUP_SHARE_RECORD_LOCK_DURATION_MS),
             bounded(SHARE_DELIVERY_COUNT_LIMIT, GROUP_SHARE_DELIVERY_COUNT_LIMIT),
             bounded(SHARE_PARTITION_MAX_RECORD_LOCKS, GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
             config(GROUP_SHARE_MAX_SHARE_SESSIONS),
-            group.get(SHARE_AUTO_OFFSET_RESET.name, SHARE_AUTO_OFFSET_RESET.default),
+            group_configs.get(SHARE_AUTO_OFFSET_RESET.name, SHARE_AUTO_OFFSET_RESET.default),
             READ_COMMITTED if committed_only else READ_UNCOMMITTED,
             renews is None or SHARE_RENEW_ACKNOWLEDGE_ENABLE.parse(renews),
         )

@@ -251,15 +251,15 @@ class SharePartition:
             raise KafkaError(ErrorCode.invalid_record_state, "an offset is acknowledged twice")
         for _, span in spans:
             self._check_acquired(member_id, span)
-        targets: list[tuple[InFlightRange, DeliveryState]] = []
+        changes: list[tuple[InFlightRange, DeliveryState]] = []
         for kind, span in spans:
             for one in split_ranges(self._ranges, span.first, span.last):
                 if kind is AcknowledgeType.renew:
                     one.deadline_ms = renewed_until_ms
                 else:
                     is_dead_letter = kind is AcknowledgeType.reject and self.has_dead_letters
-                    targets.append((one, DeliveryState.archiving if is_dead_letter else STATE_AFTER[kind]))
-        return self._begin_write([(one, state, one.delivery_count) for one, state in targets])
+                    changes.append((one, DeliveryState.archiving if is_dead_letter else STATE_AFTER[kind]))
+        return self._begin_write(changes)
 
     def _typed_spans(self, given: Acknowledgement) -> list[tuple[AcknowledgeType, Span]]:
         check_acknowledgement(given)
@@ -293,7 +293,7 @@ class SharePartition:
         """Begins a write that makes the member's records available again, or archives those that
         were delivered `max_deliveries` times."""
         mine = [one for one in self._ranges if one.is_acquired_by(member_id)]
-        return self._begin_write([(one, DeliveryState.available, one.delivery_count) for one in mine])
+        return self._begin_write([(one, DeliveryState.available) for one in mine])
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
         """Begins a write that makes records available whose locks have expired, or archives those
@@ -303,7 +303,7 @@ class SharePartition:
             for one in self._ranges
             if one.state is DeliveryState.acquired and one.write == NOT_WRITTEN and one.deadline_ms <= now_ms
         ]
-        return self._begin_write([(one, DeliveryState.available, one.delivery_count) for one in expired])
+        return self._begin_write([(one, DeliveryState.available) for one in expired])
 
     # -- dead letters ------------------------------------------------------------------------------
 
@@ -323,22 +323,22 @@ class SharePartition:
             for one in split_ranges(self._ranges, letters.first, letters.last)
             if one.state is DeliveryState.archiving and one.write == NOT_WRITTEN
         ]
-        return self._begin_write([(one, DeliveryState.archived, one.delivery_count) for one in found])
+        return self._begin_write([(one, DeliveryState.archived) for one in found])
 
     # -- writes ------------------------------------------------------------------------------------
 
-    def _begin_write(self, changes: Sequence[tuple[InFlightRange, DeliveryState, int]]) -> StateWrite | None:
+    def _begin_write(self, changes: Sequence[tuple[InFlightRange, DeliveryState]]) -> StateWrite | None:
         if not changes:
             return None
         write = next(self._writes)
-        for one, state, delivery_count in changes:
-            is_over = state is DeliveryState.available and delivery_count >= self.max_deliveries
-            one.write, one.next_count, one.next_state = write, delivery_count, state
+        for one, state in changes:
+            is_over = state is DeliveryState.available and one.delivery_count >= self.max_deliveries
+            one.write, one.next_state = write, state
             if is_over:
                 one.next_state = DeliveryState.archiving if self.has_dead_letters else DeliveryState.archived
             if one.next_state is DeliveryState.archiving:
                 one.reason = DeadLetterReason.delivery_limit if is_over else DeadLetterReason.rejected
-        batches = tuple(StateBatch(one.first, one.last, one.next_state, one.next_count) for one, _, _ in changes)
+        batches = tuple(StateBatch(one.first, one.last, one.next_state, one.delivery_count) for one, _ in changes)
         done = [one.last - one.first + 1 for one in self._ranges if state_after(one, write) in FINAL_STATES]
         start_offset = self._start_after(write)
         complete = sum(done) - (start_offset - self.start_offset)
@@ -355,12 +355,7 @@ class SharePartition:
         """Called when the write is stored: applies its states."""
         for one in self._ranges:
             if one.write == write:
-                one.state, one.delivery_count, one.write, one.member_id = (
-                    one.next_state,
-                    one.next_count,
-                    NOT_WRITTEN,
-                    "",
-                )
+                one.state, one.write, one.member_id = one.next_state, NOT_WRITTEN, ""
         self._advance_start()
 
     def abort(self, write: int, retry_ms: int) -> None:

@@ -37,11 +37,14 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1_000
 """Pause before records whose change of state could not be stored are released again."""
-SUPERSEDED: Final = frozenset({ErrorCode.fenced_state_epoch, ErrorCode.fenced_leader_epoch})
-FENCED: Final = SUPERSEDED | {ErrorCode.unknown_topic_or_partition}
+SUPERSEDED_ERRORS: Final = frozenset({ErrorCode.fenced_state_epoch, ErrorCode.fenced_leader_epoch})
+"""Another leader of the partition, or an administrator, has changed the share-partition's state
+meanwhile."""
+FENCED_ERRORS: Final = SUPERSEDED_ERRORS | {ErrorCode.unknown_topic_or_partition}
+"""After these, this leader can store nothing more."""
 UNLIMITED: Final = 1 << 62
 FIRST_BYTES: Final = 16 << 10
-"""Read in any case: records differ in size."""
+"""Read in addition to what records take on average, because records differ in size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,9 @@ class DeadLetterQueue(Protocol):
 
 
 class SharePartitionLeader:
-    """`waiters`: called when records may be available, and when this is closed. `is_closed`: the
-    partition's leader or the group's offsets have changed, and only a new SharePartitionLeader can
-    serve the share-partition.
-    """
+    """`waiters`: called when records may be available, and when the SharePartitionLeader is closed.
+    `is_closed`: the partition's leader or the group's offsets have changed, and only a new
+    SharePartitionLeader can serve the share-partition."""
 
     def __init__(
         self,
@@ -163,17 +165,17 @@ class SharePartitionLeader:
 
     def _check_leading(self) -> None:
         if self.is_closed or not self.partition.is_leader or self.partition.leader_epoch != self._epoch:
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"{self.partition!r} leads in another epoch")
+            raise KafkaError(ErrorCode.not_leader_or_follower, f"the leader of share-partition {self.key} is closed")
 
     @property
     def is_idle(self) -> bool:
-        """True if no record is acquired. Then this can be closed, and a new one can load the
-        state."""
+        """True if no record is acquired, and none waits for its dead letter. Then this
+        SharePartitionLeader can be closed, and a new one can load the state."""
         return self._records is not None and self._records.is_idle
 
-    def _loaded(self) -> SharePartition:
+    def _loaded_records(self) -> SharePartition:
         """The records, with the limits that the group's configs now have. Raises
-        NOT_LEADER_OR_FOLLOWER when this is closed or not loaded yet."""
+        NOT_LEADER_OR_FOLLOWER when the share-partition is closed or not loaded yet."""
         self._check_leading()
         if self._records is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"share-partition {self.key} is not loaded")
@@ -187,7 +189,7 @@ class SharePartitionLeader:
 
     def has_enough(self, min_bytes: int) -> bool:
         """True if a delivered record is available again, or `min_bytes` of new records are."""
-        records, log = self._loaded(), self.partition.log
+        records, log = self._loaded_records(), self.partition.log
         if not records.may_acquire:
             return False
         offset, end = records.fetch_offset, self.partition.readable_end(self._config.isolation)
@@ -202,8 +204,8 @@ class SharePartitionLeader:
         delivered again.
         """
         if not self._is_in_session():
-            raise KafkaError(ErrorCode.not_leader_or_follower, f"the session of {self.partition!r} has ended")
-        records, partition = self._loaded(), self.partition
+            raise KafkaError(ErrorCode.not_leader_or_follower, "the broker's session with the controller has ended")
+        records, partition = self._loaded_records(), self.partition
         log, config = partition.log, self._config
         records.truncate_to(log.start)
         end = partition.readable_end(config.isolation)
@@ -244,7 +246,7 @@ class SharePartitionLeader:
         """Begins the change of the records' states at once; the awaitable completes when it is
         stored. The call itself raises what `SharePartition.acknowledge` raises; the awaitable
         raises the share coordinator's KafkaError."""
-        records = self._loaded()
+        records = self._loaded_records()
         if not self._config.may_renew and any(AcknowledgeType.renew in one.types for one in acknowledgements):
             raise KafkaError(ErrorCode.invalid_record_state, "share.renew.acknowledge.enable of the group is false")
         until_ms = self._now_loop_ms() + self._config.record_lock_duration_ms
@@ -256,7 +258,7 @@ class SharePartitionLeader:
     async def release(self, member_id: str) -> None:
         """Makes the member's records available again, after the end of its session. Raises
         KafkaError when that could not be stored."""
-        records = self._loaded()
+        records = self._loaded_records()
         await self._store(records, records.release(member_id))
 
     async def _store(self, records: SharePartition, write: StateWrite | None) -> None:
@@ -280,7 +282,7 @@ class SharePartitionLeader:
         except KafkaError as reason:
             logger.info("share-partition %s: a change could not be stored: %s", self.key, reason)
             records.abort(write.id, self._now_loop_ms() + RETRY_MS)
-            if reason.code in FENCED:
+            if reason.code in FENCED_ERRORS:
                 self.close()
             done.set_result(reason)
         else:
@@ -323,7 +325,7 @@ class SharePartitionLeader:
     def _expire_locks(self) -> None:
         self._timer = None
         try:
-            records = self._loaded()
+            records = self._loaded_records()
         except KafkaError:  # another leader restores the states without the locks
             return
         # The timer may be a fraction of a millisecond early.
@@ -336,7 +338,7 @@ class SharePartitionLeader:
 
 def _as_client_error(reason: KafkaError) -> KafkaError:
     """Clients know no epochs of share state. They look for the leader again, as with Kafka 4.3."""
-    if reason.code in SUPERSEDED:
+    if reason.code in SUPERSEDED_ERRORS:
         return KafkaError(ErrorCode.not_leader_or_follower, reason.message)
     return reason
 

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 FetchResult = DeliveredRecords | KafkaError | None
 """None: no record is available."""
+LeadersFound = dict[TopicIdPartition, SharePartitionLeader | KafkaError]
 
 
 @dataclass(eq=False, repr=False)
@@ -106,7 +107,7 @@ class SharePartitions:
         session.rotate()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + max_wait_s
-        found: dict[TopicIdPartition, SharePartitionLeader | KafkaError] = {}
+        found: LeadersFound = {}
         changed = asyncio.Event()
         try:
             while True:
@@ -126,15 +127,10 @@ class SharePartitions:
                 if isinstance(leader, SharePartitionLeader):
                     leader.waiters.remove(changed.set)
 
-    async def _find_leaders(
-        self,
-        session: ShareSession,
-        found: dict[TopicIdPartition, SharePartitionLeader | KafkaError],
-        changed: asyncio.Event,
-    ) -> None:
-        """Finds the leaders of the session's partitions, which set `changed`. One that is closed is
-        found anew: another member has opened a session, or another broker leads by now.
-        """
+    async def _find_leaders(self, session: ShareSession, found: LeadersFound, changed: asyncio.Event) -> None:
+        """Adds the leaders of the session's partitions to `found`; their waiters set `changed`. A
+        leader that is closed is replaced: another member has opened a session, or another broker
+        leads by now."""
         wanted = list(found or session.partitions)
         while missing := [at for at in wanted if _is_outdated(found.get(at))]:
             for at, leader in zip(
@@ -147,11 +143,7 @@ class SharePartitions:
                     leader.waiters.add(changed.set)
 
     def _deliver(
-        self,
-        member_id: str,
-        found: dict[TopicIdPartition, SharePartitionLeader | KafkaError],
-        limits: ShareFetchLimits,
-        min_bytes: int,
+        self, member_id: str, found: LeadersFound, limits: ShareFetchLimits, min_bytes: int
     ) -> dict[TopicIdPartition, FetchResult]:
         results: dict[TopicIdPartition, FetchResult] = {}
         max_bytes, enough, at_most = limits.max_bytes, limits.enough, limits.at_most
@@ -183,7 +175,7 @@ class SharePartitions:
         """The share-partition's leader, loaded. Raises UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
         and the share coordinator's errors."""
         if self._is_closed:
-            raise KafkaError(ErrorCode.not_leader_or_follower, "the broker stops")
+            raise KafkaError(ErrorCode.not_leader_or_follower, "the broker is stopping")
         topic_id, index = at
         partition = self._partitions.leader(self._partitions.topic_name(topic_id), index, topic_id=topic_id)
         key = SharePartitionKey(group_id, topic_id, index)

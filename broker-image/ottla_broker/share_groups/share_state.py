@@ -22,8 +22,7 @@ UNKNOWN_COUNT: Final = -1
 
 class DeliveryState(IntEnum):
     """The numbers that requests and records use. `acquired` is never stored: a new leader delivers
-    such records again. `archiving`: until its dead letter is written.
-    """
+    such records again. `archiving`: the record's dead letter is not written yet."""
 
     available = 0
     acquired = 1

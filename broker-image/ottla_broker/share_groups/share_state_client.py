@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from ottla_broker.coordination.records import SHARE_STATE_TOPIC, partition_for_key
+from ottla_broker.coordination.records import SHARE_STATE_TOPIC, coordinator_partition
 from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 10.0
 FIRST_PAUSE_S: Final = 0.02
-LONGEST_PAUSE_S: Final = 1.0
-RETRIABLE: Final = frozenset(
+MAX_PAUSE_S: Final = 1.0
+RETRIABLE_ERRORS: Final = frozenset(
     {
         ErrorCode.coordinator_not_available,
         ErrorCode.coordinator_load_in_progress,
@@ -90,20 +90,20 @@ class ShareStateClient:
     async def _send_to_coordinator(
         self, key: SharePartitionKey, request: Callable[[ShareStateStore], Awaitable[T]]
     ) -> T:
-        """Repeats the request while it fails with an error of RETRIABLE, for RETRY_S at most."""
+        """Repeats the request while it fails with one of RETRIABLE_ERRORS, for RETRY_S at most."""
         loop = asyncio.get_running_loop()
         until_s, pause_s = loop.time() + RETRY_S, FIRST_PAUSE_S
         while True:
             try:
                 return await request(await self._find_coordinator(key))
             except KafkaError as reason:
-                if reason.code not in RETRIABLE:
+                if reason.code not in RETRIABLE_ERRORS:
                     raise
                 if loop.time() >= until_s:
                     logger.warning("share coordinator of %s: %s", key, reason)
                     raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 2, MAX_PAUSE_S)
 
     async def _find_coordinator(self, key: SharePartitionKey) -> ShareStateStore:
         """The coordinator, here or remote. Creates its topic if it does not exist. Raises
@@ -114,12 +114,12 @@ class ShareStateClient:
             except KafkaError as reason:
                 raise KafkaError(ErrorCode.coordinator_not_available, reason.message) from reason
         topic = self._image.topics[SHARE_STATE_TOPIC]
-        leader = topic.partitions[partition_for_key(key.coordinator_key, len(topic.partitions))].leader
+        leader = topic.partitions[coordinator_partition(key.coordinator_key, len(topic.partitions))].leader
         if leader == self._node_id:
             return self._coordinator
         if leader == NO_LEADER:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{SHARE_STATE_TOPIC} has no leader for {key}")
-        # A broker that is alone needs no requests.
+        # Imported here: a broker that is alone needs no classes of these requests.
         from ottla_broker.share_groups.remote_share_coordinator import RemoteShareCoordinator
 
         return RemoteShareCoordinator(leader, self._send_request)

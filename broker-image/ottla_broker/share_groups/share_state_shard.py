@@ -95,11 +95,17 @@ class ShareStateShard:
             else:
                 self._entries[key] = _Entry(_state_of_snapshot(decode_snapshot(value)), header.base_offset)
         elif value is not None and (entry := self._entries.get(key)) is not None:
-            # Without a snapshot before it, it is of a share-partition that has been deleted.
+            # An update without an entry is of a share-partition that has been deleted since.
             update = decode_update(value)
-            entry.state = _updated(
+            entry.state = _apply_update(
                 entry.state,
-                StateUpdate(entry.state.state_epoch, *update[1:3], update.delivery_complete_count, update.batches),
+                StateUpdate(
+                    entry.state.state_epoch,
+                    update.leader_epoch,
+                    update.start_offset,
+                    update.delivery_complete_count,
+                    update.batches,
+                ),
             )
             entry.updates += 1
 
@@ -119,15 +125,15 @@ class ShareStateShard:
         return None if entry is None else entry.state
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
-        """Creates the share-partition's state, or replaces that of an earlier state epoch, and one
-        of the same if `start_offset` is given. Raises FENCED_STATE_EPOCH when the state is of a
-        later state epoch."""
+        """Creates the share-partition's state. Replaces one that has an earlier state epoch, and
+        with a `start_offset` also one that has the same. Raises FENCED_STATE_EPOCH when the state
+        has a later state epoch."""
         known = self.find(key)
         if known is not None and known.state_epoch > state_epoch:
             raise KafkaError(ErrorCode.fenced_state_epoch, f"{key}: state epoch {known.state_epoch} has begun")
         if known is not None and known.state_epoch == state_epoch and start_offset == NO_START_OFFSET:
-            # A repetition, perhaps late: the group may have begun to read. It is written again so
-            # that the response waits until the state is replicated.
+            # The request is repeated, perhaps late: the group may have begun to read. Its state is
+            # written again, so that the response waits until it is replicated.
             again = replace(known, snapshot_epoch=known.snapshot_epoch + 1)
             await wait_for_write(self._write_snapshots({key: again}))
             return
@@ -179,7 +185,7 @@ class ShareStateShard:
 
     def _write(self, key: SharePartitionKey, update: StateUpdate) -> Write:
         entry = self._entries[key]
-        state = _updated(entry.state, update)
+        state = _apply_update(entry.state, update)
         if entry.updates >= self._snapshot_interval:
             return self._write_snapshots({key: replace(state, snapshot_epoch=state.snapshot_epoch + 1)})
         value = UpdateValue(
@@ -225,9 +231,9 @@ class ShareStateShard:
         self._journal.delete_records_before(min(entry.snapshot_offset for entry in self._entries.values()))
 
 
-def _updated(state: ShareState, update: StateUpdate) -> ShareState:
-    """The start offset never goes back: a leader has several updates in flight, and each has the
-    start offset as it is without the others."""
+def _apply_update(state: ShareState, update: StateUpdate) -> ShareState:
+    """The state after the update. Its start offset never goes back: a leader has several updates in
+    flight, and each has the start offset as it is without the others."""
     start_offset = max(state.start_offset, update.start_offset)
     return replace(
         state,

@@ -7,7 +7,7 @@ when it is replicated.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.records import OFFSETS_TOPIC
@@ -15,12 +15,26 @@ from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.runtime import Runtime
-from ottla_broker.transactions.transaction_marker import TransactionMarker
 from ottla_broker.transactions.transaction_metadata import TxnPartition
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 WRITE_TIMEOUT_S: Final = 10.0
+
+
+class TransactionMarker(NamedTuple):
+    """What a transaction coordinator sends to the partitions of a transaction to end it.
+
+    `producer_epoch`: in protocol 2 larger than that of the transaction's batches.
+    `coordinator_epoch`: the leader epoch of the coordinator's partition; a partition refuses
+    markers of a smaller epoch, which a former coordinator sends.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int
 
 
 @dataclass(eq=False, repr=False)
@@ -50,11 +64,13 @@ class MarkerWriter:
         is_written = partition.log.producers.is_end_written(
             marker.producer_id, marker.producer_epoch, marker.transaction_version
         )
-        is_offsets = at.topic == OFFSETS_TOPIC
+        is_offsets_topic = at.topic == OFFSETS_TOPIC
         # A write that was given up may be in the log without having ended the offsets' transaction.
-        if is_written and not (is_offsets and self._groups.has_open_transaction(at.partition, marker.producer_id)):
+        if is_written and not (
+            is_offsets_topic and self._groups.has_open_transaction(at.partition, marker.producer_id)
+        ):
             await self._wait_until_replicated(partition)
-        elif is_offsets:
+        elif is_offsets_topic:
             await self._groups.complete_transaction(
                 at.partition,
                 marker.producer_id,
@@ -75,7 +91,7 @@ class MarkerWriter:
             is_log_append_time=partition.log.config.message_timestamp_type == "LogAppendTime",
         )
         appended = partition.append_records(batch, acks=ALL_REPLICAS, from_client=False)
-        if (waiting := partition.commit_future(appended, ALL_REPLICAS)) is not None:
+        if (waiting := partition.commit_future(appended)) is not None:
             await waiting
 
     async def _wait_until_replicated(self, partition: Partition) -> None:

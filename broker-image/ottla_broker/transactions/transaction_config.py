@@ -1,4 +1,4 @@
-"""The broker's settings for transactions, under Kafka's names with underscores for dots."""
+"""The broker's settings for transactions."""
 
 import msgspec
 

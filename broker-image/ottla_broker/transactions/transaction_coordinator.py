@@ -16,10 +16,11 @@ from typing import Final
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.coordination.journal import Journal
 from ottla_broker.coordination.loading import ShardState, load_shard, serving_shards, unload_shard
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC, coordinator_partition
+from ottla_broker.log.producer_state import EPOCH_BUMP_VERSION
 from ottla_broker.runtime import Runtime
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_metadata import (
-    NO_PRODUCER_ID,
     NO_TIMEOUT_MS,
     ProducerIdAndEpoch,
     TransactionMetadata,
@@ -33,8 +34,8 @@ from ottla_broker.transactions.transaction_metadata import (
     needs_new_producer_id,
     producer_after_end,
 )
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from ottla_broker.transactions.transaction_shard import TransactionShard, WriteMarkers
+from ottla_broker.wire.batch import NO_PRODUCER_ID
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -43,10 +44,8 @@ UNEVENTFUL_ERRORS = frozenset(
     {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
 )
 """The transaction ended by itself before its timeout could end it."""
-
-
 END_WAIT_S: Final = 0.1
-"""For how long a request waits for the end of the transaction before."""
+"""For how long a request waits for the end of the producer's previous transaction."""
 
 
 @dataclass(eq=False, repr=False)
@@ -69,10 +68,9 @@ class TransactionCoordinator:
 
     # -- partitions of __transaction_state ---------------------------------------------------------
 
-    async def load(self, partition: int, journal: Journal) -> None:
-        """Called when this broker begins to lead the partition. Returns when the partition's
-        transactional ids are served, or failed to load.
-        """
+    async def load(self, journal: Journal) -> None:
+        """Called when this broker begins to lead the journal's partition. Returns when the
+        partition's transactional ids are served, or when loading has failed."""
         self._start_expiry()
         shard = TransactionShard(journal, self._runtime, self.config, self._write_markers)
         await load_shard(self._shards, shard, journal, self._loading)
@@ -89,7 +87,7 @@ class TransactionCoordinator:
     def partition_of(self, transactional_id: str) -> int:
         if (count := self._partitions()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{TRANSACTION_STATE_TOPIC} does not exist yet")
-        return partition_of_transactional_id(transactional_id, count)
+        return coordinator_partition(transactional_id, count)
 
     def _shard_of(self, transactional_id: str) -> TransactionShard:
         if not transactional_id:
@@ -111,12 +109,10 @@ class TransactionCoordinator:
         *,
         in_two_phases: bool = False,
     ) -> ProducerIdAndEpoch:
-        """Returns the producer id and epoch for a new producer, or with `expected`, the producer's
-        present id and epoch, for one that continues after an error (KIP-360). `in_two_phases`:
-        its transactions have no timeout (KIP-939). Raises INVALID_TRANSACTION_TIMEOUT,
-        PRODUCER_FENCED; CONCURRENT_TRANSACTIONS while a transaction of an earlier producer is being
-        ended.
-        """
+        """Returns a producer id and epoch. `expected`: None for a new producer; the id and epoch
+        that a producer has which continues after an error (KIP-360). `in_two_phases`: its
+        transactions have no timeout (KIP-939). Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED;
+        CONCURRENT_TRANSACTIONS while a transaction of an earlier producer is being ended."""
         if in_two_phases:
             timeout_ms = NO_TIMEOUT_MS
         elif not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
@@ -131,8 +127,6 @@ class TransactionCoordinator:
             new_id = await self._new_producer_id()
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
-            if new_id == NO_PRODUCER_ID and needs_new_producer_id(current, expected):
-                raise KafkaError(ErrorCode.concurrent_transactions)  # it changed meanwhile: the client asks again
             return initialize_producer(
                 current,
                 expected,
@@ -155,10 +149,9 @@ class TransactionCoordinator:
         *,
         client_version: int,
     ) -> None:
-        """Returns when the partitions are in the transaction. If the end of the last transaction is
-        in progress, it waits for that, where Kafka refuses with CONCURRENT_TRANSACTIONS: clients
-        try again after 20 ms, and the end takes one or two.
-        """
+        """Returns when the partitions are in the transaction. While the end of the previous
+        transaction is in progress, waits for it, where Kafka refuses with CONCURRENT_TRANSACTIONS:
+        clients try again after 20 ms, and the end takes one or two."""
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
             now_ms = self._runtime.now_ms()
@@ -183,14 +176,14 @@ class TransactionCoordinator:
     async def end_transaction(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, client_version: int
     ) -> ProducerIdAndEpoch:
-        """Returns when the decision is replicated; markers follow. The result is the producer of
-        the next transaction.
-        """
+        """Returns the producer id and epoch for the next transaction, when the decision is
+        replicated. Markers follow."""
         shard = self._shard_of(transactional_id)
         current = shard.find(transactional_id)
         new_id = NO_PRODUCER_ID
-        if current is not None and current.is_epoch_exhausted and client_version >= 2:
-            new_id = await asyncio.create_task(self._new_producer_id())  # it needs a task of its own
+        if current is not None and current.is_epoch_exhausted and client_version >= EPOCH_BUMP_VERSION:
+            # A SameTurnTask runs this method, and a request to the controller needs a true task.
+            new_id = await asyncio.create_task(self._new_producer_id())
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
             return end_transaction(
@@ -225,7 +218,7 @@ class TransactionCoordinator:
         return found
 
     def list_transactions(self) -> Iterator[tuple[str, TransactionMetadata]]:
-        """Lists all ids of this coordinator, which may come and go while they are read. Raises
+        """All ids of this coordinator, which may come and go while they are read. Raises
         COORDINATOR_LOAD_IN_PROGRESS while a partition is loading.
         """
         if not self._is_in_session():

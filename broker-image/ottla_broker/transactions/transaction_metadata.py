@@ -23,9 +23,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.log.producer_state import EPOCH_BUMP_VERSION
+from ottla_broker.wire.batch import NO_PRODUCER_ID
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 MAX_EPOCH: Final = (1 << 15) - 1
 LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
@@ -238,7 +238,8 @@ def add_partitions(
 def find_missing_partitions(
     current: TransactionMetadata | None, producer: ProducerIdAndEpoch, wanted: Iterable[TxnPartition]
 ) -> frozenset[TxnPartition]:
-    """Those of `wanted` that are not in the producer's transaction. Raises as `add_partitions`."""
+    """Those of `wanted` that are not in the producer's transaction. Raises what
+    `add_partitions` raises."""
     current = _check_producer(current, producer)
     if current.state in DECIDED_STATES:
         raise KafkaError(ErrorCode.concurrent_transactions, "the last transaction is being completed")

@@ -1,5 +1,4 @@
-"""The records of `__transaction_state`, in Kafka's own formats, and the partition that keeps a
-transactional id.
+"""The records of `__transaction_state`, in Kafka's own formats.
 
 Source: `transaction-coordinator/src/main/resources/common/message/*.json` of Apache Kafka 4.1. A
 key begins with its type as i16, a value with its version as i16; a null value is a tombstone. Keys
@@ -12,19 +11,15 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from ottla_broker.coordination.record_format import Field, RecordFormat
-from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC as TRANSACTION_STATE_TOPIC
-from ottla_broker.coordination.records import decode_value, partition_for_key
+from ottla_broker.coordination.records import decode_value
 from ottla_broker.transactions.transaction_metadata import (
     NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     TransactionMetadata,
     TransactionState,
     TxnPartition,
 )
+from ottla_broker.wire.batch import NO_PRODUCER_ID
 from ottla_broker.wire.message_reader import MalformedMessage
-
-partition_of_transactional_id = partition_for_key
-"""The absolute value of the id's hash modulo the number of partitions, as for groups."""
 
 TRANSACTION_KEY_TYPE: Final = 0
 FLEXIBLE_VERSION: Final = 1

@@ -68,7 +68,8 @@ class TransactionShard:
     # -- loading and closing -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Also completes the decided transactions of the partition."""
+        """Returns when the shard serves, could not be loaded, or is closed. Also begins to complete
+        the decided transactions of the partition."""
         if self._is_closed():
             return
         self.state = await load_state(self._journal, self._load_steps(), self._is_closed)
@@ -121,10 +122,10 @@ class TransactionShard:
             new = decide(entry.metadata)
         except KafkaError as reason:
             if entry.pending and reason.code is ErrorCode.invalid_txn_state:
-                raise _concurrent() from None
+                raise _concurrent_error() from None
             raise
         if entry.pending:
-            raise _concurrent()
+            raise _concurrent_error()
         if new is entry.metadata:
             return new
         self.entries[transactional_id] = entry
@@ -197,16 +198,16 @@ class TransactionShard:
             if not entry.pending and entry.metadata is not None and entry.metadata.has_timed_out(now_ms)
         ]
 
-    async def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Removes ids without an open transaction whose state has not changed for `expiration_ms`.
-        Returns how many."""
+    async def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Removes ids without an open transaction whose state has not changed for
+        `expiration_ms`."""
         expired = [
             (transactional_id, entry)
             for transactional_id, entry in self.entries.items()
             if not entry.pending and entry.metadata is not None and entry.metadata.has_expired(now_ms, expiration_ms)
         ]
         if not expired:
-            return 0
+            return
         for _, entry in expired:
             entry.pending = True
 
@@ -220,9 +221,7 @@ class TransactionShard:
         if error is not ErrorCode.none:
             for transactional_id, entry in expired:
                 self._set_idle(transactional_id, entry)
-            return 0
-        return len(expired)
 
 
-def _concurrent() -> KafkaError:
+def _concurrent_error() -> KafkaError:
     return KafkaError(ErrorCode.concurrent_transactions, "another change of the transaction is in progress")

@@ -1,6 +1,6 @@
 """The parts of a broker that serve transactions, and how they are connected."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ottla_broker.config import (
@@ -11,6 +11,7 @@ from ottla_broker.config import (
 )
 from ottla_broker.coordination.broker_connections import BrokerConnections
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC
 from ottla_broker.metadata.features import TRANSACTION_VERSION
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partitions import Partitions
@@ -19,31 +20,22 @@ from ottla_broker.transactions.marker_sender import MarkerSender
 from ottla_broker.transactions.marker_writer import MarkerWriter
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
-from ottla_broker.transactions.transaction_metadata import TxnPartition
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
-from ottla_broker.transactions.verification import TransactionOfProducer, TransactionVerifier
+from ottla_broker.transactions.verification import TransactionVerifier
 from ottla_broker.wire.channel_builder import ChannelBuilder
-from ottla_broker.wire.errors import ErrorCode
 
 
 @dataclass(eq=False, repr=False)
 class Transactions:
     coordinator: TransactionCoordinator
     marker_writer: MarkerWriter
+    verifier: TransactionVerifier
     _config: Config
-    _verifier: TransactionVerifier
     _marker_sender: MarkerSender
     _connections: BrokerConnections
 
     @property
     def verifies_partitions(self) -> bool:
         return self._config(TRANSACTION_PARTITION_VERIFICATION_ENABLE)
-
-    async def verify(
-        self, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
-    ) -> dict[TxnPartition, ErrorCode]:
-        """See `TransactionVerifier.verify`."""
-        return await self._verifier.verify(transaction, partitions)
 
     def close(self) -> None:
         self.coordinator.close()
@@ -87,4 +79,4 @@ def build_transactions(
         lambda: config(ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MAX_MS),
         lambda: config(ADD_PARTITIONS_TO_TXN_RETRY_BACKOFF_MS),
     )
-    return Transactions(coordinator, writer, config, verifier, sender, connections)
+    return Transactions(coordinator, writer, verifier, config, sender, connections)

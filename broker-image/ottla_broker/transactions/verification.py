@@ -7,21 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import msgspec
 
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC, coordinator_partition
+from ottla_broker.log.producer_state import EPOCH_BUMP_VERSION
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
-
-PROTOCOL_2: Final = 2
 
 
 class TransactionOfProducer(msgspec.Struct, frozen=True):
@@ -36,7 +35,7 @@ class TransactionOfProducer(msgspec.Struct, frozen=True):
 @dataclass(eq=False, repr=False)
 class TransactionVerifier:
     """`_concurrent_wait_ms`: how long a partition that is to be added waits for the end of the
-    producer's last transaction."""
+    producer's previous transaction."""
 
     _node_id: int
     _image: MetadataImage
@@ -64,7 +63,7 @@ class TransactionVerifier:
         topic = self._image.topics.get(TRANSACTION_STATE_TOPIC)
         if topic is None:
             return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
-        at = partition_of_transactional_id(transaction.transactional_id, len(topic.partitions))
+        at = coordinator_partition(transaction.transactional_id, len(topic.partitions))
         leader = topic.partitions[at].leader
         if leader == self._node_id:
             return await self._verify_locally(transaction, partitions)
@@ -79,7 +78,7 @@ class TransactionVerifier:
         try:
             if transaction.adds_partitions:
                 await coordinator.add_partitions(
-                    transactional_id, transaction.producer, partitions, client_version=PROTOCOL_2
+                    transactional_id, transaction.producer, partitions, client_version=EPOCH_BUMP_VERSION
                 )
                 missing: frozenset[TxnPartition] = frozenset()
             else:
@@ -91,7 +90,7 @@ class TransactionVerifier:
     async def _verify_at_broker(
         self, leader: int, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
     ) -> dict[TxnPartition, ErrorCode]:
-        # Imported with the first transaction of another broker: 4 ms.
+        # Imported here: these classes would take 4 ms of a broker's start.
         from kio.schema.add_partitions_to_txn.v5.request import (
             AddPartitionsToTxnRequest,
             AddPartitionsToTxnTopic,

@@ -38,6 +38,7 @@ DELETE_HORIZON_FLAG: Final = 0x40
 
 NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
 
 
 class Compression(IntEnum):

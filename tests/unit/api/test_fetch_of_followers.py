@@ -10,7 +10,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
 from ottla_broker.api.list_offsets import list_offsets
-from ottla_broker.replication.fetch_reading import without_records
+from ottla_broker.replication.fetch_reading import response_without_records
 from ottla_broker.replication.followers import Followers
 from ottla_broker.requests.reply import DelayedFetchResponse, Reply
 from ottla_broker.wire.control_records import encode_end_transaction_marker
@@ -170,10 +170,10 @@ async def test_new_leader_reports_no_high_watermark_to_consumers_before_it_is_kn
     assert (below.error, below.high_watermark, len(below.records) > 0) == (ErrorCode.none, -1, True)
     assert only_partition(decode_immediate(consume(2, 0))).error is ErrorCode.offset_not_available
     redirected = FetchRequestPartition(partition.topic_id, partition.partition, offset=0, max_bytes=1)
-    assert without_records(partition, redirected).high_watermark == -1
+    assert response_without_records(partition, redirected).high_watermark == -1
     waiting = consume(2, 10_000)
     partition.leader.record_fetch(FOLLOWER, EPOCH, 3, 0)
-    assert without_records(partition, redirected).high_watermark == 3
+    assert response_without_records(partition, redirected).high_watermark == 3
     response = only_partition(await decode_delayed(waiting))
     assert (response.error, response.high_watermark, len(response.records) > 0) == (ErrorCode.none, 3, True)
 

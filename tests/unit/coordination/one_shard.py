@@ -43,7 +43,7 @@ class CoordinatorBroker:
         )
 
     async def start(self) -> "CoordinatorBroker":
-        await self.groups.load(0, self.journal)
+        await self.groups.load(self.journal)
         return self
 
     async def restart(self) -> None:

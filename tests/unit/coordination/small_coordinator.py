@@ -113,8 +113,8 @@ def build_message(schema: MessageSchema, fields: dict[str, Any]) -> Any:
 def scenario(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = SmallCoordinator()
-        await broker.group_coordinator.load(0, MemoryJournal())
-        await broker.transactions.coordinator.load(0, MemoryJournal(topic="__transaction_state"))
+        await broker.group_coordinator.load(MemoryJournal())
+        await broker.transactions.coordinator.load(MemoryJournal(topic="__transaction_state"))
         try:
             await test(broker)
         finally:

@@ -42,7 +42,7 @@ def test_a_member_keeps_all_else_when_it_gets_another_assignment() -> None:
 
 def test_a_heartbeat_that_says_its_epoch_only_keeps_its_client() -> None:
     heartbeat = ConsumerHeartbeat("m", 4, "i", client_id="c", client_host="/h", may_describe=str.isascii)
-    assert heartbeat.says_epoch_only
+    assert heartbeat.is_epoch_only
     assert heartbeat.with_epoch(5) == heartbeat._replace(member_epoch=5)
     says_more: dict[str, Any] = {
         "rack_id": "r",
@@ -54,7 +54,7 @@ def test_a_heartbeat_that_says_its_epoch_only_keeps_its_client() -> None:
     }
     known = {"member_id", "member_epoch", "group_instance_id", "client_id", "client_host", "may_describe"}
     assert set(ConsumerHeartbeat._fields) == known | says_more.keys()
-    assert not any(heartbeat._replace(**{name: value}).says_epoch_only for name, value in says_more.items())
+    assert not any(heartbeat._replace(**{name: value}).is_epoch_only for name, value in says_more.items())
 
 
 def test_the_first_member_is_assigned_everything_at_once() -> None:

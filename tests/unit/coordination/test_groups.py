@@ -17,11 +17,11 @@ from ottla_broker.coordination.records import (
     GroupMetadataKey,
     OffsetCommit,
     OffsetCommitKey,
+    coordinator_partition,
     decode_key,
     decode_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
-    partition_for_key,
 )
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.control_records import encode_end_transaction_marker
@@ -142,7 +142,7 @@ def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
                 yield from broker.journal.read()
 
         journal = CheckingJournal()
-        await broker.groups.load(0, journal)
+        await broker.groups.load(journal)
         assert journal.error is ErrorCode.coordinator_load_in_progress
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
 
@@ -161,11 +161,9 @@ def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() ->
         groups = GroupCoordinator(
             virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 3
         )
-        group_in_partition = {partition_for_key(name, 3): name for name in map(str, range(100))}
+        group_in_partition = {coordinator_partition(name, 3): name for name in map(str, range(100))}
         async with groups._loading:
-            loads = [
-                asyncio.ensure_future(groups.load(partition, RecordingJournal(partition))) for partition in range(3)
-            ]
+            loads = [asyncio.ensure_future(groups.load(RecordingJournal(partition))) for partition in range(3)]
             await asyncio.sleep(0)
             for name in group_in_partition.values():
                 call = groups.commit_offsets(name, "", None, -1, commits())
@@ -187,7 +185,7 @@ def test_partition_unloaded_during_loading_keeps_no_group(monkeypatch: pytest.Mo
         for n in range(200):
             await broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n))
         monkeypatch.setattr(loading, "LOADING_SLICE_S", -1.0)  # every step is followed by a pause
-        load = asyncio.ensure_future(broker.groups.load(0, broker.journal))
+        load = asyncio.ensure_future(broker.groups.load(broker.journal))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is (
@@ -209,7 +207,7 @@ def test_partition_that_moved_before_loading_began_is_ignored() -> None:
                 raise KafkaError(ErrorCode.not_leader_or_follower)
 
         broker.groups.unload(0)  # before the task that loads
-        await broker.groups.load(0, FormerLeaderJournal())
+        await broker.groups.load(FormerLeaderJournal())
         assert broker.groups.list_groups() == []
         assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator
 
@@ -220,7 +218,7 @@ def test_partition_with_a_corrupt_log_is_not_available() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         await broker.groups.commit_offsets("g", "", None, -1, commits())
         broker.journal.log[-1] ^= 1
-        await broker.groups.load(0, broker.journal)
+        await broker.groups.load(broker.journal)
         assert (
             await error_of(broker.groups.commit_offsets("g", "", None, -1, commits()))
             is ErrorCode.coordinator_not_available
@@ -269,10 +267,10 @@ def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
         groups = GroupCoordinator(
             virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 50
         )
-        partition = partition_for_key("g", 50)
-        await groups.load(partition, MemoryJournal(partition))
+        partition = coordinator_partition("g", 50)
+        await groups.load(MemoryJournal(partition))
         await groups.commit_offsets("g", "", None, -1, commits())
-        other = next(name for name in map(str, range(100)) if partition_for_key(name, 50) != partition)
+        other = next(name for name in map(str, range(100)) if coordinator_partition(name, 50) != partition)
         assert await error_of(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
         groups.close()
 

@@ -225,7 +225,7 @@ def test_member_id_of_a_long_client_id_is_truncated() -> None:
             assert joined.error_code is ErrorCode.none
             assert len(joined.member_id) < 300
             broker.group_coordinator.unload(0)
-            await broker.group_coordinator.load(0, MemoryJournal())
+            await broker.group_coordinator.load(MemoryJournal())
 
     scenario(test)
 

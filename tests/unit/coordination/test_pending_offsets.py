@@ -22,7 +22,7 @@ def test_offsets_are_pending_until_their_transaction_ends() -> None:
 def test_transaction_is_not_open_any_more_when_its_marker_is_appended() -> None:
     pending = PendingOffsets()
     pending.add(7, 3, {A: FIVE})
-    pending.begin_end(7)
+    pending.mark_ending(7)
     pending.add(7, 3, {B: FIVE})  # appended before the marker, and replicated with it
     assert not pending.has_open_transaction(7, 3) and pending.is_pending("g", "t", 0)
     assert pending.end(7) == {A: FIVE, B: FIVE}

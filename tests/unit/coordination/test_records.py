@@ -23,6 +23,7 @@ from ottla_broker.coordination.records import (
     MemberMetadata,
     OffsetCommit,
     OffsetCommitKey,
+    coordinator_partition,
     decode_key,
     decode_offset_commit,
     decode_value,
@@ -31,7 +32,6 @@ from ottla_broker.coordination.records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
     java_hash,
-    partition_for_key,
 )
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -242,5 +242,5 @@ def test_hash_is_that_of_java(text: str, expected: int) -> None:
 
 def test_partition_of_a_group_uses_the_absolute_value_of_the_hash() -> None:
     assert java_hash("zzzzzz") == -685785664
-    assert partition_for_key("zzzzzz", 50) == 14
-    assert partition_for_key("polygenelubricants", 50) == 0
+    assert coordinator_partition("zzzzzz", 50) == 14
+    assert coordinator_partition("polygenelubricants", 50) == 0

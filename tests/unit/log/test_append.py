@@ -63,13 +63,7 @@ def test_append_returns_offsets_counts_and_bytes(folder: LogFolder) -> None:
     append_committed(log, batch(5))
     data = batch(3)
     done = log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
-    assert (done.first_offset, done.last_offset, done.record_count, done.batch_count, done.byte_count) == (
-        5,
-        7,
-        3,
-        1,
-        len(data),
-    )
+    assert (done.first_offset, done.last_offset, done.record_count, done.byte_count) == (5, 7, 3, len(data))
     assert (done.log_append_time_ms, done.log_start_offset, done.is_duplicate) == (-1, 0, False)
 
 
@@ -110,7 +104,7 @@ def test_leader_rejects_two_batches_of_a_client_and_appends_a_coordinators(folde
     assert rejection_code(folder, batch(1) + batch(1)) is ErrorCode.invalid_record
     log = folder.create()
     done = log.append_as_leader(batch(2) + batch(3), leader_epoch=0, now_ms=NOW, from_client=False)
-    assert (done.first_offset, done.last_offset, done.batch_count, done.record_count) == (0, 4, 2, 5)
+    assert (done.first_offset, done.last_offset, done.record_count) == (0, 4, 5)
 
 
 def test_max_message_bytes_counts_the_whole_batch(folder: LogFolder) -> None:
@@ -199,7 +193,7 @@ class TestFollower:
         log = folder.create()
         sent = batch(3, base_offset=0, epoch=2) + batch(2, base_offset=10, epoch=4)
         done = log.append_as_follower(sent, leader_epoch=4)
-        assert (done.first_offset, done.last_offset, done.batch_count, done.record_count) == (0, 11, 2, 5)
+        assert (done.first_offset, done.last_offset, done.record_count) == (0, 11, 5)
         assert spans(log.read(0, 1 << 20, up_to=12)) == [(0, 2), (10, 11)]
         assert log.epochs.entries() == [(2, 0), (4, 10)]
 
@@ -209,7 +203,7 @@ class TestFollower:
         for cut in (1, 20, len(batch(2)) - 5):
             assert log.append_as_follower(sent[:-cut], leader_epoch=1).last_offset == 2
             log.truncate_to(0)
-        assert log.append_as_follower(sent[:30], leader_epoch=1).batch_count == 0
+        assert log.append_as_follower(sent[:30], leader_epoch=1).record_count == 0
 
     def test_follower_rejects_offsets_below_its_end(self, folder: LogFolder) -> None:
         log = folder.create()

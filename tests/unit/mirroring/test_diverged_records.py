@@ -38,7 +38,7 @@ async def test_truncating_leader_ignores_the_followers_old_log_ends(tmp_path: Pa
     record_fetch(partition, 2, 10)
     log = partition.log
     assert log.high_watermark == 10 and not is_truncated(log, 6, 1)
-    waiting = partition.commit_future(partition.append_records(BATCH, acks=-1), -1)
+    waiting = partition.commit_future(partition.append_records(BATCH, acks=-1))
     assert waiting is not None
     update_metadata(partition, leader_epoch=2)
     partition.truncate_as_leader(6)

@@ -22,7 +22,7 @@ from ottla_broker.metadata.image import TOPIC_RESOURCE, BrokerRegistration, Meta
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
 from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.cluster_view import MetadataClusterView
-from ottla_broker.replication.partition import Partition
+from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.partitions import Partitions
 from ottla_broker.replication.replica_fetchers import ReplicaFetchers
 from ottla_broker.replication.replica_manager import ReplicaManager
@@ -175,9 +175,7 @@ class Node:
                 offset = header.next_offset
         return values
 
-    def append(
-        self, *values: bytes, index: int = 0, acks: int = -1, across_leaders: bool = False, **options: Any
-    ) -> "asyncio.Task[int]":
+    def append(self, *values: bytes, index: int = 0, acks: int = -1, **options: Any) -> "asyncio.Task[int]":
         """Produces a batch. The task returns the first offset when it is acknowledged, or raises
         KafkaError.
         """
@@ -186,8 +184,7 @@ class Node:
             partition = self.partitions.leader(TOPIC, index)
             batch = encode_batch([Record(1, None, value) for value in values], **options)
             appended = partition.append_records(batch, acks=acks)
-            waiting = partition.commit_future(appended, acks, across_leaders=across_leaders)
-            if waiting is not None:
+            if acks == ALL_REPLICAS and (waiting := partition.commit_future(appended)) is not None:
                 await waiting
             return appended.first_offset
 

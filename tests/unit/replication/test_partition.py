@@ -54,7 +54,7 @@ def test_rule_17_records_are_acknowledged_without_fsync(tmp_path: Path) -> None:
             await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             disk.syncs.clear()
             partition = broker.partitions.leader("t", 0)
-            assert partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS) is None
+            assert partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS)) is None
             assert partition.readable_end(0) == 1
             assert disk.syncs == []
 
@@ -69,10 +69,7 @@ def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_fsync(
             partition = broker.partitions.leader("t", 0)
             disk.gate.clear()
             disk.syncs.clear()
-            futures = [
-                partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS)
-                for _ in range(50)
-            ]
+            futures = [partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS)) for _ in range(50)]
             await asyncio.sleep(0)
             assert all(future is not None for future in futures)
             assert partition.readable_end(0) == 0

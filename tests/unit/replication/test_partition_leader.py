@@ -101,7 +101,7 @@ async def test_rule_1_leader_that_the_controller_fences_serves_nothing_until_new
     tmp_path: Path,
 ) -> None:
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2))
-    waiting = partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS)
+    waiting = partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS))
     assert waiting is not None
     record_fetch(partition, 3, 0)
     assert partition.pending_isr_change is not None
@@ -213,7 +213,7 @@ async def test_waiting_producers_get_an_error_when_leadership_is_lost_or_the_isr
         ({"leader": 2, "leader_epoch": 2}, ErrorCode.not_leader_or_follower),
     ):
         update_metadata(partition, isr=(1, 2))
-        waiting = partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS), ALL_REPLICAS)
+        waiting = partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS))
         assert waiting is not None
         update_metadata(partition, **change)
         with pytest.raises(KafkaError) as raised:

@@ -131,8 +131,8 @@ def test_no_batch_is_out_of_order_if_the_one_before_it_came_before_the_replica_l
             partition.update_registration(
                 replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
             )
-            broker.partitions.record_refusal("t", 0, batch(1))
-            broker.partitions.record_refusal("t", 1, batch(1))  # a partition that is not here
+            broker.partitions.record_misdirected("t", 0, batch(1))
+            broker.partitions.record_misdirected("t", 1, batch(1))  # a partition that is not here
             partition.update_registration(
                 replace(state, leader_epoch=state.leader_epoch + 2, partition_epoch=state.partition_epoch + 2)
             )

@@ -187,7 +187,7 @@ def test_the_leader_archives_records_when_their_dead_letters_are_written() -> No
     async def test() -> None:
         leader = SharePartitionLeader(key, partition, client, ShareDeliveryConfig, lambda: True, int, queue)
         await leader.load()
-        records = leader._loaded()
+        records = leader._loaded_records()
         records.acquire("m", [Span(0, 1)], deadline_ms=1 << 60, enough=9, at_most=9)
         await leader.acknowledge("m", [Acknowledgement(0, 1, (REJECT,))])
         changed = asyncio.Event()

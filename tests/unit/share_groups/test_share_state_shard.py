@@ -53,7 +53,7 @@ class States:
 
     async def start(self) -> ShareCoordinator:
         self.coordinator = ShareCoordinator(virtual_runtime(), self.config, lambda: 1, lambda: True)
-        await self.coordinator.load(0, self.journal)
+        await self.coordinator.load(self.journal)
         return self.coordinator
 
     def record_types(self) -> list[int]:

@@ -108,7 +108,7 @@ async def test_waiting_for_followers_ends_when_the_producer_is_gone(tmp_path: Pa
             trace = traced.tracer.sample(frame, ConnectionState("127.0.0.1", 1, "PLAINTEXT"))
             assert trace is not None
             response = DeferredResponse(loop=asyncio.get_running_loop())
-            appended = LogAppendInfo(0, 0, -1, 0, False, 1, 1, 100)
+            appended = LogAppendInfo(0, 0, -1, 0, False, 1, 100)
             trace.on_waiting([(ProduceResponsePartition(0, ErrorCode.none, 0), partition, appended)], response)
             assert len(partition.low_watermark_waiters.waiting) == 1
             response.cancel()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from ottla_broker.coordination.records import TRANSACTION_STATE_TOPIC
 from ottla_broker.same_turn import SameTurnTask
 from ottla_broker.transactions.transaction_config import TransactionConfig
 from ottla_broker.transactions.transaction_coordinator import END_WAIT_S, TransactionCoordinator
@@ -14,7 +15,6 @@ from ottla_broker.transactions.transaction_metadata import (
     TransactionState,
     TxnPartition,
 )
-from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPIC
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
@@ -57,7 +57,7 @@ class CoordinatorBroker:
         self.markers.append((decided, coordinator_epoch))
 
     async def start(self) -> None:
-        await self.coordinator.load(0, self.journal)
+        await self.coordinator.load(self.journal)
 
     async def fail_over(self) -> None:
         self.coordinator.close()

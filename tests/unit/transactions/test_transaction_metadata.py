@@ -8,7 +8,6 @@ from ottla_broker.transactions.transaction_metadata import (
     DECIDED_STATES,
     LAST_CLIENT_EPOCH,
     MAX_EPOCH,
-    NO_PRODUCER_ID,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
@@ -22,6 +21,7 @@ from ottla_broker.transactions.transaction_metadata import (
     needs_new_producer_id,
     producer_after_end,
 )
+from ottla_broker.wire.batch import NO_PRODUCER_ID
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 T0 = TxnPartition("t", 0)

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla_broker.coordination.records import coordinator_partition
 from ottla_broker.transactions.transaction_metadata import TransactionMetadata, TransactionState, TxnPartition
 from ottla_broker.transactions.transaction_records import (
     decode_transaction,
     decode_transaction_key,
     encode_transaction,
     encode_transaction_key,
-    partition_of_transactional_id,
 )
 from ottla_broker.wire.message_reader import MalformedMessage
 
@@ -79,7 +79,7 @@ def test_unknown_versions_and_states_are_refused() -> None:
 
 
 def test_partition_of_an_id_is_kafkas() -> None:
-    assert partition_of_transactional_id("my-transactional-id", 50) == abs(hash_of("my-transactional-id")) % 50
+    assert coordinator_partition("my-transactional-id", 50) == abs(hash_of("my-transactional-id")) % 50
 
 
 def hash_of(text: str) -> int:
