@@ -49,7 +49,7 @@ class Handler(msgspec.Struct, frozen=True):
 
 
 CHECK_NEXT: Final = "the next one is checked"
-"""The `refused` of a right of which a client needs this one or the next."""
+"""The `refused` of a right where a client needs either this right or the next."""
 
 
 class Right(msgspec.Struct, frozen=True):
