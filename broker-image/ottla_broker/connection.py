@@ -217,7 +217,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _serve(self, frame: bytearray, received_s: float | None = None) -> None:
-        """`received_s`: None if the request was received in this turn of the loop."""
+        """Serves the request, or adds it to those that are served later in this turn. `received_s`:
+        None if the request was received in this turn of the loop.
+        """
         services = self._services
         turn = services.produce_turn
         trace = None if services.sample_trace is None else services.sample_trace(frame, self.state)
@@ -237,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_alone(frame, received_s, trace, is_heartbeat=is_heartbeat)
 
     def serve_heartbeat(self, received_s: float) -> None:
-        """Called at the end of the turn that received it."""
+        """Serves the heartbeat that `group_turn` has put off."""
         frame, self._heartbeat = self._heartbeat, None
         if frame is None or self._is_closed:
             return
@@ -257,7 +259,9 @@ class Connection(asyncio.BufferedProtocol):
         *,
         is_heartbeat: bool = False,
     ) -> None:
-        """`is_heartbeat`: it repeats the last heartbeat of this connection."""
+        """Serves the request now. `is_heartbeat`: it repeats the last heartbeat of this
+        connection.
+        """
         services = self._services
         times = self._times
         began_s = times.clock()
@@ -316,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(frame) <= MAX_REQUEST_BYTES and self.is_idle:
             busy_poll.on_response(self._poll_credit)
 
-    # The requests of a turn, which calls one of these for each
+    # Called by `produce_turn`, once for each request that has joined it
 
     def send_joined(self, response: bytearray, *, may_poll: bool) -> None:
         """Answers a request whose records are appended."""
@@ -448,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent.recount(self._transport.get_write_buffer_size())
 
     def waiting_requests(self) -> Iterator[ServedRequest]:
-        """Those that wait for replicas, records, members or the controller."""
+        """The requests that wait for replicas, records, members or the controller."""
         return self._responses.requests()
 
     @property
@@ -478,6 +482,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def close(self, why: str, level: int = logging.INFO) -> None:
+        """Closes the connection at once and logs why. Requests in progress get no response."""
         logger.log(level, "closing connection from %s:%d: %s", self.state.host, self.state.port, why)
         self._responses.flush()
         self._transport.abort()

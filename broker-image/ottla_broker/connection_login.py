@@ -1,5 +1,5 @@
-"""The login of one connection, as its listener asks for: with SASL, with the client's certificate,
-or none.
+"""The login of one connection, in the way of its listener: by SASL, by the client's certificate, or
+none.
 
 A connection with SASL closes if its client has not logged in in time, if the login fails, and when
 the session expires (KIP-368).
@@ -45,7 +45,8 @@ class ConnectionLogin:
                 self._frames.limit_frames(session.sasl.max_receive_bytes)
             if (timeout_s := session.sasl.login_timeout_s) > 0:
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(timeout_s, self._close, f"it has not logged in within {timeout_s:.0f} s")
+                why = f"the client has not logged in within {timeout_s:.0f} s"
+                self._timer = loop.call_later(timeout_s, self._close, why)
         elif (mapper := principal_mappers.get(state.listener)) is not None:
             state.principal = principal_from_certificate(transport.get_extra_info("peercert"), mapper)
 

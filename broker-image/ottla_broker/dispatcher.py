@@ -56,8 +56,11 @@ UNLIMITED: Final = frozenset(
 """Requests of brokers, and logins: no client quota applies."""
 MUTATIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
 """Requests that the controller throttles."""
-FAST_PATHS: Final = frozenset({ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Requests of group members, which arrive many at a time."""
+FAST_PATH_APIS: Final = frozenset(
+    {ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
+)
+"""Requests of group members, which arrive many at a time: `_find_fast_path` answers most of
+them."""
 
 
 class RequestDispatcher:
@@ -100,8 +103,8 @@ class RequestDispatcher:
         max_response_bytes: int,
         trace: RequestTrace | None = None,
     ) -> Reply:
-        """The response with its size in front, a future of one, or None where the client wants
-        none.
+        """The response with its size in front, a future of one, or None where the client expects
+        none. `max_response_bytes`: memory for the records of a Fetch response.
 
         Raises MalformedMessage and CloseConnection.
         """
@@ -133,7 +136,7 @@ class RequestDispatcher:
             return frame_handler(context, frame, header, max_response_bytes)
         handler = find_handler(key, version)
         if handler is not None:
-            if key in FAST_PATHS:
+            if key in FAST_PATH_APIS:
                 if quota is not None:
                     connection.last_heartbeat = None
                 elif (reply := _find_fast_path(key)(context, header, frame)) is not None:
@@ -261,7 +264,7 @@ class RequestDispatcher:
         API's form.
         """
         if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
-            raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
+            raise CloseConnection("another broker forwarded a request to this one, which is not the controller")
         try:
             client = context.connection
             forwarded = await self._broker.controller_channel.forward_frame(frame, client.principal, client.host)
@@ -308,8 +311,8 @@ async def _handle(
 
 @cache
 def _find_fast_path(key: int) -> Callable[[RequestContext, RequestHeader, bytearray], Reply]:
-    """What answers most of these requests without the API's handler, and returns None for the
-    others. Imported with the first request.
+    """The function that answers most requests of an API of FAST_PATH_APIS without the API's
+    handler, and returns None for the others. Imported with the first request.
     """
     if key == ApiKey.HEARTBEAT:
         from ottla_broker.requests.repeated_classic_heartbeat import repeat_classic_heartbeat

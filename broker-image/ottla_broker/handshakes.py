@@ -66,10 +66,12 @@ class Handshakes:
         self._remove(connection)
 
     def fail(self, connection: TlsTransport, why: str) -> None:
+        """`why`: logged unless it is empty."""
         if self._remove(connection) and why:
             self._log(connection, why)
 
     def log_failure(self, connection: TlsTransport, why: str) -> None:
+        """Logs a failure of TLS after the handshake."""
         self._log(connection, why)
 
     def close(self) -> None:

@@ -89,6 +89,9 @@ class ListenerCertificates:
             await self.reload_changed()
 
     async def reload_changed(self) -> None:
+        """Uses changed certificates for new connections. What cannot be used is logged once, and
+        what was loaded before stays in use.
+        """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:
             config.replace_secrets(await in_thread(config.reread_secrets, "ssl."))

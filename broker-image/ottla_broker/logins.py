@@ -96,6 +96,8 @@ class ListenerLogins:
         """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:
+            # Read before the login modules and used after them, so that a broker that shows the
+            # version has the login modules.
             version = await in_thread(config.reread_secrets, SASL_INTER_BROKER_LOGIN_VERSION.name)
             found = await in_thread(config.reread_secrets, SASL_JAAS_CONFIG.name)
             before = config.current_secrets(SASL_JAAS_CONFIG.name)

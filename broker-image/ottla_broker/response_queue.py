@@ -110,7 +110,7 @@ class ResponseQueue:
                 trace.end(request.queue_s, request.began_s, request.handled_s, has_waited=True)
 
     def requests(self) -> Iterator[ServedRequest]:
-        """Those that wait for replicas, records, members or the controller."""
+        """The requests that wait for replicas, records, members or the controller."""
         return (one.request for one in self.waiting if isinstance(one, WaitingResponse))
 
     def on_writing_paused(self) -> None:

@@ -44,14 +44,11 @@ logger = logging.getLogger(__name__)
 DRAIN_S: Final = 0.5
 """How long a stopping server waits for the requests in progress."""
 MAX_IDLE_CHECK_INTERVAL_S: Final = 30.0
-
-
 MAX_REFUSAL_DELAY_S: Final = 1.0
 MAX_DELAYED_REFUSALS: Final = 256
 """Maximum of refused connections that stay open for a while, so that clients do not reconnect at
 once.
 """
-
 
 ListenOn = Callable[[Listener, Config], socket.socket]
 """Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises
@@ -189,7 +186,7 @@ class Server:
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
-        """A transport with the listener's present certificates."""
+        """A transport with the current certificates of the listener."""
         return TlsTransport(
             self.certificates.contexts[listener],
             self._handshakes[listener],
@@ -239,6 +236,7 @@ class Server:
         return sum(map(len, self._handshakes.values()))
 
     def _admit(self, connection: Connection) -> float | None:
+        """Returns None, or after how many seconds the connection, which is refused, closes."""
         host, listener = connection.state.host, connection.state.listener
         if not self._has_room(listener, host):
             return 0.0
@@ -256,6 +254,7 @@ class Server:
         return None
 
     def _admit_handshake(self, listener: str, host: str) -> float | None:
+        """Returns how many seconds a TLS connection has to wait; None if it is refused."""
         if not self._has_room(listener, host) or self._quotas.count_connection_of_host(host):
             return None
         wait_s = self._quotas.count_connection(listener, host)
@@ -264,6 +263,9 @@ class Server:
         return wait_s
 
     def _has_room(self, listener: str, host: str) -> bool:
+        """True if one more connection is allowed. Closes one of a client if another broker needs
+        its place.
+        """
         room = self._quotas.check_room(listener, host)
         if room is Room.FOR_BROKERS:
             others = [one for one in self.connections if one.state.listener != listener]
