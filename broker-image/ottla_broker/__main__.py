@@ -298,7 +298,7 @@ def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLCo
         known = ", ".join(server.certificates.contexts) or "there is none"
         raise StartError(f"http.security.listener={listener} is no listener with TLS; listeners with TLS: {known}")
     try:
-        return server.certificates.follow(listener, client_auth=client_auth)
+        return server.certificates.make_context(listener, client_auth=client_auth)
     except TlsConfigError as reason:
         raise StartError(f"http.security.listener={listener}: {reason}") from None
 

@@ -60,10 +60,10 @@ class ListenerCertificates:
         if why := certificate.validity_problem(self._broker.runtime.now_ms() / 1000):
             logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
 
-    def follow(self, listener: str, *, client_auth: str | None = None) -> ssl.SSLContext:
-        """TLS of another server, which has the certificates of a bound listener, also after they
-        have changed. `client_auth`: ssl.client.auth in place of the listener's. Raises
-        TlsConfigError.
+    def make_context(self, listener: str, *, client_auth: str | None = None) -> ssl.SSLContext:
+        """A TLS context for another server. Its connections use the certificates of a bound
+        listener, also after those have changed. `client_auth`: ssl.client.auth in place of the
+        listener's. Raises TlsConfigError.
         """
         tls = listener_tls(self._broker.config, listener)
         context, _ = replace(tls, client_auth=client_auth or tls.client_auth).load()

@@ -98,8 +98,8 @@ class Server:
         self._limits = limits or ConnectionLimits.from_config(broker.config)
         self._listen_on = listen_on
         self._loop = asyncio.get_running_loop()
-        self.requests = MemoryPool(self._limits.all_requests_bytes)
-        self.responses = MemoryPool(self._limits.all_responses_bytes)
+        self.request_memory = MemoryPool(self._limits.all_requests_bytes)
+        self.response_memory = MemoryPool(self._limits.all_responses_bytes)
         self.dispatcher = RequestDispatcher(broker, authorizer)
         self._logins = ListenerLogins(broker, self._loop.time)
         broker.on_logins_removed = self._close_removed_logins
@@ -113,13 +113,13 @@ class Server:
             ),
             GroupTurn(self._loop, self.dispatcher.request_times.clock),
             self._limits,
-            self.requests,
-            self.responses,
+            self.request_memory,
+            self.response_memory,
             partial(
                 FrameReader,
                 memoryview(bytearray(SCRATCH_BYTES)),
                 self._limits.request_bytes,
-                self.requests.try_allocate,
+                self.request_memory.try_allocate,
             ),
             self._loop.time,
             self._logins.sasl_sessions,
@@ -315,10 +315,10 @@ class Server:
         for connection in [one for one in self.connections if one.unsent.bytes]:
             connection.recount_unsent()
             unsent = connection.unsent
-            if unsent.bytes and self._loop.time() - unsent.stuck_since >= timeout_s:
+            if unsent.bytes and self._loop.time() - unsent.stuck_since_s >= timeout_s:
                 why = f"{unsent.bytes} bytes of responses unread for {timeout_s:.0f} s while other fetches wait"
                 connection.close(why, logging.WARNING)
-        if self.responses.has_waiters:
+        if self.response_memory.has_waiters:
             self._watch_slow_readers()
 
     def _close_idle_connections(self) -> None:
