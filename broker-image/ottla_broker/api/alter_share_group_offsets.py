@@ -40,10 +40,10 @@ API = Api(
 async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
-    requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+    groups = ctx.broker.group_coordinator.share_groups_of(request.group_id)
     errors = {topic.topic_name: topic_error(ctx, topic.topic_name) for topic in request.topics}
     if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
-        requests.check_alterable(request.group_id)
+        groups.check_alterable(request.group_id)
     image = ctx.broker.image
     offsets = {
         StatePartition(image.topics[topic.topic_name].id, int(one.partition_index)): int(one.start_offset)
@@ -54,7 +54,7 @@ async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequ
     }
     failed: dict[StatePartition, KafkaError] = {}
     if offsets:
-        failed = await requests.alter_offsets(request.group_id, offsets)
+        failed = await groups.alter_offsets(request.group_id, offsets)
     return AlterShareGroupOffsetsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,

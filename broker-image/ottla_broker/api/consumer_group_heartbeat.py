@@ -13,7 +13,6 @@
   In v0 a member without an id is given one.
 """
 
-import base64
 from uuid import UUID
 
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
@@ -27,6 +26,7 @@ from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import to_milliseconds
 from ottla_broker.requests.repeated_heartbeat import remember_heartbeat
+from ottla_broker.runtime import uuid_text
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -67,7 +67,7 @@ async def consumer_group_heartbeat(
 def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     owned = request.topic_partitions
     return ConsumerHeartbeat(
-        member_id=request.member_id or new_member_id(ctx),
+        member_id=request.member_id or uuid_text(ctx.broker.runtime.new_uuid()),
         member_epoch=request.member_epoch,
         group_instance_id=request.instance_id,
         rack_id=request.rack_id,
@@ -80,11 +80,6 @@ def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest)
         client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
         may_describe=lambda topic: ctx.may(Operation.describe, Resource.topic(topic)),
     )
-
-
-def new_member_id(ctx: RequestContext) -> str:
-    """A random UUID in Kafka's text form: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(ctx.broker.runtime.new_uuid().bytes).rstrip(b"=").decode()
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:

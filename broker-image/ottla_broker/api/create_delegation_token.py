@@ -40,8 +40,8 @@ async def create_delegation_token(
         owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
     try:
         check_may_use_tokens(ctx)
-        may_create = Resource(ResourceType.user, str(owner))
-        if owner != requester and not ctx.is_authorized(Operation.create_tokens, may_create):
+        user = Resource(ResourceType.user, str(owner))
+        if owner != requester and not ctx.is_authorized(Operation.create_tokens, user):
             raise KafkaError(ErrorCode.delegation_token_authorization_failed)
         renewers = [Principal(renewer.principal_type, renewer.principal_name) for renewer in request.renewers]
         if any(renewer.kind != "User" for renewer in renewers):

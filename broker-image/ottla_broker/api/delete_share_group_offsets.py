@@ -34,17 +34,17 @@ async def delete_offsets(
 ) -> DeleteShareGroupOffsetsResponse:
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
-    requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+    groups = ctx.broker.group_coordinator.share_groups_of(request.group_id)
     errors = {topic.topic_name: topic_error(ctx, topic.topic_name) for topic in request.topics}
     topics = ctx.broker.image.topics
     if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
-        group = requests.find_empty_group(request.group_id)
+        group = groups.find_empty_group(request.group_id)
         for name, error in errors.items():
             if error is NO_ERROR and topics[name].id not in group.initialized:
                 errors[name] = KafkaError(ErrorCode.unknown_topic_or_partition, "the group has not read the topic")
     ids = {name: topics[name].id for name, error in errors.items() if error is NO_ERROR}
     if ids:
-        failed = await requests.delete_offsets(request.group_id, ids.values())
+        failed = await groups.delete_offsets(request.group_id, ids.values())
         errors |= {name: failed[topic_id] for name, topic_id in ids.items() if topic_id in failed}
     return DeleteShareGroupOffsetsResponse(
         throttle_time=NO_THROTTLE,

@@ -74,8 +74,8 @@ def read_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size
 
 
 def read_redacted_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size_bytes: int) -> bytes:
-    """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in
-    another.
+    """Like `read_piece`, of the snapshot with secrets redacted. The whole snapshot is redacted each
+    time: a secret may lie across two pieces, and its batch's checksum in another.
     """
     return redact_secrets(snapshots.read_bytes(snapshot, 0, snapshots.file_size(snapshot)))[at : at + size_bytes]
 

@@ -109,8 +109,8 @@ async def fetch_by_id(ctx: RequestContext, request: RequestById) -> ResponseById
 
 
 def check_member(ctx: RequestContext, group: GroupByName | GroupById) -> None:
-    """Raises UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group; the errors
-    of `find_commits`.
+    """Raises UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member id and an epoch that the
+    consumer group does not have, and the errors of `find_commits`.
     """
     ctx.check_authorized(Operation.describe, Resource.group(group.group_id))
     ctx.broker.group_coordinator.fetch_offsets(group.group_id, group.member_id, group.member_epoch)

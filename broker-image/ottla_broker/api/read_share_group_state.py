@@ -1,7 +1,7 @@
 """ReadShareGroupState (84), version 0 (KIP-932).
 
-- Sent by a partition's new leader to the share coordinator: the state from which it continues. An
-  earlier leader can no longer write.
+- Sent by a partition's new leader to the share coordinator, which returns the state from which the
+  leader continues. An earlier leader can no longer write.
 - UNKNOWN_TOPIC_OR_PARTITION for a share-partition that was not initialized.
 """
 

@@ -1,7 +1,8 @@
 """ReadShareGroupStateSummary (87), versions 0–1 (KIP-932).
 
-- Sent by group coordinators to the share coordinator: the epochs and the start offset of
-  share-partitions. A start offset and a leader epoch of −1 are of one that was not initialized.
+- Sent by group coordinators to the share coordinator, which returns the epochs and the start offset
+  of share-partitions. Both the start offset and the leader epoch are −1 for a share-partition that
+  was not initialized.
 - v1 adds how many records at or above the start offset are acknowledged or archived.
 """
 

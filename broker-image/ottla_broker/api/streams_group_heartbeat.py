@@ -81,7 +81,7 @@ async def streams_group_heartbeat(
 
 
 async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
-    """Raises KafkaError."""
+    """The response to a heartbeat without errors. Raises KafkaError."""
     if ctx.broker.image.feature_level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.unsupported_version, "streams.version is 0: group.protocol=streams is not enabled")
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
@@ -266,8 +266,9 @@ def build_internal_topic(topic: Any) -> InternalTopic:
 
 
 async def create_internal_topics(ctx: RequestContext, missing: tuple[InternalTopic, ...]) -> str:
-    """Has the controller create them. Why some were not created, or nothing. Members learn with
-    their next heartbeats that the topics are there."""
+    """Has the controller create the topics. Returns why some were not created, or an empty text.
+    Members learn with their next heartbeats that the topics exist.
+    """
     if not ctx.may(Operation.create, CLUSTER):
         refused = [one.name for one in missing if not ctx.is_authorized(Operation.create, Resource.topic(one.name))]
         if refused:

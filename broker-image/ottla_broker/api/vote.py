@@ -36,7 +36,7 @@ async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
     receiver = None if request.voter_id < 0 else (int(request.voter_id), asked.voter_directory_id or UUID(int=0))
     code, granted = quorum.check_receiver(request.cluster_id, receiver), False
     if code is ErrorCode.none:
-        code, granted = await quorum.handle_vote(vote_request(asked))
+        code, granted = await quorum.handle_vote(read_vote(asked))
     leader = quorum.current_leader()
     answer = PartitionData(
         partition_index=i32(0),
@@ -53,7 +53,7 @@ async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
     )
 
 
-def vote_request(partition: VotePartition) -> VoteRequest:
+def read_vote(partition: VotePartition) -> VoteRequest:
     return VoteRequest(
         (int(partition.replica_id), partition.replica_directory_id or UUID(int=0)),
         int(partition.replica_epoch),
