@@ -93,7 +93,7 @@ def _row(api: Api) -> str:
 
 
 def _right_rows(api: Api) -> str:
-    return "".join(_right_row(api, right) for right in api.rights or ()) or f"| {api.key.title} | – | | |\n"
+    return "".join(_right_row(api, right) for right in api.rights) or f"| {api.key.title} | – | | |\n"
 
 
 def _right_row(api: Api, right: Right) -> str:
