@@ -32,7 +32,6 @@ from ottla_broker.requests.share_requests import (
     check_member_named,
     check_share_groups_served,
     close_session,
-    error_of,
     read_acknowledgements,
     share_groups_of,
 )
@@ -67,8 +66,7 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
     if request.share_session_epoch == FINAL_EPOCH:
         await close_session(ctx, session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
-    answered = sorted(acknowledgements)
-    found = {at: build_partition(ctx, at, error_of(results, at)) for at in answered}
+    found = {at: build_partition(ctx, at, results[at]) for at in sorted(acknowledgements)}
     leaders = [one.current_leader for one in found.values() if one.current_leader is not NO_LEADER]
     return ShareAcknowledgeResponse(
         throttle_time=NO_THROTTLE,

@@ -40,31 +40,32 @@ _HEAD: Final = struct.Struct(">iiih")  # size, correlation id, throttle time, er
 _FLEXIBLE_HEAD: Final = struct.Struct(">iibih")  # with no tagged fields after the correlation id
 
 
-class WaitingRequest:
-    """A request of a group, whose response may be ready at once. `reply`: None until the handler
-    knows that it is not.
+class RebalanceResponse:
+    """The response to a JoinGroup or SyncGroup, which may be ready at once. `_response`: set by
+    `complete` if the group calls it before `reply`. `_deferred`: set by `reply` otherwise.
     """
 
-    __slots__ = ("_header", "_reply", "_response", "_write")
+    __slots__ = ("_deferred", "_header", "_response", "_write")
 
     def __init__(self, header: RequestHeader, write: Callable[[int, int, Any], bytes]) -> None:
         self._header = header
         self._write = write
         self._response: bytes | None = None
-        self._reply: DeferredResponse | None = None
+        self._deferred: DeferredResponse | None = None
 
     def complete(self, result: Any) -> None:
+        """Called once by the group. `result`: a JoinResult or SyncResult."""
         response = self._write(self._header.version, self._header.correlation_id, result)
-        if self._reply is None:
+        if self._deferred is None:
             self._response = response
         else:
-            self._reply.complete([response])
+            self._deferred.complete([response])
 
     def reply(self) -> Reply:
         if self._response is not None:
             return [self._response]
-        self._reply = DeferredResponse()
-        return self._reply
+        self._deferred = DeferredResponse()
+        return self._deferred
 
 
 def answer_join_group(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
@@ -77,13 +78,13 @@ def answer_join_group(ctx: RequestContext, header: RequestHeader, frame: bytearr
         return None
     if not ctx.may_read_group(group_id):
         return None
-    waiting = WaitingRequest(header, write_join_group)
+    response = RebalanceResponse(header, write_join_group)
     try:
-        if not ctx.broker.group_coordinator.try_join_group(group_id, request, waiting):
+        if not ctx.broker.group_coordinator.try_join_group(group_id, request, response):
             return None
     except KafkaError as reason:
-        waiting.complete(JoinResult(request.member_id, reason.code))
-    return waiting.reply()
+        response.complete(JoinResult(request.member_id, reason.code))
+    return response.reply()
 
 
 def answer_sync_group(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
@@ -98,13 +99,13 @@ def answer_sync_group(ctx: RequestContext, header: RequestHeader, frame: bytearr
         return None
     if not ctx.may_read_group(group_id):
         return None
-    waiting = WaitingRequest(header, write_sync_group)
+    response = RebalanceResponse(header, write_sync_group)
     try:
-        if not ctx.broker.group_coordinator.try_sync_group(group_id, request, waiting):
+        if not ctx.broker.group_coordinator.try_sync_group(group_id, request, response):
             return None
     except KafkaError as reason:
-        waiting.complete(SyncResult(reason.code))
-    return waiting.reply()
+        response.complete(SyncResult(reason.code))
+    return response.reply()
 
 
 def read_join_group(ctx: RequestContext, cursor: Cursor, version: int) -> tuple[str, JoinRequest]:

@@ -34,9 +34,11 @@ def to_timestamp(at_ms: int) -> TZAware:
 async def change_expiry(
     ctx: RequestContext, operation: str, token_hmac: bytes, change: Callable[[DelegationTokenControl], Awaitable[int]]
 ) -> tuple[ErrorCode, TZAware]:
-    """RenewDelegationToken and ExpireDelegationToken: the error code, and when the token expires
-    after `change`, which returns it in ms. A client that may not use tokens gets NEVER; other
-    errors are raised. The controller records it in the audit log.
+    """Handles RenewDelegationToken and ExpireDelegationToken on the controller, and records them in
+    the audit log. `change` changes the token and returns when it expires, in ms.
+
+    Returns the error code and when the token expires. A client that may not use tokens gets an
+    error code and NEVER; other errors are raised.
     """
     try:
         check_may_use_tokens(ctx)

@@ -5,11 +5,11 @@ from typing import Final
 
 from kio.static.primitive import i32Timedelta
 
-_MILLISECOND = datetime.timedelta(milliseconds=1)
+from ottla_broker.wire.message_schema import MILLISECOND
 
 NO_THROTTLE: Final = i32Timedelta.parse(datetime.timedelta(0))
 """The throttle time of a response whose client exceeds no quota."""
 
 
 def to_milliseconds(duration: datetime.timedelta) -> int:
-    return duration // _MILLISECOND
+    return duration // MILLISECOND

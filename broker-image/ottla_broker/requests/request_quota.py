@@ -95,8 +95,8 @@ class RequestQuota:
             self._throttle(fetch, fetch.throttle_time_s(now_s))
 
     def with_throttle_time(self, response: Any) -> Any:
-        """The response with the time in it. A longer time that the controller has put there counts
-        too.
+        """The response with the throttle time in it. If the controller has put a longer one there,
+        that counts.
         """
         message: type = type(response)
         if "throttle_time" not in {one.name for one in schema_of(message).all_fields}:

@@ -1,5 +1,6 @@
-"""Common parts of ShareFetch and ShareAcknowledge: the check that share groups are enabled, the
-partitions that a request names, and its acknowledgements."""
+"""Common parts of requests about share groups: the check that they are enabled, the partitions and
+acknowledgements in ShareFetch and ShareAcknowledge, and the errors of topics whose offsets change.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,7 +36,8 @@ async def close_session(ctx: RequestContext, session: ShareSession) -> None:
 
 def check_share_groups_served(ctx: RequestContext) -> None:
     """Raises UNSUPPORTED_VERSION while `share.version` is 0 and the broker's settings do not enable
-    them."""
+    share groups.
+    """
     broker = ctx.broker
     if not (broker.image.feature_level(SHARE_VERSION) or broker.group_coordinator.config.share.is_enabled):
         raise KafkaError(
@@ -96,7 +98,9 @@ def find_invalid(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, K
 
 
 def find_unannounced_renewals(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, KafkaError]:
-    """The partitions with locks that a request renews, if it does not announce that."""
+    """The partitions in which a request renews locks, with the error of one that has not announced
+    it.
+    """
     error = KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
     return {
         at: error for at, given in acknowledgements.items() if any(AcknowledgeType.renew in one.types for one in given)
@@ -125,19 +129,16 @@ def find_forbidden(ctx: RequestContext, partitions: Iterable[TopicIdPartition]) 
 async def acknowledge_all(
     ctx: RequestContext, group_id: str, member_id: str, acknowledgements: Acknowledgements, *, may_renew: bool
 ) -> dict[TopicIdPartition, KafkaError]:
-    """The result for each partition, once it is stored. `may_renew`: the request announces that it
-    renews locks."""
-    forbidden = find_invalid(acknowledgements)
+    """The result for each partition, once it is stored; NO_ERROR without an error. `may_renew`: the
+    request announces that it renews locks.
+    """
+    rejected = find_invalid(acknowledgements)
     if not may_renew:
-        forbidden |= find_unannounced_renewals(acknowledgements)
-    forbidden |= find_forbidden(ctx, acknowledgements)
+        rejected |= find_unannounced_renewals(acknowledgements)
+    rejected |= find_forbidden(ctx, acknowledgements)
     partitions = share_groups_of(ctx).partitions
-    allowed = [at for at in acknowledgements if at not in forbidden]
+    accepted = [at for at in acknowledgements if at not in rejected]
     results = await asyncio.gather(
-        *(catch_error(partitions.acknowledge(group_id, member_id, at, acknowledgements[at])) for at in allowed)
+        *(catch_error(partitions.acknowledge(group_id, member_id, at, acknowledgements[at])) for at in accepted)
     )
-    return {**forbidden, **dict(zip(allowed, results, strict=True))}
-
-
-def error_of(results: Mapping[TopicIdPartition, KafkaError], at: TopicIdPartition) -> KafkaError:
-    return results.get(at, NO_ERROR)
+    return {**rejected, **dict(zip(accepted, results, strict=True))}

@@ -14,10 +14,14 @@ from ottla_broker.wire.client_security import PLAIN
 from ottla_broker.wire.digests import are_equal, compute_hmac
 
 MAX_REMEMBERED: Final = 1000
-"""Passwords that were right, by a keyed hash: checking one takes milliseconds."""
+"""Number of right passwords that are remembered, because checking one takes milliseconds."""
 
 
 class UserPasswords:
+    """Checks passwords of PLAIN and SCRAM users. `_remembered`: stored keys of passwords that were
+    right, by a keyed hash of mechanism, user and password.
+    """
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._secret = os.urandom(32)
