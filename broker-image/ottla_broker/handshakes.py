@@ -55,7 +55,7 @@ class Handshakes:
                 return False
             self._abort(oldest, f"it took longer than {MAX_IN_PROGRESS} others that began after it")
         if wait_s:
-            connection.wait(wait_s)
+            connection.delay_handshake(wait_s)
         timeout = self._loop.call_later(
             wait_s + TIMEOUT_S, self._abort, connection, f"it was not done within {TIMEOUT_S:.0f} s"
         )

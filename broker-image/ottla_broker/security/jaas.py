@@ -28,7 +28,7 @@ class LoginModule:
 
 
 def parse_jaas_config(text: str) -> LoginModule:
-    """Raises ValueError, without any value: they are secrets."""
+    """Raises ValueError, whose message has no value of an option: some are secrets."""
     head, body = text.strip(), ""
     parts = head.split(None, 2)
     if len(parts) < 2 or parts[1].rstrip(";").lower() not in _FLAGS:

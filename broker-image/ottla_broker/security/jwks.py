@@ -62,7 +62,7 @@ def parse_key_set(text: bytes) -> list[JsonWebKey]:
     found = json.loads(text)
     keys = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
-        raise ValueError("it has no JSON object with a list of keys")
+        raise ValueError("the response is no JSON object with a list of keys")
     return keys
 
 
@@ -115,8 +115,10 @@ class JsonWebKeySet:
                 async with asyncio.timeout(self._refresh_s):
                     await self._wanted.wait()
 
-    async def look_for(self, key_id: str) -> None:
-        """Returns when the fetch that this unknown key causes is done, or after LOGIN_WAIT_S."""
+    async def wait_for_key(self, key_id: str) -> None:
+        """Fetches the set at once if the key is unknown and was not fetched for lately. Returns
+        when it is fetched, or after LOGIN_WAIT_S; the key may still be unknown.
+        """
         if self.has_key(key_id):
             return
         if self._may_fetch_for(key_id):

@@ -38,7 +38,7 @@ class TokenValidator:
     async def prepare(self, token: str) -> None:
         """Waits for the key of the token where it is not known yet. Raises InvalidToken."""
         if key_id := read_key_id(token):
-            await self._keys.look_for(key_id)
+            await self._keys.wait_for_key(key_id)
 
     def validate(self, token: str) -> AccessToken:
         """Raises InvalidToken."""

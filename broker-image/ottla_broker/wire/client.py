@@ -293,7 +293,7 @@ class Client:
             raise ConnectionError("no response in time") from error
 
     def _open_channels(self) -> list[Channel]:
-        """Opens connections, the oldest first."""
+        """The connections that are open, the oldest first."""
         return [opening.result() for opening in self._channels.values() if is_open_channel(opening)]
 
     # --- records and offsets

@@ -64,6 +64,8 @@ class FetchResponsePartition:
 
 @dataclass(slots=True)
 class FetchResponse:
+    """`error`: that of the whole response, such as an unknown session."""
+
     error: ErrorCode
     session_id: int
     partitions: list[FetchResponsePartition]

@@ -38,8 +38,8 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._claim = claim
         self._frame: bytearray | None = None  # a frame with a buffer of its own
-        self._received = 0  # bytes of it
-        self._rest = b""  # the beginning of a frame without
+        self._received = 0  # bytes of `_frame`
+        self._rest = b""  # the received beginning of a frame that has no buffer of its own
         self.is_stalled = False
 
     def get_buffer(self) -> memoryview:
