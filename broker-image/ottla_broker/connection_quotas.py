@@ -40,6 +40,8 @@ MAX_WAIT_S: Final = 10.0
 
 
 class Room(Enum):
+    """Whether one more connection is allowed."""
+
     AVAILABLE = "available"
     EXHAUSTED = "exhausted"
     FOR_BROKERS = "for brokers, if a client makes room"

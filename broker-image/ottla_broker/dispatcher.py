@@ -237,7 +237,7 @@ class RequestDispatcher:
         return task
 
     def _run_at_once(self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None) -> Reply:
-        """Like `_run`, of a handler that needs no task."""
+        """Like `_run`, without a task, for an API with `starts_no_task`."""
         run = SameTurnTask(self._charge_steps(work, quota), loop=self._loop)
         if not run.done():
             return run

@@ -83,6 +83,7 @@ def read_redacted_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: 
 async def fetch_piece(
     ctx: RequestContext, topic: str, requested: RequestedSnapshot, max_bytes: int, read: Read
 ) -> PartitionSnapshot:
+    """The piece of a snapshot from the requested position on, or the error in its place."""
     snapshots = ctx.broker.quorum.metadata_log.snapshots
     snapshot = EpochAndOffset(int(requested.snapshot_id.epoch), int(requested.snapshot_id.end_offset))
     code, size, data = ErrorCode.none, 0, b""

@@ -70,6 +70,7 @@ async def find_coordinators(ctx: RequestContext, request: FindCoordinatorRequest
 
 
 async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
+    """The coordinator of a key of this type, or the error in its place."""
     try:
         if kind == TRANSACTION_KEY_TYPE:
             ctx.check_authorized(Operation.describe, Resource.transactional_id(key))

@@ -118,6 +118,9 @@ async def find_session(
 async def fetch(
     ctx: RequestContext, request: ShareFetchRequest, session: ShareSession
 ) -> dict[TopicIdPartition, FetchResult]:
+    """The result of each partition in the session; None for one without records. If the client may
+    not read one of them, it waits for none.
+    """
     forbidden = find_forbidden(ctx, session.partitions)
     if forbidden or not session.partitions:
         return {at: forbidden.get(at) for at in session.partitions}

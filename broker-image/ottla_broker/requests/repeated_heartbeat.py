@@ -80,6 +80,7 @@ def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearra
 
 
 def _run(last: RepeatableHeartbeat, correlation_id: int, epoch: int) -> Reply:
+    """Answers the heartbeat. Raises KafkaError if the coordinator does not serve the group."""
     groups = last.ctx.broker.group_coordinator.consumer_groups_of(last.group_id)
     member_id = last.heartbeat.member_id
     interval_ms = groups.repeat_heartbeat(last.group_id, member_id, epoch)

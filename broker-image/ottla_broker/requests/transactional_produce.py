@@ -130,6 +130,7 @@ class RequestTransaction:
         partition.log.producers.check_verified(header.producer_id, header.producer_epoch, self._guards.get(at))
 
     def _client_error(self, code: ErrorCode) -> ErrorCode:
+        """The error that the producer gets in place of the coordinator's, as in Kafka."""
         if code in RETRIABLE:
             return ErrorCode.not_enough_replicas  # producers retry on it, and ask for no metadata
         if code is ErrorCode.concurrent_transactions and not self._adds_partitions:

@@ -20,6 +20,10 @@ _OPTION: Final = re.compile(r"""\s*([A-Za-z_][^\s=]*)\s*=\s*(?:"((?:[^"\\]|\\.)*
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
+    """`username`, `password`: the broker's own login. `users`: passwords of the users that may log
+    in, by name. `truststore`: a path. Each is empty if it is not set.
+    """
+
     name: str
     username: str = ""
     password: str = field(default="", repr=False)
