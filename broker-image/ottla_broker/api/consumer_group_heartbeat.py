@@ -22,9 +22,9 @@ from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
 from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_heartbeat_response import build_response
-from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import to_milliseconds
+from ottla_broker.requests.group_requests import check_not_blank, client_host, is_consumer_protocol_enabled
 from ottla_broker.requests.repeated_heartbeat import remember_heartbeat
 from ottla_broker.runtime import uuid_text
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
@@ -77,7 +77,7 @@ def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest)
         server_assignor=request.server_assignor,
         owned=None if owned is None else {it.topic_id or UUID(int=0): frozenset(it.partitions) for it in owned},
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host=client_host(ctx),
         may_describe=lambda topic: ctx.may(Operation.describe, Resource.topic(topic)),
     )
 
@@ -111,8 +111,3 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
             ErrorCode.unsupported_assignor,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
-
-
-def check_not_blank(name: str, value: str | None) -> None:
-    if value is not None and not value.strip():
-        raise KafkaError(ErrorCode.invalid_request, f"{name} can't be empty.")

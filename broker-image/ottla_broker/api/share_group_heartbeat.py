@@ -19,6 +19,7 @@ from ottla_broker.coordination.share_heartbeat import JOINING_EPOCH, LEAVING_EPO
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.group_requests import check_not_blank, client_host
 from ottla_broker.requests.share_requests import check_share_groups_served
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
@@ -51,7 +52,7 @@ async def share_group_heartbeat(
         request.rack_id,
         request.subscribed_topic_names,
         ctx.client_id or "",
-        f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host(ctx),
     )
     groups = ctx.broker.group_coordinator.share_groups_of(request.group_id)
     result = await groups.heartbeat(request.group_id, heartbeat)
@@ -83,8 +84,3 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.invalid_request, "SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVING_EPOCH:
         raise KafkaError(ErrorCode.invalid_request, "MemberEpoch is invalid.")
-
-
-def check_not_blank(name: str, value: str | None) -> None:
-    if value is not None and not value.strip():
-        raise KafkaError(ErrorCode.invalid_request, f"{name} can't be empty.")

@@ -49,6 +49,7 @@ from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.requests.api import CHECK_NEXT, Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.group_requests import check_not_blank, client_host
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -163,8 +164,9 @@ def check_supported(request: StreamsGroupHeartbeatRequest) -> None:
 def check_request(request: StreamsGroupHeartbeatRequest, topology: StreamsTopologyValue | None) -> None:
     """Raises INVALID_REQUEST and STREAMS_INVALID_TOPOLOGY, in Kafka's order."""
     epoch = request.member_epoch
-    named = (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id))
-    raise_first((value is not None and not value.strip(), f"{name} can't be empty.") for name, value in named)
+    check_not_blank("MemberId", request.member_id)
+    check_not_blank("GroupId", request.group_id)
+    check_not_blank("RackId", request.rack_id)
     if epoch == JOINING_EPOCH:
         raise_first(
             (
@@ -223,7 +225,7 @@ def build_heartbeat(
         shuts_down_application=request.shutdown_application,
         endpoint_epoch=int(request.endpoint_information_epoch),
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host=client_host(ctx),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest, SyncResult
 from ottla_broker.log_format import is_json
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.group_requests import client_host
 from ottla_broker.requests.reply import DeferredResponse, Reply
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
@@ -132,7 +133,7 @@ def read_join_group(ctx: RequestContext, cursor: Cursor, version: int) -> tuple[
         member_id,
         group_instance_id,
         ctx.client_id or "",
-        f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host(ctx),
         session_ms if rebalance_ms < 0 else rebalance_ms,
         session_ms,
         protocol_type,
