@@ -2,14 +2,14 @@
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from typing import Any, Final
 
 from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
-from ottla_broker.log_format import is_json
+from ottla_broker.log_format import is_json, log_fields
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
 from ottla_broker.request_times import RequestTimes
@@ -18,7 +18,6 @@ from ottla_broker.requests.audited_changes import AUDITED, record_changes
 from ottla_broker.requests.context import CloseConnection, ConnectionState, FrameHandler, RequestContext
 from ottla_broker.requests.login import respond_to_token
 from ottla_broker.requests.reply import Buffers, Reply
-from ottla_broker.requests.request_log import with_request_fields
 from ottla_broker.requests.request_quota import RequestQuota
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
@@ -148,7 +147,7 @@ class RequestDispatcher:
             else:
                 work = _handle(handler, context, header, request, quota)
             if is_json():
-                return self._run(with_request_fields(context, work), quota)
+                return self._run(_with_request_fields(context, work), quota)
             return self._run_at_once(work, quota) if api is not None and api.starts_no_task else self._run(work, quota)
         if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
             from ottla_broker.api.api_versions import api_versions_response
@@ -307,6 +306,21 @@ async def _handle(
     if quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS):
         response = quota.with_throttle_time(response)
     return [write_response(header.api_key, header.version, header.correlation_id, response)]
+
+
+async def _with_request_fields(context: RequestContext, work: Awaitable[Buffers]) -> Buffers:
+    """Awaits the work. Its log lines have the request's name and correlation id, and the client's
+    id, principal and address.
+    """
+    client = context.connection
+    with log_fields(
+        request=ApiKey(context.api_key).title,
+        correlationId=context.correlation_id,
+        clientId=context.client_id,
+        principal=str(client.principal),
+        host=client.host,
+    ):
+        return await work
 
 
 @cache
