@@ -23,10 +23,11 @@ from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served, topic_error
+from ottla_broker.requests.share_requests import are_all_unauthorized, check_share_groups_served, topic_error
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.ALTER_SHARE_GROUP_OFFSETS,
@@ -70,7 +71,7 @@ def build_topic(
     failed: dict[StatePartition, KafkaError],
 ) -> AlterShareGroupOffsetsResponseTopic:
     found = ctx.broker.image.topics.get(topic.topic_name)
-    topic_id = NO_TOPIC if found is None else found.id
+    topic_id = NO_UUID if found is None else found.id
     results = []
     for one in topic.partitions:
         at = StatePartition(topic_id, int(one.partition_index))

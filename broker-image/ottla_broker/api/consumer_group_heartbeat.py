@@ -13,8 +13,6 @@
   In v0 a member without an id is given one.
 """
 
-from uuid import UUID
-
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
@@ -30,6 +28,7 @@ from ottla_broker.runtime import uuid_text
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -75,7 +74,7 @@ def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest)
         subscribed_topic_names=request.subscribed_topic_names,
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        owned=None if owned is None else {it.topic_id or UUID(int=0): frozenset(it.partitions) for it in owned},
+        owned=None if owned is None else {it.topic_id or NO_UUID: frozenset(it.partitions) for it in owned},
         client_id=ctx.client_id or "",
         client_host=client_host(ctx),
         may_describe=lambda topic: ctx.may(Operation.describe, Resource.topic(topic)),

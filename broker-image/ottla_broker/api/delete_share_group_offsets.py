@@ -15,10 +15,11 @@ from kio.schema.delete_share_group_offsets.v0.response import (
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served, topic_error
+from ottla_broker.requests.share_requests import are_all_unauthorized, check_share_groups_served, topic_error
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.DELETE_SHARE_GROUP_OFFSETS,
@@ -51,7 +52,7 @@ async def delete_offsets(
         error_code=ErrorCode.none,
         responses=tuple(
             DeleteShareGroupOffsetsResponseTopic(
-                topic_name=name, topic_id=ids.get(name, NO_TOPIC), error_code=error.code, error_message=error.message
+                topic_name=name, topic_id=ids.get(name, NO_UUID), error_code=error.code, error_message=error.message
             )
             for name, error in errors.items()
         ),

@@ -29,12 +29,13 @@ from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, check_share_groups_served, share_groups_of
+from ottla_broker.requests.share_requests import check_share_groups_served, share_groups_of
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_lag import share_lag
 from ottla_broker.share_groups.share_state import NO_START_OFFSET, SharePartitionKey, ShareState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -122,7 +123,7 @@ def build_error_topic(
     name: TopicName, partitions: tuple[int, ...], error: KafkaError
 ) -> DescribeShareGroupOffsetsResponseTopic:
     results = tuple(build_partition(at, None, UNKNOWN_LAG, error) for at in partitions)
-    return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=NO_TOPIC, partitions=results)
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=NO_UUID, partitions=results)
 
 
 async def describe_partition(

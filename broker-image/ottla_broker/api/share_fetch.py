@@ -38,7 +38,6 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.share_requests import (
-    NO_TOPIC,
     acknowledge_all,
     check_member_named,
     check_share_groups_served,
@@ -54,7 +53,7 @@ from ottla_broker.share_groups.share_partitions import FetchResult
 from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
+from ottla_broker.wire.message_schema import MILLISECOND, NO_UUID
 
 API = Api(
     ApiKey.SHARE_FETCH,
@@ -108,7 +107,7 @@ async def find_session(
     if epoch == FINAL_EPOCH:
         return session, frozenset()  # all that the member has acquired is released, whatever the request leaves out
     forgotten = [
-        (topic.topic_id or NO_TOPIC, int(at)) for topic in request.forgotten_topics_data for at in topic.partitions
+        (topic.topic_id or NO_UUID, int(at)) for topic in request.forgotten_topics_data for at in topic.partitions
     ]
     added = frozenset(requested_partitions(request.topics)) - session.partitions.keys()
     session.update(requested_partitions(request.topics), forgotten)

@@ -4,7 +4,7 @@ acknowledgements in ShareFetch and ShareAcknowledge, and the errors of topics wh
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from ottla_broker.metadata.features import SHARE_VERSION
@@ -16,8 +16,8 @@ from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType, check_acknowledgement
 from ottla_broker.share_groups.share_sessions import ShareSession
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
-NO_TOPIC: Final = UUID(int=0)
 Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
 
 
@@ -68,12 +68,12 @@ def check_member_named(group_id: str | None, member_id: str | None) -> None:
 
 
 def requested_partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
-    return [(topic.topic_id or NO_TOPIC, int(one.partition_index)) for topic in topics for one in topic.partitions]
+    return [(topic.topic_id or NO_UUID, int(one.partition_index)) for topic in topics for one in topic.partitions]
 
 
 def read_acknowledgements(topics: Iterable[Any]) -> Acknowledgements:
     return {
-        (topic.topic_id or NO_TOPIC, int(one.partition_index)): [
+        (topic.topic_id or NO_UUID, int(one.partition_index)): [
             Acknowledgement(
                 int(batch.first_offset), int(batch.last_offset), tuple(int(kind) for kind in batch.acknowledge_types)
             )

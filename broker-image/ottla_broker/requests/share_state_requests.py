@@ -5,10 +5,11 @@ from typing import Any, TypeVar
 
 from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.share_requests import NO_TOPIC, share_groups_of
+from ottla_broker.requests.share_requests import share_groups_of
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.share_groups.share_state import SharePartitionKey
+from ottla_broker.wire.message_schema import NO_UUID
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ async def answer_each(
                 partitions=tuple(
                     [
                         await answer(
-                            SharePartitionKey(request.group_id, topic.topic_id or NO_TOPIC, wanted.partition), wanted
+                            SharePartitionKey(request.group_id, topic.topic_id or NO_UUID, wanted.partition), wanted
                         )
                         for wanted in topic.partitions
                     ]
