@@ -21,8 +21,8 @@ from ottla_broker.wire.message_writer import (
     write_bytes,
     write_compact_bytes,
     write_compact_string,
+    write_length,
     write_string,
-    write_varint,
 )
 from ottla_broker.wire.request_header import RequestHeader
 
@@ -158,10 +158,7 @@ def write_join_group(version: int, correlation_id: int, result: JoinResult) -> b
     if version >= JOIN_GROUP_SKIP_ASSIGNMENT:
         out.append(1 if result.skip_assignment else 0)
     write_text(out, result.member_id)
-    if flexible:
-        write_varint(out, len(result.members) + 1)
-    else:
-        out += _I32.pack(len(result.members))
+    write_length(out, len(result.members), flexible)
     for member in result.members:
         write_text(out, member.member_id)
         write_text(out, member.group_instance_id)
