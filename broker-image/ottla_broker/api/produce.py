@@ -241,7 +241,7 @@ def build_response(context: RequestContext, header: RequestHeader, results: Resu
                 if result.error in WRONG_BROKER_ERRORS:
                     result.leader = current_leader(context, topic, result.partition)
                     if result.leader is not None:
-                        leaders.append(result.leader)
+                        leaders.append(result.leader[0])
     endpoints = leader_endpoints(context, leaders) if leaders else ()
     return write_produce_response(header.version, header.correlation_id, results, endpoints, context.throttle_ms)
 

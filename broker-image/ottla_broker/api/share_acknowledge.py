@@ -19,16 +19,16 @@ from kio.schema.share_acknowledge.v2.response import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i32Timedelta
 
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
+from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.share_requests import (
     acknowledge_all,
+    build_endpoints,
     check_member_named,
     check_share_groups_served,
     close_session,
@@ -67,7 +67,7 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
         await close_session(ctx, session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
     found = {at: build_partition(ctx, at, results[at]) for at in sorted(acknowledgements)}
-    leaders = [one.current_leader for one in found.values() if one.current_leader is not NO_LEADER]
+    leaders = [int(one.current_leader.leader_id) for one in found.values() if one.current_leader is not NO_LEADER]
     return ShareAcknowledgeResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -76,12 +76,7 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(found[at] for at in of_topic))
             for topic_id, of_topic in groupby(found, key=lambda at: at[0])
         ),
-        node_endpoints=tuple(
-            NodeEndpoint(
-                node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack
-            )
-            for one in leader_endpoints(ctx, [(int(one.leader_id), int(one.leader_epoch)) for one in leaders])
-        ),
+        node_endpoints=build_endpoints(ctx, leaders, NodeEndpoint),
     )
 
 

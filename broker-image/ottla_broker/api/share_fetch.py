@@ -28,17 +28,17 @@ from kio.schema.share_fetch.v2.response import (
     ShareFetchableTopicResponse,
     ShareFetchResponse,
 )
-from kio.schema.types import BrokerId
 from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
 
 from ottla_broker.config import FETCH_MAX_BYTES
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
+from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.share_requests import (
     acknowledge_all,
+    build_endpoints,
     check_member_named,
     check_share_groups_served,
     close_session,
@@ -152,7 +152,7 @@ def build_response(
     answered = [at for at in fetched if at in added or fetched[at] is not None or at in acknowledged]
     answered += [at for at in acknowledged if at not in fetched]
     results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in answered}
-    leaders = [one.current_leader for one in results.values() if one.current_leader is not NO_LEADER]
+    leaders = [int(one.current_leader.leader_id) for one in results.values() if one.current_leader is not NO_LEADER]
     lock_ms = share_groups_of(ctx).partitions.config_of(group_id).record_lock_duration_ms
     by_topic = groupby(sorted(answered), key=lambda at: at[0])
     return ShareFetchResponse(
@@ -163,12 +163,7 @@ def build_response(
             ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(results[at] for at in of_topic))
             for topic_id, of_topic in by_topic
         ),
-        node_endpoints=tuple(
-            NodeEndpoint(
-                node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack
-            )
-            for one in leader_endpoints(ctx, [(int(one.leader_id), int(one.leader_epoch)) for one in leaders])
-        ),
+        node_endpoints=build_endpoints(ctx, leaders, NodeEndpoint),
     )
 
 

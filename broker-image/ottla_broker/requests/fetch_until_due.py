@@ -133,7 +133,7 @@ class Fetch:
             if not self._incremental or cached.is_news(data):
                 partitions.append(data)
             if data.leader is not None:
-                leaders.append(data.leader)
+                leaders.append(data.leader[0])
             if session.id:
                 cached.on_response(data)
         buffers = write_fetch_response(

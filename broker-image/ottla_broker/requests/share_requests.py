@@ -3,20 +3,26 @@ acknowledgements in ShareFetch and ShareAcknowledge, and the errors of topics wh
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 from uuid import UUID
+
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
 
 from ottla_broker.metadata.features import SHARE_VERSION
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.current_leader import leader_endpoints
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType, check_acknowledgement
 from ottla_broker.share_groups.share_sessions import ShareSession
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import NO_UUID
+
+T = TypeVar("T")
 
 Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
 
@@ -142,3 +148,11 @@ async def acknowledge_all(
         *(catch_error(partitions.acknowledge(group_id, member_id, at, acknowledgements[at])) for at in accepted)
     )
     return {**rejected, **dict(zip(accepted, results, strict=True))}
+
+
+def build_endpoints(ctx: RequestContext, leaders: Iterable[int], endpoint: Callable[..., T]) -> tuple[T, ...]:
+    """Endpoints of the current leaders in a response. `endpoint`: their class in the response."""
+    return tuple(
+        endpoint(node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack)
+        for one in leader_endpoints(ctx, leaders)
+    )
