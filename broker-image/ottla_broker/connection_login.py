@@ -8,6 +8,7 @@ the session expires (KIP-368).
 import asyncio
 from collections.abc import Callable, Mapping
 
+from ottla_broker.config import SASL_SERVER_MAX_RECEIVE_SIZE, SOCKET_REQUEST_MAX_BYTES
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.security.principal import principal_from_certificate
 from ottla_broker.security.principal_mapping import PrincipalMapper
@@ -42,7 +43,7 @@ class ConnectionLogin:
         if (make_session := sasl_sessions.get(state.listener)) is not None:
             state.sasl = session = make_session()
             if not session.sasl.is_optional:
-                self._frames.limit_frames(session.sasl.max_receive_bytes)
+                self._frames.limit_frames(session.sasl.max_receive_bytes, SASL_SERVER_MAX_RECEIVE_SIZE.name)
             if (timeout_s := session.sasl.login_timeout_s) > 0:
                 loop = asyncio.get_running_loop()
                 why = f"the client has not logged in within {timeout_s:.0f} s"
@@ -57,7 +58,7 @@ class ConnectionLogin:
         if session.has_failed:
             return False
         if session.principal is not None:
-            self._frames.limit_frames(self._max_request_bytes)
+            self._frames.limit_frames(self._max_request_bytes, SOCKET_REQUEST_MAX_BYTES.name)
             if self._timer is not None and self._timer.when() != session.expires_s:
                 self.cancel()
             if session.expires_s is not None and self._timer is None:

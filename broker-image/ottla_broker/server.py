@@ -15,6 +15,7 @@ from ottla_broker.busy_poll import BusyPoll
 from ottla_broker.config import (
     SOCKET_LISTEN_BACKLOG_SIZE,
     SOCKET_RECEIVE_BUFFER_BYTES,
+    SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
     Config,
     Listener,
@@ -120,6 +121,7 @@ class Server:
                 memoryview(bytearray(SCRATCH_BYTES)),
                 self._limits.request_bytes,
                 self.request_memory.try_allocate,
+                SOCKET_REQUEST_MAX_BYTES.name,
             ),
             self._loop.time,
             self._logins.sasl_sessions,
