@@ -124,8 +124,8 @@ class ListenerCertificates:
         self._failures.pop(name, None)
         self.contexts[name], self._fingerprints[name] = context, fingerprint
         self.expire_at_s[name] = certificate.not_after
-        until = datetime.fromtimestamp(certificate.not_after, UTC)
-        logger.info("listener %s has new certificates; its own is valid until %s", name, f"{until:%Y-%m-%d %H:%M} UTC")
+        valid_until = f"{datetime.fromtimestamp(certificate.not_after, UTC):%Y-%m-%d %H:%M} UTC"
+        logger.info("listener %s has new certificates; the broker's own is valid until %s", name, valid_until)
         return True
 
     def _check(self, certificate: ServerCertificate) -> None:
@@ -136,7 +136,10 @@ class ListenerCertificates:
             raise TlsConfigError(f"clients would refuse the certificate: {why}")
 
     def _log_failure(self, name: str, why: str) -> None:
-        """Logs each reason once, because files may be incomplete for a moment."""
+        """Logs each reason once, because files may be incomplete for a moment. `name`: of the
+        listener; empty if the settings cannot be read.
+        """
         if self._failures.get(name) != why:
             self._failures[name] = why
-            logger.error("changed certificates of listener %s are not used: %s", name or "settings", why)
+            owner = f"listener {name}" if name else "the settings"
+            logger.error("changed certificates of %s are not used: %s", owner, why)

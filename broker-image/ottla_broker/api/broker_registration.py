@@ -44,7 +44,7 @@ async def broker_registration(
     if request.cluster_id != cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
-            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {cluster_id}",
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}; this is cluster {cluster_id}",
         )
     registration = RegisterBrokerRecord(
         request.broker_id,

@@ -174,7 +174,7 @@ def read_fetch_response(frame: bytearray) -> FetchResponse:
     try:
         return _read(frame)
     except struct.error as error:
-        raise MalformedMessage(f"a fetch response ends early: {error}") from error
+        raise MalformedMessage(f"the fetch response ends early: {error}") from error
 
 
 def _read(frame: bytearray) -> FetchResponse:

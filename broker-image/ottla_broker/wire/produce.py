@@ -82,7 +82,7 @@ def read_produce_request(frame: bytearray, header: RequestHeader) -> ProduceRequ
     try:
         return _read(frame, header.body_offset, header.version)
     except (struct.error, IndexError, ValueError) as error:
-        raise MalformedMessage(f"a produce request ends early: {error}") from error
+        raise MalformedMessage(f"the produce request cannot be read: {error}") from error
 
 
 def expects_no_response(frame: bytearray) -> bool:
@@ -149,7 +149,7 @@ def read_request_start(frame: bytearray, header: RequestHeader) -> RequestStart 
     try:
         return _read_start(frame, header.body_offset, header.version)
     except (struct.error, IndexError, ValueError) as error:
-        raise MalformedMessage(f"a produce request ends early: {error}") from error
+        raise MalformedMessage(f"the produce request cannot be read: {error}") from error
 
 
 def _read_start(frame: bytearray, at: int, version: int) -> RequestStart | None:
