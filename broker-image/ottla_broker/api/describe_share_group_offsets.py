@@ -57,41 +57,41 @@ async def describe_offsets(
     ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     return DescribeShareGroupOffsetsResponse(
-        throttle_time=NO_THROTTLE, groups=tuple([await describe_group(ctx, wanted) for wanted in request.groups])
+        throttle_time=NO_THROTTLE, groups=tuple([await describe_group(ctx, requested) for requested in request.groups])
     )
 
 
 async def describe_group(
-    ctx: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+    ctx: RequestContext, requested: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     error = NO_ERROR
     try:
         check_share_groups_served(ctx)
-        ctx.check_authorized(Operation.describe, Resource.group(wanted.group_id))
-        topics = await describe_topics(ctx, wanted)
+        ctx.check_authorized(Operation.describe, Resource.group(requested.group_id))
+        topics = await describe_topics(ctx, requested)
     except KafkaError as reason:
         error = reason
     return DescribeShareGroupOffsetsResponseGroup(
-        group_id=wanted.group_id, topics=tuple(topics), error_code=error.code, error_message=error.message
+        group_id=requested.group_id, topics=tuple(topics), error_code=error.code, error_message=error.message
     )
 
 
 async def describe_topics(
-    ctx: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+    ctx: RequestContext, requested: DescribeShareGroupOffsetsRequestGroup
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-    if wanted.topics is None:
+    if requested.topics is None:
         try:
-            group = ctx.broker.group_coordinator.share_groups_of(wanted.group_id).find_group(wanted.group_id)
+            group = ctx.broker.group_coordinator.share_groups_of(requested.group_id).find_group(requested.group_id)
         except KafkaError as reason:
             if reason.code in NO_GROUP_ERRORS:
                 return []
             raise
         return [await describe_topic(ctx, group.id, *topic) for topic in find_described_topics(ctx, group)]
-    named = {topic.topic_name: tuple(int(at) for at in topic.partitions) for topic in wanted.topics}
+    named = {topic.topic_name: tuple(int(at) for at in topic.partitions) for topic in requested.topics}
     allowed = [name for name in named if ctx.is_authorized(Operation.describe, Resource.topic(name))]
     error = KafkaError(ErrorCode.topic_authorization_failed)
-    found = [await describe_topic(ctx, wanted.group_id, name, named[name]) for name in allowed]
+    found = [await describe_topic(ctx, requested.group_id, name, named[name]) for name in allowed]
     return found + [build_error_topic(name, named[name], error) for name in named if name not in allowed]
 
 

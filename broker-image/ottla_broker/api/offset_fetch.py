@@ -136,8 +136,8 @@ def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> 
             if topic is None:
                 partitions = no_commits(requested.partition_indexes, ErrorCode.unknown_topic_id)
             else:
-                wanted = [(topic.name, requested.partition_indexes)]
-                ((_, partitions),) = find_commits(ctx, group.group_id, wanted, require_stable)
+                partitions_of_topic = [(topic.name, requested.partition_indexes)]
+                ((_, partitions),) = find_commits(ctx, group.group_id, partitions_of_topic, require_stable)
             found.append((requested.topic_id, partitions))
     except KafkaError as reason:
         return GroupOffsetsById(group_id=group.group_id, topics=(), error_code=reason.code)

@@ -38,13 +38,13 @@ async def read_states(ctx: RequestContext, request: ReadShareGroupStateRequest) 
     return ReadShareGroupStateResponse(results=await answer_each(request, partial(read_state, ctx), ReadStateResult))
 
 
-async def read_state(ctx: RequestContext, key: SharePartitionKey, wanted: PartitionData) -> PartitionResult:
+async def read_state(ctx: RequestContext, key: SharePartitionKey, requested: PartitionData) -> PartitionResult:
     try:
-        found, error = await share_coordinator_of(ctx).read(key, wanted.leader_epoch), NO_ERROR
+        found, error = await share_coordinator_of(ctx).read(key, requested.leader_epoch), NO_ERROR
     except KafkaError as reason:
         found, error = ShareState(start_offset=0), reason
     return PartitionResult(
-        partition=wanted.partition,
+        partition=requested.partition,
         error_code=error.code,
         error_message=error.message,
         state_epoch=cast(i32, found.state_epoch),

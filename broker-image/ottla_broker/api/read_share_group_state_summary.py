@@ -45,13 +45,13 @@ async def read_summaries(
     )
 
 
-async def read_summary(ctx: RequestContext, key: SharePartitionKey, wanted: PartitionData) -> PartitionResult:
+async def read_summary(ctx: RequestContext, key: SharePartitionKey, requested: PartitionData) -> PartitionResult:
     try:
         found, error = await share_coordinator_of(ctx).find(key) or UNKNOWN, NO_ERROR
     except KafkaError as reason:
         found, error = ShareState(start_offset=0, delivery_complete_count=-1), reason
     return PartitionResult(
-        partition=wanted.partition,
+        partition=requested.partition,
         error_code=error.code,
         error_message=error.message,
         state_epoch=cast(i32, found.state_epoch),

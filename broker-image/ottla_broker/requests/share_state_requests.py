@@ -34,9 +34,10 @@ async def answer_each(
                 partitions=tuple(
                     [
                         await answer(
-                            SharePartitionKey(request.group_id, topic.topic_id or NO_UUID, wanted.partition), wanted
+                            SharePartitionKey(request.group_id, topic.topic_id or NO_UUID, requested.partition),
+                            requested,
                         )
-                        for wanted in topic.partitions
+                        for requested in topic.partitions
                     ]
                 ),
             )
@@ -55,8 +56,8 @@ async def change_each(
     change.
     """
 
-    async def answer(key: SharePartitionKey, wanted: Any) -> object:
-        error = await catch_error(change(key, wanted))
-        return partition_result(partition=wanted.partition, error_code=error.code, error_message=error.message)
+    async def answer(key: SharePartitionKey, requested: Any) -> object:
+        error = await catch_error(change(key, requested))
+        return partition_result(partition=requested.partition, error_code=error.code, error_message=error.message)
 
     return await answer_each(request, answer, topic_result)

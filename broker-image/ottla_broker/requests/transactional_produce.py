@@ -96,8 +96,8 @@ class RequestTransaction:
         async def run() -> Buffers:
             for producer, partitions in unverified.items():
                 transaction = TransactionOfProducer(self._transactional_id, producer, self._adds_partitions)
-                wanted = [TxnPartition(partition.topic, partition.partition) for partition in partitions]
-                self._results |= await self._context.broker.transactions.verify(transaction, wanted)
+                requested = [TxnPartition(partition.topic, partition.partition) for partition in partitions]
+                self._results |= await self._context.broker.transactions.verify(transaction, requested)
             reply = produce()
             if reply is None:
                 return []

@@ -27,13 +27,13 @@ def build_fetch(
     """A request that fetches record batches from `offset` on, outside of a session; the broker
     waits up to `max_wait_s` for the first.
     """
-    wanted = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
+    fetched = FetchPartition(partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes))
     return FetchRequest(
         max_wait=to_timedelta_field(max_wait_s),
         min_bytes=i32(1),
         max_bytes=i32(max_bytes),
         isolation_level=i8(read_committed),
-        topics=(FetchTopic(topic=TopicName(topic), partitions=(wanted,)),),
+        topics=(FetchTopic(topic=TopicName(topic), partitions=(fetched,)),),
         forgotten_topics_data=(),
     )
 
