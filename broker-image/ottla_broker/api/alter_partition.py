@@ -101,5 +101,5 @@ async def alter_partition_v2(ctx: RequestContext, request: RequestV2) -> Respons
             for topic in request.topics
         ),
     )
-    answered: ResponseV2 = convert_message(await alter_partition(ctx, with_epochs), ResponseV2)
-    return answered
+    response: ResponseV2 = convert_message(await alter_partition(ctx, with_epochs), ResponseV2)
+    return response

@@ -30,12 +30,12 @@ API = Api(ApiKey.VOTE, versions=(0, 2), flexible=0, is_served_while_starting=Tru
 
 @API.handler()
 async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
-    topic, asked = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
+    topic, requested = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
-    receiver = None if request.voter_id < 0 else (int(request.voter_id), asked.voter_directory_id or NO_UUID)
+    receiver = None if request.voter_id < 0 else (int(request.voter_id), requested.voter_directory_id or NO_UUID)
     code, granted = quorum.check_receiver(request.cluster_id, receiver), False
     if code is ErrorCode.none:
-        code, granted = await quorum.handle_vote(read_vote(asked))
+        code, granted = await quorum.handle_vote(read_vote(requested))
     leader = quorum.current_leader()
     answer = PartitionData(
         partition_index=i32(0),

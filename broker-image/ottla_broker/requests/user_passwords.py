@@ -35,7 +35,7 @@ class UserPasswords:
         if PLAIN in sasl.mechanisms and (expected := sasl.plain_users.get(name)) is not None:
             return are_equal(password.encode(), expected.encode())
         mechanisms = [MECHANISMS[one] for one in sasl.mechanisms if one in MECHANISMS]
-        # One after the other, also for unknown users: the time does not tell who exists.
+        # One after the other, also for unknown users, so that the time does not show which exist.
         found = [await self._matches_scram(mechanism, name, password) for mechanism in mechanisms]
         return any(found)
 

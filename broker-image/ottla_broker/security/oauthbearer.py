@@ -51,7 +51,7 @@ class OauthExchange:
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
         self._is_rejected = False
-        self.username = ""  # a token that was not accepted says nothing
+        self.username = ""  # always: a token that was not accepted names no user
         self.principal: Principal | None = None
         self.lifetime_s: float | None = None
 
