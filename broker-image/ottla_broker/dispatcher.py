@@ -63,17 +63,16 @@ them."""
 
 
 class RequestDispatcher:
-    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`:
-    None: the broker's.
+    """Serves the requests of all connections. One per broker, on the running loop.
 
     `request_counts`: requests received, by API key. `request_times`: how long they took.
     """
 
-    def __init__(self, broker: Broker, authorizer: Authorizer | None = None) -> None:
+    def __init__(self, broker: Broker) -> None:
         self.request_counts = [0] * API_KEY_LIMIT
         self.request_times = RequestTimes(broker.runtime.processing_clock)
         self._broker = broker
-        self._authorizer = authorizer or broker.authorizer
+        self._authorizer = broker.authorizer
         self._client_quotas = broker.client_quotas
         self._processing_clock = broker.runtime.processing_clock
         self._fetch = FetchHandler(broker)

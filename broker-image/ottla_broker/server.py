@@ -35,7 +35,6 @@ from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.receive_buffer import adapts_receive_buffers
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.requests.request_trace import RequestTrace
-from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.tls_transport import TlsTransport
@@ -90,7 +89,6 @@ class Server:
         self,
         broker: Broker,
         limits: ConnectionLimits | None = None,
-        authorizer: Authorizer | None = None,
         listen_on: ListenOn = listen_on_socket,
         busy_poll: BusyPoll | None = None,
         sample_trace: Callable[[bytearray, ConnectionState], RequestTrace | None] | None = None,
@@ -101,17 +99,12 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.request_memory = MemoryPool(self._limits.all_requests_bytes)
         self.response_memory = MemoryPool(self._limits.all_responses_bytes)
-        self.dispatcher = RequestDispatcher(broker, authorizer)
+        self.dispatcher = RequestDispatcher(broker)
         self._logins = ListenerLogins(broker, self._loop.time)
         broker.on_logins_removed = self._close_removed_logins
         self._services = ConnectionServices[Connection](
             self.dispatcher,
-            ProduceTurn(
-                broker,
-                authorizer or broker.authorizer,
-                self.dispatcher.request_counts,
-                self.dispatcher.request_times,
-            ),
+            ProduceTurn(broker, self.dispatcher.request_counts, self.dispatcher.request_times),
             GroupTurn(self._loop, self.dispatcher.request_times.clock),
             self._limits,
             self.request_memory,
