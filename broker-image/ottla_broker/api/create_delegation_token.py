@@ -13,8 +13,8 @@ from kio.schema.create_delegation_token.v3.response import CreateDelegationToken
 from ottla_broker.metadata.delegation_token_control import token_secret
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import DONE, RequestContext
-from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, to_timestamp
-from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds, to_timestamp
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.delegation_tokens import DelegationToken, TokenSecret

@@ -19,13 +19,13 @@ from kio.schema.share_acknowledge.v2.response import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from kio.static.primitive import i32, i32Timedelta
+from kio.static.primitive import i32
 
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration
 from ottla_broker.requests.share_requests import (
     acknowledge_all,
     build_endpoints,
@@ -39,7 +39,6 @@ from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
 
 API = Api(
     ApiKey.SHARE_ACKNOWLEDGE,
@@ -71,7 +70,7 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
     return ShareAcknowledgeResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        acquisition_lock_timeout=cast(i32Timedelta, lock_ms * MILLISECOND),
+        acquisition_lock_timeout=to_duration(lock_ms),
         responses=tuple(
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(found[at] for at in of_topic))
             for topic_id, of_topic in groupby(found, key=lambda at: at[0])

@@ -28,14 +28,14 @@ from kio.schema.share_fetch.v2.response import (
     ShareFetchableTopicResponse,
     ShareFetchResponse,
 )
-from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
+from kio.static.primitive import Records, i16, i32, i64
 
 from ottla_broker.config import FETCH_MAX_BYTES
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration
 from ottla_broker.requests.share_requests import (
     acknowledge_all,
     build_endpoints,
@@ -53,7 +53,7 @@ from ottla_broker.share_groups.share_partitions import FetchResult
 from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND, NO_UUID
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.SHARE_FETCH,
@@ -158,7 +158,7 @@ def build_response(
     return ShareFetchResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        acquisition_lock_timeout=cast(i32Timedelta, lock_ms * MILLISECOND),
+        acquisition_lock_timeout=to_duration(lock_ms),
         responses=tuple(
             ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(results[at] for at in of_topic))
             for topic_id, of_topic in by_topic

@@ -28,7 +28,7 @@ from kio.schema.streams_group_heartbeat.v0.response import (
     TopicPartition,
 )
 from kio.schema.types import TopicName
-from kio.static.primitive import i8, i16, i32, i32Timedelta, u16
+from kio.static.primitive import i8, i16, i32, u16
 
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR
 from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
@@ -48,12 +48,11 @@ from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.requests.api import CHECK_NEXT, Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration, to_milliseconds
 from ottla_broker.requests.group_requests import check_not_blank, client_host
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
 
 API = Api(
     ApiKey.STREAMS_GROUP_HEARTBEAT,
@@ -116,9 +115,9 @@ def build_response(
         error_code=ErrorCode.none,
         member_id=result.member_id,
         member_epoch=cast(i32, result.member_epoch),
-        heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
+        heartbeat_interval=to_duration(result.heartbeat_interval_ms),
         acceptable_recovery_lag=i32(0),
-        task_offset_interval=cast(i32Timedelta, 0 * MILLISECOND),
+        task_offset_interval=to_duration(0),
         status=statuses,
         active_tasks=tasks[0],
         standby_tasks=tasks[1],
