@@ -53,12 +53,11 @@ class Handshakes:
                 self.log_failure(connection, f"{MAX_IN_PROGRESS} other handshakes are in progress")
                 self._release(host)
                 return False
-            self._abort(oldest, f"it took longer than {MAX_IN_PROGRESS} others that began after it")
+            self._abort(oldest, f"the handshake took longer than {MAX_IN_PROGRESS} others that began after it")
         if wait_s:
             connection.delay_handshake(wait_s)
-        timeout = self._loop.call_later(
-            wait_s + TIMEOUT_S, self._abort, connection, f"it was not done within {TIMEOUT_S:.0f} s"
-        )
+        why = f"the handshake was not done within {TIMEOUT_S:.0f} s"
+        timeout = self._loop.call_later(wait_s + TIMEOUT_S, self._abort, connection, why)
         self._in_progress[connection] = host, now, timeout
         return True
 
@@ -71,8 +70,8 @@ class Handshakes:
             self.log_failure(connection, why)
 
     def log_failure(self, connection: TlsTransport, why: str) -> None:
-        """Logs each reason at most once in LOG_INTERVAL_S, so that a client that retries forever
-        does not fill the log.
+        """Logs a failure of TLS, in the handshake or after it. Logs each reason at most once in
+        LOG_INTERVAL_S, so that a client that retries forever does not fill the log.
         """
         now = self._loop.time()
         at, suppressed = self._logged.get(why, (-LOG_INTERVAL_S, 0))
@@ -82,7 +81,7 @@ class Handshakes:
         self._logged[why] = now, 0
         more = f" ({suppressed} more since this was last logged)" if suppressed else ""
         host, port = (connection.get_extra_info("peername") or ("", 0))[:2]
-        logger.warning("TLS handshake with %s:%d failed: %s%s", host, port, why, more)
+        logger.warning("TLS with %s:%d failed: %s%s", host, port, why, more)
 
     def close(self) -> None:
         for connection in tuple(self._in_progress):

@@ -202,7 +202,7 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     malformed = await RawConnection.open(port)
     malformed.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
-    assert "TLS handshake with 127.0.0.1:" in lines()[1]
+    assert "TLS with 127.0.0.1:" in lines()[1]
     with pytest.raises(ssl.SSLCertVerificationError):
         await asyncio.to_thread(shake_hands, port, ssl.create_default_context())
     await eventually(lambda: len(lines()) == 3)
@@ -244,7 +244,7 @@ async def test_rule_18_time_and_number_of_handshakes_are_bounded(
     assert lines()[0].endswith("5 other handshakes are in progress")
     assert not server.connections
     assert all([await it.is_closed_by_peer() for it in idle])
-    assert lines()[1].endswith("it was not done within 0 s")
+    assert lines()[1].endswith("the handshake was not done within 0 s")
     assert not server.handshakes_in_progress
     assert (
         await request_api_versions(await connect_with_tls(port, client_context(authority)))
