@@ -66,7 +66,10 @@ brokers under load (bench line `latency-under-load-50-p50`) is twice as high.
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`active_at_s`: when bytes last arrived, by the loop's clock."""
+    """The protocol of one client's socket, or of the TLS on it. `state`: what handlers know of the
+    client; set when the transport has connected. `active_at_s`: when bytes last arrived, by the
+    loop's clock.
+    """
 
     state: ConnectionState
     _transport: asyncio.Transport
