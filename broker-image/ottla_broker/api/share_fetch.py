@@ -62,7 +62,7 @@ API = Api(
     rights=(Right(Operation.read, ResourceType.group), Right(Operation.read, ResourceType.topic)),
 )
 
-BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+RECORD_LIMIT = 1  # `share_acquire_mode`; the other mode, 0, is batch-optimized
 NO_RECORDS = Records(b"")
 NO_LEADER = LeaderIdAndEpoch(leader_id=i32(0), leader_epoch=i32(0))  # without an error; clients ignore it
 Errors = dict[TopicIdPartition, KafkaError]
