@@ -118,7 +118,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--workers",
-        type=worker_count,
+        type=parse_worker_count,
         metavar="N",
         help="Run N brokers, each a process with its own node.id, ports and directory next to those of the first, as "
         "one cluster that uses N cores of the machine.",
@@ -149,14 +149,14 @@ def make_help_formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=width - 2)
 
 
-def worker_count(text: str) -> int:
+def parse_worker_count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
         raise argparse.ArgumentTypeError(f"{text} is no number of workers; allowed: 1 to {MAX_WORKERS}")
     return int(text)
 
 
 def run_workers(config: Config, options: argparse.Namespace, started_s: float) -> None:
-    """Raises StartError, SettingError."""
+    """Runs the brokers of `--workers` until SIGTERM or SIGINT. Raises StartError, SettingError."""
     from ottla_broker.workers import workers  # a single broker needs none of it
     from ottla_broker.workers.worker_process import WorkerFailed
 
@@ -183,8 +183,10 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
     """Binds, starts, serves until a signal, and stops. Returns True if a recovery requires that the
     broker is started again.
 
-    Sockets are bound first, so that a port in use is reported before any
-    file is changed. Other brokers are served while this one starts, clients once it is ready."""
+    Sockets are bound first, so that a port in use is reported before any file is changed. Other
+    brokers are served while this one starts, clients once it is ready. Raises StartError,
+    SettingError, ListenError, LogDirError and KafkaError, each with a sentence for users.
+    """
     runtime = Runtime(boot_id=machine_boot_id)
     broker = Broker(config, answer_locally, runtime=runtime, first_users=first_users)
     add_process_fields(node=broker.node_id)
@@ -192,7 +194,7 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
     server = Server(broker, busy_poll=make_busy_poll(config), sample_trace=None if tracer is None else tracer.sample)
     close_http: Callable[[], Awaitable[None]] | None = None
     registry: StartedRegistry | None = None
-    restart: asyncio.Task[None] | None = None
+    restart_watch: asyncio.Task[None] | None = None
     pause_limit = PauseLimit(broker.partitions)
     pause_monitor = PauseMonitor()
     stop = asyncio.Event()
@@ -210,7 +212,7 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
         }
         if registry is not None:
             endpoints |= registry.endpoints
-        restart = asyncio.create_task(_stop_on_order(broker, stop))
+        restart_watch = asyncio.create_task(_stop_when_restart_is_ordered(broker, stop))
         if not await completes_before(stop, broker.start(endpoints)):
             return broker.restart_ordered.is_set()
         pause_limit.start()
@@ -225,8 +227,8 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
     finally:
         pause_monitor.stop()
         pause_limit.stop()
-        if restart is not None:
-            restart.cancel()
+        if restart_watch is not None:
+            restart_watch.cancel()
         if registry is not None:
             await registry.registry.close()
         await server.close()
@@ -237,7 +239,7 @@ async def run_broker(config: Config, started_s: float, first_users: FirstUsers) 
             await tracer.close()
 
 
-async def _stop_on_order(broker: Broker, stop: asyncio.Event) -> None:
+async def _stop_when_restart_is_ordered(broker: Broker, stop: asyncio.Event) -> None:
     await broker.restart_ordered.wait()
     stop.set()
 
@@ -259,7 +261,10 @@ async def completes_before(stop: asyncio.Event, start: Coroutine[Any, Any, None]
 
 async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[[], Awaitable[None]] | None:
     """Serves health and metrics on `http.listener`, also before the broker is ready, and the
-    console where it is enabled. Returns a function that closes the server.
+    console where it is enabled. Returns a function that closes the server; None without
+    `http.listener`. Raises StartError, SettingError.
+
+    `registry`: a LazyRegistry, which is not imported here; None without a schema registry.
     """
     address = broker.config(HTTP_LISTENER)
     if address is None:
@@ -287,7 +292,9 @@ async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[
 
 
 def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLContext | None:
-    """Raises StartError where `http.security.listener` is no listener with TLS."""
+    """TLS with the certificates of `http.security.listener`; None if it is not set. Raises
+    StartError where it is no listener with TLS.
+    """
     listener = config(HTTP_SECURITY_LISTENER)
     if listener is None:
         return None
@@ -295,14 +302,15 @@ def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLCo
         known = ", ".join(server.certificates.contexts) or "there is none"
         raise StartError(f"http.security.listener={listener} is no listener with TLS; listeners with TLS: {known}")
     try:
-        return server.certificates.follow(listener, client_auth=client_auth)
+        return server.certificates.make_context(listener, client_auth=client_auth)
     except TlsConfigError as reason:
         raise StartError(f"http.security.listener={listener}: {reason}") from None
 
 
 class ConsoleParts(NamedTuple):
-    """`routes`: aiohttp's, which is not imported here. `client_auth`: whether browsers may present
-    certificates, as `ssl.client.auth`; probes of health never have to.
+    """What the HTTP server needs of the console. `routes`: aiohttp's, which is not imported here.
+    `client_auth`: a value of `ssl.client.auth`, whether browsers may present certificates; probes
+    of health never have to.
     """
 
     routes: Sequence[Any]

@@ -46,13 +46,13 @@ def build_client_quotas(config: Config) -> ClientQuotaManager:
     return ClientQuotaManager(windows, asyncio.get_running_loop().time)
 
 
-def build_audit_log(config: Config, runtime: Runtime, in_topic: Callable[[str], TopicAudit]) -> AuditLog:
+def build_audit_log(config: Config, runtime: Runtime, build_topic_audit: Callable[[str], TopicAudit]) -> AuditLog:
     """The file `audit.log.path`, or the broker's log if that is not set, and with `audit.topic` the
-    topic of this name too. `in_topic`: creates an audit log in a topic.
+    topic of this name too. `build_topic_audit`: creates an audit log in a topic.
     """
     audit_log = _build_local_audit_log(config, runtime)
     topic = config(AUDIT_TOPIC)
-    return audit_log if topic is None else BothAudits(audit_log, in_topic(topic))
+    return audit_log if topic is None else BothAudits(audit_log, build_topic_audit(topic))
 
 
 def _build_local_audit_log(config: Config, runtime: Runtime) -> AuditLog:

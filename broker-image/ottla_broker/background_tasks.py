@@ -8,7 +8,7 @@ logger = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """A task that ends with an exception, which it never should, is logged and reported to
+    """No task should end with an exception. One that does is logged and reported to
     `on_failure`.
     """
 

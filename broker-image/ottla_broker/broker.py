@@ -72,8 +72,9 @@ class Broker:
 
     `ready`: clients are served. `acl_authorizer`: None without `authorizer.class.name`.
     `started`: set once the broker has become ready. `channels`: opens connections to other brokers.
-    `schema_ids`: None without a schema registry. `restart_ordered`: set when it is to be stopped
-    and started again. `unrecoverable_errors`: reasons why it is no longer ready.
+    `schema_ids`: None without a schema registry. `restart_ordered`: set when the process has to
+    stop this broker and start it again. `unrecoverable_errors`: reasons why the broker is not ready
+    and will not be before a restart.
     """
 
     def __init__(
@@ -355,6 +356,7 @@ class Broker:
         return self._raft_manager.leader_endpoint()
 
     def _hears_majority(self, within_s: float) -> bool | None:
+        """None when another broker is the active controller."""
         return None if self.controller is None else self.quorum.hears_majority(within_s)
 
     def _on_resigned(self) -> None:

@@ -59,6 +59,7 @@ class BrokerBootstrap:
         return self.registered_epoch(self._node_id) >= self._lifecycle.broker_epoch
 
     def registered_epoch(self, broker: int) -> int:
+        """NO_BROKER_EPOCH if the broker is not registered."""
         registration = self._image.brokers.get(broker)
         return NO_BROKER_EPOCH if registration is None else registration.epoch
 

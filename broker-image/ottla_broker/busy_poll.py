@@ -3,8 +3,8 @@
 To wake a sleeping processor takes longer than to append a record, so a client that waits for each
 acknowledgement mostly waits for the broker's processor. For a short while after such a response the
 loop polls instead of sleeping: on two otherwise idle processors the median acknowledgement takes
-0.072 ms instead of 0.158 (bench line `latency-p50`, 16 and 8 runs). When other programs keep the
-processors busy there is nothing to gain: 0.056 ms instead of 0.050.
+0.072 ms instead of 0.158 (bench line `latency-p50`, 16 and 8 runs). Nothing is gained when other
+programs keep the processors busy: 0.056 ms instead of 0.050.
 
 - A connection earns credit with requests that quickly follow their responses: each is worth a share
   of one poll, and a poll without a request costs a whole one. So an idle broker sleeps, and a
@@ -27,32 +27,33 @@ Poll = Callable[[], None]
 class PollCredit:
     """Measures how quickly the requests of one connection follow its responses."""
 
-    __slots__ = ("_responded_at", "_shares")
+    __slots__ = ("_responded_ns", "_shares")
 
     def __init__(self) -> None:
-        self._responded_at: int | None = None
+        self._responded_ns: int | None = None
         self._shares = 0
 
     @property
     def is_counting(self) -> bool:
         """True between a response and the next request."""
-        return self._responded_at is not None
+        return self._responded_ns is not None
 
     @property
     def is_sufficient(self) -> bool:
         return self._shares >= SHARES_PER_POLL
 
     def on_response(self, now_ns: int) -> None:
-        self._responded_at = now_ns
+        self._responded_ns = now_ns
 
     def on_request(self, now_ns: int, max_ns: int) -> None:
-        if self._responded_at is None:
+        """`max_ns`: the longest time after a response in which a request counts as quick."""
+        if self._responded_ns is None:
             return
-        if now_ns - self._responded_at <= max_ns:
+        if now_ns - self._responded_ns <= max_ns:
             self._shares = min(self._shares + 1, MAX_SHARES)
         else:
             self._shares = max(self._shares - SHARES_PER_POLL, 0)
-        self._responded_at = None
+        self._responded_ns = None
 
 
 class BusyPoll:
@@ -66,7 +67,7 @@ class BusyPoll:
         self._call_soon = call_soon
         self._max_ns = max_us * 1000
         self._clock = clock
-        self._until = 0
+        self._until_ns = 0
         self._awaited: PollCredit | None = None
         self._polling = False
 
@@ -74,23 +75,23 @@ class BusyPoll:
         """Called when bytes have arrived on the connection of `credit`."""
         credit.on_request(self._clock(), self._max_ns)
         if credit is self._awaited:
-            self._until = 0
+            self._until_ns = 0
 
     def on_response(self, credit: PollCredit) -> None:
         """Called when a small request was answered at once and no other request of its connection
         is open.
         """
-        now = self._clock()
-        credit.on_response(now)
+        now_ns = self._clock()
+        credit.on_response(now_ns)
         if credit.is_sufficient:
-            self._until, self._awaited = now + self._max_ns, credit
+            self._until_ns, self._awaited = now_ns + self._max_ns, credit
             if not self._polling:
                 self._polling = True
                 self._call_soon(self._poll)
 
     def _poll(self) -> None:
         # The loop does not sleep while a call is due: it polls its sockets and calls this again.
-        if self._clock() < self._until:
+        if self._clock() < self._until_ns:
             os.sched_yield()
             self._call_soon(self._poll)
         else:

@@ -33,7 +33,7 @@ from ottla_broker.mute_state import (
     UNREAD_RESPONSES,
     MuteState,
 )
-from ottla_broker.receive_buffer import LARGE_REQUEST_BYTES, adapt, make_small
+from ottla_broker.receive_buffer import LARGE_REQUEST_BYTES, adapt_receive_buffer, make_receive_buffer_small
 from ottla_broker.request_times import FOLLOWER_FETCH, ServedRequest
 from ottla_broker.requests.context import CloseConnection, ConnectionState
 from ottla_broker.requests.reply import Buffers, DeferredResponse, DelayedFetchResponse, OrderedResponse, Reply
@@ -66,7 +66,10 @@ brokers under load (bench line `latency-under-load-50-p50`) is twice as high.
 
 
 class Connection(asyncio.BufferedProtocol):
-    """`active_at_s`: when bytes last arrived, by the loop's clock."""
+    """The protocol of one client's socket, or of the TLS on it. `state`: what handlers know of the
+    client; set when the transport has connected. `active_at_s`: when bytes last arrived, by the
+    loop's clock.
+    """
 
     state: ConnectionState
     _transport: asyncio.Transport
@@ -89,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closed = False
         self._large_in_row = 0  # large requests since the last smaller one, if the receive buffer adapts to them
         self._poll_credit = PollCredit()
-        self.unsent = UnsentResponses(services.responses, services.clock)
+        self.unsent = UnsentResponses(services.response_memory, services.clock)
         self._responses = ResponseQueue(self._times, self.unsent, services.group_turn)
         self.active_at_s = 0.0
 
@@ -101,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self.state = ConnectionState(host, port, self._listener, mute=self._mute)
         services = self._services
         if services.limits.adapts_receive_buffer:
-            make_small(self._transport)
+            make_receive_buffer_small(self._transport)
         try:
             self._login.begin(self.state, transport, services.sasl_sessions, services.principal_mappers)
         except NoMatchingRule as reason:
@@ -120,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self._login.cancel()
         self._muted.cancel_timers()
         self._services.on_close(self)
-        requests, responses = self._services.requests, self._services.responses
+        requests, responses = self._services.request_memory, self._services.response_memory
         requests.remove_waiter(self._resume_receiving)
         responses.remove_waiter(self._resume_fetching)
         requests.release(self._frames.claimed_bytes + sum(len(f) for f, _ in self._queue if len(f) > SMALL_FRAME_BYTES))
@@ -144,12 +147,12 @@ class Connection(asyncio.BufferedProtocol):
             self._close_for_error(str(reason))
             return
         if self._frames.is_stalled and not self._is_closed:
-            services.requests.add_waiter(self._resume_receiving)
+            services.request_memory.add_waiter(self._resume_receiving)
             self._pause_or_resume_reading()
 
     def _adapt_receive_buffer(self, request_bytes: int) -> None:
         if self._services.limits.adapts_receive_buffer:
-            self._large_in_row = adapt(self._transport, self._large_in_row, request_bytes)
+            self._large_in_row = adapt_receive_buffer(self._transport, self._large_in_row, request_bytes)
 
     def eof_received(self) -> bool:
         return False
@@ -217,7 +220,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _serve(self, frame: bytearray, received_s: float | None = None) -> None:
-        """`received_s`: None if the request was received in this turn of the loop."""
+        """Serves the request, or adds it to those that are served later in this turn. `received_s`:
+        None if the request was received in this turn of the loop.
+        """
         services = self._services
         turn = services.produce_turn
         trace = None if services.sample_trace is None else services.sample_trace(frame, self.state)
@@ -237,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_alone(frame, received_s, trace, is_heartbeat=is_heartbeat)
 
     def serve_heartbeat(self, received_s: float) -> None:
-        """Called at the end of the turn that received it."""
+        """Serves the heartbeat that `group_turn` has put off."""
         frame, self._heartbeat = self._heartbeat, None
         if frame is None or self._is_closed:
             return
@@ -257,7 +262,9 @@ class Connection(asyncio.BufferedProtocol):
         *,
         is_heartbeat: bool = False,
     ) -> None:
-        """`is_heartbeat`: it repeats the last heartbeat of this connection."""
+        """Serves the request now. `is_heartbeat`: it repeats the last heartbeat of this
+        connection.
+        """
         services = self._services
         times = self._times
         began_s = times.clock()
@@ -279,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._dispatcher.must_wait_for_start(frame, header, self._listener):
                     self._hold(frame, began_s - queue_s)
                     return
-                if key == FETCH and services.responses.is_exhausted and not self.state.is_follower:
+                if key == FETCH and services.response_memory.is_exhausted and not self.state.is_follower:
                     self._wait_for_response_memory(frame, began_s - queue_s)
                     return
                 max_bytes = services.max_response_bytes() if key == FETCH else 0  # the others do not read it
@@ -304,11 +311,11 @@ class Connection(asyncio.BufferedProtocol):
         except (MalformedMessage, CloseConnection) as reason:
             self._close_for_error(str(reason))
         if len(frame) > SMALL_FRAME_BYTES:
-            services.requests.release(len(frame))
+            services.request_memory.release(len(frame))
 
     def _repeat_fetch(self, frame: bytearray, trace: RequestTrace | None) -> Reply:
         services = self._services
-        if self.state.last_fetch is None or trace is not None or services.responses.is_exhausted:
+        if self.state.last_fetch is None or trace is not None or services.response_memory.is_exhausted:
             return None
         return self._dispatcher.repeat_fetch(frame, self.state, services.max_response_bytes())
 
@@ -316,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(frame) <= MAX_REQUEST_BYTES and self.is_idle:
             busy_poll.on_response(self._poll_credit)
 
-    # The requests of a turn, which calls one of these for each
+    # Called by `produce_turn`, once for each request that has joined it
 
     def send_joined(self, response: bytearray, *, may_poll: bool) -> None:
         """Answers a request whose records are appended."""
@@ -427,7 +434,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._put_back(frame, received_s)
         self._muted.mute(NO_RESPONSE_MEMORY)
-        self._services.responses.add_waiter(self._resume_fetching)
+        self._services.response_memory.add_waiter(self._resume_fetching)
         self._services.on_response_memory_exhausted()
 
     def _resume_fetching(self) -> None:
@@ -437,7 +444,7 @@ class Connection(asyncio.BufferedProtocol):
     def _resume_receiving(self) -> None:
         self._frames.resume()
         if self._frames.is_stalled:
-            self._services.requests.add_waiter(self._resume_receiving)
+            self._services.request_memory.add_waiter(self._resume_receiving)
         else:
             self._pause_or_resume_reading()
 
@@ -448,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unsent.recount(self._transport.get_write_buffer_size())
 
     def waiting_requests(self) -> Iterator[ServedRequest]:
-        """Those that wait for replicas, records, members or the controller."""
+        """The requests that wait for replicas, records, members or the controller."""
         return self._responses.requests()
 
     @property
@@ -478,6 +485,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def close(self, why: str, level: int = logging.INFO) -> None:
+        """Closes the connection at once and logs why. Requests in progress get no response."""
         logger.log(level, "closing connection from %s:%d: %s", self.state.host, self.state.port, why)
         self._responses.flush()
         self._transport.abort()

@@ -1,5 +1,5 @@
-"""The login of one connection, as its listener asks for: with SASL, with the client's certificate,
-or none.
+"""The login of one connection, in the way of its listener: by SASL, by the client's certificate, or
+none.
 
 A connection with SASL closes if its client has not logged in in time, if the login fails, and when
 the session expires (KIP-368).
@@ -8,6 +8,7 @@ the session expires (KIP-368).
 import asyncio
 from collections.abc import Callable, Mapping
 
+from ottla_broker.config import SASL_SERVER_MAX_RECEIVE_SIZE, SOCKET_REQUEST_MAX_BYTES
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.security.principal import principal_from_certificate
 from ottla_broker.security.principal_mapping import PrincipalMapper
@@ -42,10 +43,11 @@ class ConnectionLogin:
         if (make_session := sasl_sessions.get(state.listener)) is not None:
             state.sasl = session = make_session()
             if not session.sasl.is_optional:
-                self._frames.limit_frames(session.sasl.max_receive_bytes)
+                self._frames.limit_frames(session.sasl.max_receive_bytes, SASL_SERVER_MAX_RECEIVE_SIZE.name)
             if (timeout_s := session.sasl.login_timeout_s) > 0:
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(timeout_s, self._close, f"it has not logged in within {timeout_s:.0f} s")
+                why = f"the client has not logged in within {timeout_s:.0f} s"
+                self._timer = loop.call_later(timeout_s, self._close, why)
         elif (mapper := principal_mappers.get(state.listener)) is not None:
             state.principal = principal_from_certificate(transport.get_extra_info("peercert"), mapper)
 
@@ -56,7 +58,7 @@ class ConnectionLogin:
         if session.has_failed:
             return False
         if session.principal is not None:
-            self._frames.limit_frames(self._max_request_bytes)
+            self._frames.limit_frames(self._max_request_bytes, SOCKET_REQUEST_MAX_BYTES.name)
             if self._timer is not None and self._timer.when() != session.expires_s:
                 self.cancel()
             if session.expires_s is not None and self._timer is None:

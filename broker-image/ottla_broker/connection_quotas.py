@@ -40,6 +40,8 @@ MAX_WAIT_S: Final = 10.0
 
 
 class Room(Enum):
+    """Whether one more connection is allowed."""
+
     AVAILABLE = "available"
     EXHAUSTED = "exhausted"
     FOR_BROKERS = "for brokers, if a client makes room"
@@ -87,16 +89,18 @@ class ConnectionQuotas:
         return self._refuse(host, MAX_CONNECTIONS.name, limit)
 
     def count_connection_of_host(self, host: str) -> float:
-        """Counts a new connection from an address. Returns seconds: above 0, the address has opened
-        more connections than its quota allows, and this one must be refused."""
+        """Counts a new connection from an address. Returns 0 if the quota of the address allows it.
+        Otherwise it must be refused: returns the seconds until the next is allowed.
+        """
         if not self._client_quotas.is_active or not (wait_s := self._client_quotas.count_connection(host)):
             return 0.0
         self.refused += 1
         return wait_s
 
     def count_connection(self, listener: str, host: str) -> float | None:
-        """Counts a new connection. Returns the seconds that it has to wait; None: it must be
-        refused."""
+        """Counts a new connection against the creation rates of its listener and of all listeners.
+        Returns the seconds that it has to wait; None: it must be refused.
+        """
         wait_s = self._wait_s(listener, self._config.listener_override(listener, MAX_CONNECTION_CREATION_RATE))
         wait_of_all_s = self._wait_s(ALL_LISTENERS, self._config(MAX_CONNECTION_CREATION_RATE))
         if not self._is_protected(listener):
@@ -107,7 +111,9 @@ class ConnectionQuotas:
         return None
 
     def _wait_s(self, listener: str, limit: int | None) -> float:
-        """Counts one more connection, unless it would have to wait too long."""
+        """The seconds that one more connection has to wait for a rate of `limit` per second. It is
+        counted, unless they exceed MAX_WAIT_S.
+        """
         if limit is None or limit >= MAX_CONNECTION_CREATION_RATE.default:
             return 0.0
         if limit == 0:

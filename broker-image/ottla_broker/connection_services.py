@@ -26,8 +26,8 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class ConnectionServices(Generic[C]):
-    """Services and memory limits that all connections of a broker share. `requests`: bytes of large
-    requests that are received or queued. `responses`: bytes that transports hold because their
+    """Services and memory limits that all connections of a broker share. `request_memory`: of large
+    requests that are received or queued. `response_memory`: what transports hold because their
     clients do not read. `new_frames`: creates the reader of a new connection. `sasl_sessions`:
     creates the session of a new connection, by the names of the listeners with SASL.
     `principal_mappers`: by the names of the listeners where certificates of clients are their
@@ -40,8 +40,8 @@ class ConnectionServices(Generic[C]):
     produce_turn: ProduceTurn
     group_turn: GroupTurn
     limits: ConnectionLimits
-    requests: MemoryPool
-    responses: MemoryPool
+    request_memory: MemoryPool
+    response_memory: MemoryPool
     new_frames: Callable[[], FrameReader]
     clock: Callable[[], float]
     sasl_sessions: Mapping[str, Callable[[], SaslSession]]
@@ -54,5 +54,6 @@ class ConnectionServices(Generic[C]):
     templates: SharedTemplates = field(default_factory=SharedTemplates)
 
     def max_response_bytes(self) -> int:
-        """A share of what is left, so that no single reader takes all of it."""
-        return max(MIN_RESPONSE_BYTES, (self.responses.limit_bytes - self.responses.allocated_bytes) // 2)
+        """A share of the response memory that is left, so that no single reader takes all of it."""
+        pool = self.response_memory
+        return max(MIN_RESPONSE_BYTES, (pool.limit_bytes - pool.allocated_bytes) // 2)

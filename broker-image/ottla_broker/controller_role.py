@@ -26,8 +26,8 @@ class ControllerRole:
     """Starts and stops the controller when this broker becomes and ceases to be the active one.
 
     `controller`: None while this broker is not the active controller. `mirror_synchronizer`: None
-    then, and until the cluster has a mirror, which imports it.
-    `_make_client`: returns a Client of this cluster with the given client id.
+    as well until the cluster has a mirror. `_make_client`: returns a Client of this cluster with
+    the given client id.
     """
 
     _config: Config

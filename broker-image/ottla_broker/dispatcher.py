@@ -2,14 +2,14 @@
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from typing import Any, Final
 
 from ottla_broker.api.fetch import FetchHandler
 from ottla_broker.api.produce import produce
 from ottla_broker.broker import Broker
-from ottla_broker.log_format import is_json
+from ottla_broker.log_format import is_json, log_fields
 from ottla_broker.metadata.controller_channel import FORWARDING_SOFTWARE_NAME
 from ottla_broker.metrics import API_KEY_LIMIT
 from ottla_broker.request_times import RequestTimes
@@ -18,7 +18,6 @@ from ottla_broker.requests.audited_changes import AUDITED, record_changes
 from ottla_broker.requests.context import CloseConnection, ConnectionState, FrameHandler, RequestContext
 from ottla_broker.requests.login import respond_to_token
 from ottla_broker.requests.reply import Buffers, Reply
-from ottla_broker.requests.request_log import with_request_fields
 from ottla_broker.requests.request_quota import RequestQuota
 from ottla_broker.requests.request_trace import RequestTrace
 from ottla_broker.requests.served_versions import SERVED_VERSIONS
@@ -56,22 +55,24 @@ UNLIMITED: Final = frozenset(
 """Requests of brokers, and logins: no client quota applies."""
 MUTATIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
 """Requests that the controller throttles."""
-FAST_PATHS: Final = frozenset({ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Requests of group members, which arrive many at a time."""
+FAST_PATH_APIS: Final = frozenset(
+    {ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
+)
+"""Requests of group members, which arrive many at a time: `_find_fast_path` answers most of
+them."""
 
 
 class RequestDispatcher:
-    """Serves the requests of all connections. One per broker, on the running loop. `authorizer`:
-    None: the broker's.
+    """Serves the requests of all connections. One per broker, on the running loop.
 
     `request_counts`: requests received, by API key. `request_times`: how long they took.
     """
 
-    def __init__(self, broker: Broker, authorizer: Authorizer | None = None) -> None:
+    def __init__(self, broker: Broker) -> None:
         self.request_counts = [0] * API_KEY_LIMIT
         self.request_times = RequestTimes(broker.runtime.processing_clock)
         self._broker = broker
-        self._authorizer = authorizer or broker.authorizer
+        self._authorizer = broker.authorizer
         self._client_quotas = broker.client_quotas
         self._processing_clock = broker.runtime.processing_clock
         self._fetch = FetchHandler(broker)
@@ -100,8 +101,8 @@ class RequestDispatcher:
         max_response_bytes: int,
         trace: RequestTrace | None = None,
     ) -> Reply:
-        """The response with its size in front, a future of one, or None where the client wants
-        none.
+        """The response with its size in front, a future of one, or None where the client expects
+        none. `max_response_bytes`: memory for the records of a Fetch response.
 
         Raises MalformedMessage and CloseConnection.
         """
@@ -133,7 +134,7 @@ class RequestDispatcher:
             return frame_handler(context, frame, header, max_response_bytes)
         handler = find_handler(key, version)
         if handler is not None:
-            if key in FAST_PATHS:
+            if key in FAST_PATH_APIS:
                 if quota is not None:
                     connection.last_heartbeat = None
                 elif (reply := _find_fast_path(key)(context, header, frame)) is not None:
@@ -145,7 +146,7 @@ class RequestDispatcher:
             else:
                 work = _handle(handler, context, header, request, quota)
             if is_json():
-                return self._run(with_request_fields(context, work), quota)
+                return self._run(_with_request_fields(context, work), quota)
             return self._run_at_once(work, quota) if api is not None and api.starts_no_task else self._run(work, quota)
         if key == ApiKey.API_VERSIONS:  # rule 16: a newer client learns from version 0 which versions are served
             from ottla_broker.api.api_versions import api_versions_response
@@ -234,7 +235,7 @@ class RequestDispatcher:
         return task
 
     def _run_at_once(self, work: Coroutine[Any, Any, Buffers], quota: RequestQuota | None) -> Reply:
-        """Like `_run`, of a handler that needs no task."""
+        """Like `_run`, without a task, for an API with `starts_no_task`."""
         run = SameTurnTask(self._charge_steps(work, quota), loop=self._loop)
         if not run.done():
             return run
@@ -261,7 +262,7 @@ class RequestDispatcher:
         API's form.
         """
         if context.connection.software_name == FORWARDING_SOFTWARE_NAME:
-            raise CloseConnection("another broker forwarded a request for the controller to this one, which is not it")
+            raise CloseConnection("another broker forwarded a request to this one, which is not the controller")
         try:
             client = context.connection
             forwarded = await self._broker.controller_channel.forward_frame(frame, client.principal, client.host)
@@ -306,10 +307,25 @@ async def _handle(
     return [write_response(header.api_key, header.version, header.correlation_id, response)]
 
 
+async def _with_request_fields(context: RequestContext, work: Awaitable[Buffers]) -> Buffers:
+    """Awaits the work. Its log lines have the request's name and correlation id, and the client's
+    id, principal and address.
+    """
+    client = context.connection
+    with log_fields(
+        request=ApiKey(context.api_key).title,
+        correlationId=context.correlation_id,
+        clientId=context.client_id,
+        principal=str(client.principal),
+        host=client.host,
+    ):
+        return await work
+
+
 @cache
 def _find_fast_path(key: int) -> Callable[[RequestContext, RequestHeader, bytearray], Reply]:
-    """What answers most of these requests without the API's handler, and returns None for the
-    others. Imported with the first request.
+    """The function that answers most requests of an API of FAST_PATH_APIS without the API's
+    handler, and returns None for the others. Imported with the first request.
     """
     if key == ApiKey.HEARTBEAT:
         from ottla_broker.requests.repeated_classic_heartbeat import repeat_classic_heartbeat

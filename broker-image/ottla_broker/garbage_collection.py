@@ -34,7 +34,9 @@ class HostedPartitions(Protocol):
 
 
 class PauseLimit:
-    """Called by the collector at the start and the end of each collection."""
+    """Freezes what a long collection leaves, and from time to time lets everything be examined
+    again.
+    """
 
     def __init__(self, partitions: HostedPartitions) -> None:
         self._partitions = partitions
@@ -57,6 +59,7 @@ class PauseLimit:
             gc.unfreeze()
 
     def on_collection(self, phase: str, info: dict[str, int]) -> None:
+        """Called by the collector at the start and the end of each collection."""
         if info["generation"] != OLDEST:
             return
         now_s = time.thread_time()

@@ -3,8 +3,8 @@ its members arrive many at a time.
 
 - Heartbeats that repeat the last one of their connection are served after everything else that has
   been received. If they are many, they get a fifth of the time, and the loop looks at sockets in
-  between. One that was received before a JoinGroup tells its member of the rebalance, which would
-  otherwise need another heartbeat.
+  between. So a heartbeat that arrives shortly before a JoinGroup already tells its member of the
+  rebalance, which the member would otherwise learn with its next heartbeat.
 - A request that comes alone is served at once, and its response sent at once: a heartbeat takes 13
   µs of processor time then, and would take 15 at the end of the turn.
 - Responses are sent together. One that is sent alone wakes its client, which has read it before the

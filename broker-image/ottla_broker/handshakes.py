@@ -50,15 +50,14 @@ class Handshakes:
         if len(self._in_progress) >= MAX_IN_PROGRESS:
             oldest, (_, begun, _) = next(iter(self._in_progress.items()))
             if now - begun < MIN_AGE_S:
-                self._log(connection, f"{MAX_IN_PROGRESS} other handshakes are in progress")
+                self.log_failure(connection, f"{MAX_IN_PROGRESS} other handshakes are in progress")
                 self._release(host)
                 return False
-            self._abort(oldest, f"it took longer than {MAX_IN_PROGRESS} others that began after it")
+            self._abort(oldest, f"the handshake took longer than {MAX_IN_PROGRESS} others that began after it")
         if wait_s:
-            connection.wait(wait_s)
-        timeout = self._loop.call_later(
-            wait_s + TIMEOUT_S, self._abort, connection, f"it was not done within {TIMEOUT_S:.0f} s"
-        )
+            connection.delay_handshake(wait_s)
+        why = f"the handshake was not done within {TIMEOUT_S:.0f} s"
+        timeout = self._loop.call_later(wait_s + TIMEOUT_S, self._abort, connection, why)
         self._in_progress[connection] = host, now, timeout
         return True
 
@@ -66,11 +65,23 @@ class Handshakes:
         self._remove(connection)
 
     def fail(self, connection: TlsTransport, why: str) -> None:
+        """`why`: logged unless it is empty."""
         if self._remove(connection) and why:
-            self._log(connection, why)
+            self.log_failure(connection, why)
 
     def log_failure(self, connection: TlsTransport, why: str) -> None:
-        self._log(connection, why)
+        """Logs a failure of TLS, in the handshake or after it. Logs each reason at most once in
+        LOG_INTERVAL_S, so that a client that retries forever does not fill the log.
+        """
+        now = self._loop.time()
+        at, suppressed = self._logged.get(why, (-LOG_INTERVAL_S, 0))
+        if now - at < LOG_INTERVAL_S:
+            self._logged[why] = at, suppressed + 1
+            return
+        self._logged[why] = now, 0
+        more = f" ({suppressed} more since this was last logged)" if suppressed else ""
+        host, port = (connection.get_extra_info("peername") or ("", 0))[:2]
+        logger.warning("TLS with %s:%d failed: %s%s", host, port, why, more)
 
     def close(self) -> None:
         for connection in tuple(self._in_progress):
@@ -89,20 +100,6 @@ class Handshakes:
         timeout.cancel()
         self._release(host)
         return True
-
-    def _log(self, connection: TlsTransport, why: str) -> None:
-        """Logs each reason at most once in LOG_INTERVAL_S, so that a client that retries forever
-        does not fill the log.
-        """
-        now = self._loop.time()
-        at, suppressed = self._logged.get(why, (-LOG_INTERVAL_S, 0))
-        if now - at < LOG_INTERVAL_S:
-            self._logged[why] = at, suppressed + 1
-            return
-        self._logged[why] = now, 0
-        more = f" ({suppressed} more since this was last logged)" if suppressed else ""
-        host, port = (connection.get_extra_info("peername") or ("", 0))[:2]
-        logger.warning("TLS handshake with %s:%d failed: %s%s", host, port, why, more)
 
 
 def _peer_host(connection: TlsTransport) -> str:

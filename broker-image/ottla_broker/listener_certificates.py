@@ -60,10 +60,10 @@ class ListenerCertificates:
         if why := certificate.validity_problem(self._broker.runtime.now_ms() / 1000):
             logger.error("listeners=%s: clients refuse the certificate of %s: %s", listener, tls.keystore_setting, why)
 
-    def follow(self, listener: str, *, client_auth: str | None = None) -> ssl.SSLContext:
-        """TLS of another server, which has the certificates of a bound listener, also after they
-        have changed. `client_auth`: ssl.client.auth in place of the listener's. Raises
-        TlsConfigError.
+    def make_context(self, listener: str, *, client_auth: str | None = None) -> ssl.SSLContext:
+        """A TLS context for another server. Its connections use the certificates of a bound
+        listener, also after those have changed. `client_auth`: ssl.client.auth in place of the
+        listener's. Raises TlsConfigError.
         """
         tls = listener_tls(self._broker.config, listener)
         context, _ = replace(tls, client_auth=client_auth or tls.client_auth).load()
@@ -89,6 +89,9 @@ class ListenerCertificates:
             await self.reload_changed()
 
     async def reload_changed(self) -> None:
+        """Uses changed certificates for new connections. What cannot be used is logged once, and
+        what was loaded before stays in use.
+        """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:
             config.replace_secrets(await in_thread(config.reread_secrets, "ssl."))
@@ -121,8 +124,8 @@ class ListenerCertificates:
         self._failures.pop(name, None)
         self.contexts[name], self._fingerprints[name] = context, fingerprint
         self.expire_at_s[name] = certificate.not_after
-        until = datetime.fromtimestamp(certificate.not_after, UTC)
-        logger.info("listener %s has new certificates; its own is valid until %s", name, f"{until:%Y-%m-%d %H:%M} UTC")
+        valid_until = f"{datetime.fromtimestamp(certificate.not_after, UTC):%Y-%m-%d %H:%M} UTC"
+        logger.info("listener %s has new certificates; the broker's own is valid until %s", name, valid_until)
         return True
 
     def _check(self, certificate: ServerCertificate) -> None:
@@ -133,7 +136,10 @@ class ListenerCertificates:
             raise TlsConfigError(f"clients would refuse the certificate: {why}")
 
     def _log_failure(self, name: str, why: str) -> None:
-        """Logs each reason once, because files may be incomplete for a moment."""
+        """Logs each reason once, because files may be incomplete for a moment. `name`: of the
+        listener; empty if the settings cannot be read.
+        """
         if self._failures.get(name) != why:
             self._failures[name] = why
-            logger.error("changed certificates of listener %s are not used: %s", name or "settings", why)
+            owner = f"listener {name}" if name else "the settings"
+            logger.error("changed certificates of %s are not used: %s", owner, why)

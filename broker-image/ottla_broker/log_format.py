@@ -55,7 +55,7 @@ def log_exception(kind: type[BaseException], error: BaseException, traceback: Tr
 
 
 def is_json() -> bool:
-    """Whether fields are logged."""
+    """True if the log is JSON, whose lines have fields."""
     return isinstance(_formatter, JsonFormatter)
 
 

@@ -7,7 +7,8 @@ between brokers change without a restart. Logins that they no longer have are cl
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -30,14 +31,21 @@ from ottla_broker.config.listener_security import (
     listener_sasl,
 )
 from ottla_broker.runtime import Runtime
-from ottla_broker.security.broker_login import BrokerLogins
 from ottla_broker.security.delegation_tokens import TokenLogin, TokenSecret
 from ottla_broker.security.jwks import JsonWebKey, JsonWebKeySet
 from ottla_broker.security.oauthbearer import TokenValidator
 from ottla_broker.security.principal_mapping import PrincipalMapper
 from ottla_broker.security.sasl_session import SaslSession, ScramLogin
-from ottla_broker.security.scram import CredentialShapes, ScramCredential, ScramMechanism
+from ottla_broker.security.scram import (
+    MECHANISMS,
+    SALT_BYTES,
+    CredentialShapes,
+    ScramCredential,
+    ScramMechanism,
+    make_credential,
+)
 from ottla_broker.wire.client_security import SASL_PROTOCOLS
+from ottla_broker.wire.sasl import MIN_ITERATIONS
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +104,8 @@ class ListenerLogins:
         """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:
+            # Read before the login modules and used after them, so that a broker that shows the
+            # version has the login modules.
             version = await in_thread(config.reread_secrets, SASL_INTER_BROKER_LOGIN_VERSION.name)
             found = await in_thread(config.reread_secrets, SASL_JAAS_CONFIG.name)
             before = config.current_secrets(SASL_JAAS_CONFIG.name)
@@ -153,6 +163,32 @@ class ListenerLogins:
         if is_inter_broker and (own := self._broker_logins.find(user, mechanism)) is not None:
             return own
         return self._broker.image.scram_credentials.get((user, mechanism))
+
+
+class BrokerLogins:
+    """Logins of brokers by SCRAM on the inter-broker listener, where their credentials replace
+    those of the same users in the metadata log. An operator's login may be among them.
+
+    A broker that starts has to log in to others in order to copy the metadata log, so its
+    credential cannot be there. All brokers of a cluster have the same logins in their settings, and
+    each checks those of others against its own.
+
+    `mechanism`: the SASL mechanism of brokers; there are no such logins if it is not SCRAM.
+    `passwords`: by user name.
+    """
+
+    def __init__(self, mechanism: str, passwords: Mapping[str, str]) -> None:
+        self._mechanism = scram = MECHANISMS.get(mechanism)
+        self._credentials: dict[str, ScramCredential] = {}
+        if scram is not None:
+            self._credentials = {
+                user: make_credential(scram, password, os.urandom(SALT_BYTES), MIN_ITERATIONS)
+                for user, password in passwords.items()
+            }
+
+    def find(self, username: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """None if the credential of the metadata log applies."""
+        return self._credentials.get(username) if mechanism == self._mechanism else None
 
 
 def make_key_set(name: str, fetch: Callable[[], Awaitable[list[JsonWebKey]]], settings: OauthSettings) -> JsonWebKeySet:

@@ -84,21 +84,21 @@ class MetadataPublisher:
 
     def on_leadership_gained(self, partition: Partition) -> None:
         self._mirrors.on_leadership_gained(partition)
-        if partition.topic == OFFSETS_TOPIC:
-            self._tasks.start(self._group_coordinator.load(PartitionJournal(partition)))
-        elif partition.topic == TRANSACTION_STATE_TOPIC:
-            self._tasks.start(self._transaction_coordinator.load(PartitionJournal(partition)))
-        elif partition.topic == SHARE_STATE_TOPIC:
-            self._tasks.start(self._share_coordinator().load(PartitionJournal(partition)))
+        if (coordinator := self._find_coordinator(partition.topic)) is not None:
+            self._tasks.start(coordinator.load(PartitionJournal(partition)))
 
     def on_leadership_lost(self, partition: Partition) -> None:
         self._mirrors.on_leadership_lost(partition)
-        if partition.topic == OFFSETS_TOPIC:
-            self._group_coordinator.unload(partition.partition)
-        elif partition.topic == TRANSACTION_STATE_TOPIC:
-            self._transaction_coordinator.unload(partition.partition)
-        elif partition.topic == SHARE_STATE_TOPIC:
-            self._share_coordinator().unload(partition.partition)
+        if (coordinator := self._find_coordinator(partition.topic)) is not None:
+            coordinator.unload(partition.partition)
+
+    def _find_coordinator(self, topic: str) -> StateTopicLeader | None:
+        """The coordinator whose state is in the topic; None for topics of clients."""
+        if topic == OFFSETS_TOPIC:
+            return self._group_coordinator
+        if topic == TRANSACTION_STATE_TOPIC:
+            return self._transaction_coordinator
+        return self._share_coordinator() if topic == SHARE_STATE_TOPIC else None
 
     def _publish_to_replicas(self, replica_manager: ReplicaManager, delta: MetadataDelta) -> None:
         replica_manager.apply_changes(delta)

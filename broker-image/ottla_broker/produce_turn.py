@@ -27,7 +27,7 @@ from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.request_times import RequestTimes
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.requests.reply import DeferredResponse
-from ottla_broker.security.authorizer import Authorizer, Operation, Resource
+from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import NO_TIMESTAMP, parse_batch_header
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -69,11 +69,9 @@ class ProduceTurn:
     it began to append; `queue_s`: time from the turn's first request to that.
     """
 
-    def __init__(
-        self, broker: Broker, authorizer: Authorizer, request_counts: list[int], request_times: RequestTimes
-    ) -> None:
+    def __init__(self, broker: Broker, request_counts: list[int], request_times: RequestTimes) -> None:
         self._broker = broker
-        self._authorizer = authorizer
+        self._authorizer = broker.authorizer
         self._request_counts = request_counts
         self._request_times = request_times
         self._loop = asyncio.get_running_loop()

@@ -39,13 +39,13 @@ def adapts_receive_buffers(config: Config) -> bool:
     return sys.platform == "linux" and not config.is_set(SOCKET_RECEIVE_BUFFER_BYTES)
 
 
-def make_small(transport: asyncio.Transport) -> None:
+def make_receive_buffer_small(transport: asyncio.Transport) -> None:
     """Called when a client has connected."""
     if (sock := transport.get_extra_info("socket")) is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
 
 
-def adapt(transport: asyncio.Transport, large_before: int, request_bytes: int) -> int:
+def adapt_receive_buffer(transport: asyncio.Transport, large_before: int, request_bytes: int) -> int:
     """Called for each request: `large_before` consecutive large ones were received before it.
     Returns how many there are now.
     """

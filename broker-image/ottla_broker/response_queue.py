@@ -17,9 +17,9 @@ from ottla_broker.unsent_responses import PAUSE_WRITING_BYTES, RESUME_WRITING_BY
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Buffer
 
-CLASSIC: Final = frozenset({int(ApiKey.JOIN_GROUP), int(ApiKey.SYNC_GROUP), int(ApiKey.HEARTBEAT)})
+SENT_TOGETHER: Final = frozenset({int(ApiKey.JOIN_GROUP), int(ApiKey.SYNC_GROUP), int(ApiKey.HEARTBEAT)})
 """Requests whose responses are sent together."""
-AT_ONCE: Final = CLASSIC | {int(ApiKey.CONSUMER_GROUP_HEARTBEAT)}
+SENT_TOGETHER_IF_READY: Final = SENT_TOGETHER | {int(ApiKey.CONSUMER_GROUP_HEARTBEAT)}
 """Requests whose responses are sent together if they are ready at once. In the consumer protocol
 those that have waited are sent alone: batches of them delay the first heartbeats of a new group.
 """
@@ -40,9 +40,10 @@ class WaitingResponse:
 
 class ResponseQueue:
     """`waiting`: the responses that are not written, in order; empty unless the first is not ready.
-    `last_api`: the API of the last response that was not joined with others, for the time that a
-    client leaves it unread. `_delayed`: a response that the turn sends, unless another one of this
-    connection, or its end, comes before.
+    `last_api`: the API of the current or last response, set before `send`, except for requests that
+    `produce_turn` has joined; `send` times are counted for it. `_delayed`: a response that
+    `group_turn` sends, unless another one of this connection, or the end of the connection, comes
+    before.
     """
 
     __slots__ = ("_delayed", "_times", "_transport", "_turn", "_unread_since_s", "_unsent", "last_api", "waiting")
@@ -67,7 +68,7 @@ class ResponseQueue:
         """Writes the response, after those that wait."""
         if self.waiting:
             self.waiting.append(response)
-        elif self.last_api in AT_ONCE and not self._turn.is_alone:
+        elif self.last_api in SENT_TOGETHER_IF_READY and not self._turn.is_alone:
             self._write_with_others(response)
         else:
             self._write(response)
@@ -102,7 +103,7 @@ class ResponseQueue:
             self.last_api = request.api
             self._times.observe_deferred(request)
             self.waiting.pop(0)
-            if request.api in CLASSIC:
+            if request.api in SENT_TOGETHER:
                 self._write_with_others(future.result())
             else:
                 self._write(future.result())
@@ -110,7 +111,7 @@ class ResponseQueue:
                 trace.end(request.queue_s, request.began_s, request.handled_s, has_waited=True)
 
     def requests(self) -> Iterator[ServedRequest]:
-        """Those that wait for replicas, records, members or the controller."""
+        """The requests that wait for replicas, records, members or the controller."""
         return (one.request for one in self.waiting if isinstance(one, WaitingResponse))
 
     def on_writing_paused(self) -> None:

@@ -15,6 +15,7 @@ from ottla_broker.busy_poll import BusyPoll
 from ottla_broker.config import (
     SOCKET_LISTEN_BACKLOG_SIZE,
     SOCKET_RECEIVE_BUFFER_BYTES,
+    SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
     Config,
     Listener,
@@ -34,7 +35,6 @@ from ottla_broker.produce_turn import ProduceTurn
 from ottla_broker.receive_buffer import adapts_receive_buffers
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.requests.request_trace import RequestTrace
-from ottla_broker.security.authorizer import Authorizer
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
 from ottla_broker.wire.framing import SCRATCH_BYTES, FrameReader
 from ottla_broker.wire.tls_transport import TlsTransport
@@ -44,14 +44,11 @@ logger = logging.getLogger(__name__)
 DRAIN_S: Final = 0.5
 """How long a stopping server waits for the requests in progress."""
 MAX_IDLE_CHECK_INTERVAL_S: Final = 30.0
-
-
 MAX_REFUSAL_DELAY_S: Final = 1.0
 MAX_DELAYED_REFUSALS: Final = 256
 """Maximum of refused connections that stay open for a while, so that clients do not reconnect at
 once.
 """
-
 
 ListenOn = Callable[[Listener, Config], socket.socket]
 """Opens a socket that listens on a listener's address, for the loop's `create_server`. Raises
@@ -92,7 +89,6 @@ class Server:
         self,
         broker: Broker,
         limits: ConnectionLimits | None = None,
-        authorizer: Authorizer | None = None,
         listen_on: ListenOn = listen_on_socket,
         busy_poll: BusyPoll | None = None,
         sample_trace: Callable[[bytearray, ConnectionState], RequestTrace | None] | None = None,
@@ -101,28 +97,24 @@ class Server:
         self._limits = limits or ConnectionLimits.from_config(broker.config)
         self._listen_on = listen_on
         self._loop = asyncio.get_running_loop()
-        self.requests = MemoryPool(self._limits.all_requests_bytes)
-        self.responses = MemoryPool(self._limits.all_responses_bytes)
-        self.dispatcher = RequestDispatcher(broker, authorizer)
+        self.request_memory = MemoryPool(self._limits.all_requests_bytes)
+        self.response_memory = MemoryPool(self._limits.all_responses_bytes)
+        self.dispatcher = RequestDispatcher(broker)
         self._logins = ListenerLogins(broker, self._loop.time)
         broker.on_logins_removed = self._close_removed_logins
         self._services = ConnectionServices[Connection](
             self.dispatcher,
-            ProduceTurn(
-                broker,
-                authorizer or broker.authorizer,
-                self.dispatcher.request_counts,
-                self.dispatcher.request_times,
-            ),
+            ProduceTurn(broker, self.dispatcher.request_counts, self.dispatcher.request_times),
             GroupTurn(self._loop, self.dispatcher.request_times.clock),
             self._limits,
-            self.requests,
-            self.responses,
+            self.request_memory,
+            self.response_memory,
             partial(
                 FrameReader,
                 memoryview(bytearray(SCRATCH_BYTES)),
                 self._limits.request_bytes,
-                self.requests.try_allocate,
+                self.request_memory.try_allocate,
+                SOCKET_REQUEST_MAX_BYTES.name,
             ),
             self._loop.time,
             self._logins.sasl_sessions,
@@ -189,7 +181,7 @@ class Server:
         self._wait_until_ready = self._loop.create_task(self._release_held_requests())
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
-        """A transport with the listener's present certificates."""
+        """A transport with the current certificates of the listener."""
         return TlsTransport(
             self.certificates.contexts[listener],
             self._handshakes[listener],
@@ -239,6 +231,7 @@ class Server:
         return sum(map(len, self._handshakes.values()))
 
     def _admit(self, connection: Connection) -> float | None:
+        """Returns None, or after how many seconds the connection, which is refused, closes."""
         host, listener = connection.state.host, connection.state.listener
         if not self._has_room(listener, host):
             return 0.0
@@ -256,6 +249,7 @@ class Server:
         return None
 
     def _admit_handshake(self, listener: str, host: str) -> float | None:
+        """Returns how many seconds a TLS connection has to wait; None if it is refused."""
         if not self._has_room(listener, host) or self._quotas.count_connection_of_host(host):
             return None
         wait_s = self._quotas.count_connection(listener, host)
@@ -264,6 +258,9 @@ class Server:
         return wait_s
 
     def _has_room(self, listener: str, host: str) -> bool:
+        """True if one more connection is allowed. Closes one of a client if another broker needs
+        its place.
+        """
         room = self._quotas.check_room(listener, host)
         if room is Room.FOR_BROKERS:
             others = [one for one in self.connections if one.state.listener != listener]
@@ -313,10 +310,10 @@ class Server:
         for connection in [one for one in self.connections if one.unsent.bytes]:
             connection.recount_unsent()
             unsent = connection.unsent
-            if unsent.bytes and self._loop.time() - unsent.stuck_since >= timeout_s:
+            if unsent.bytes and self._loop.time() - unsent.stuck_since_s >= timeout_s:
                 why = f"{unsent.bytes} bytes of responses unread for {timeout_s:.0f} s while other fetches wait"
                 connection.close(why, logging.WARNING)
-        if self.responses.has_waiters:
+        if self.response_memory.has_waiters:
             self._watch_slow_readers()
 
     def _close_idle_connections(self) -> None:

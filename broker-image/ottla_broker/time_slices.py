@@ -42,8 +42,8 @@ class TimeSlices:
         self._end_s = now_s + min(max((now_s - began_s) * PAUSE_SHARE, MIN_SLICE_S), MAX_SLICE_S)
 
     async def batches(self, items: Iterable[T]) -> AsyncIterator[tuple[T, ...]]:
-        """Yields the items in batches, after each of which a pause may be due. `items` must bear
-        that other tasks run meanwhile: a copy, or an iterator over copies.
+        """Yields the items in batches, after each of which a pause may be due. Other tasks run in
+        the pauses, so `items` must be a copy, or an iterator over copies.
         """
         remaining = iter(items)
         while batch := tuple(islice(remaining, ITEMS_PER_BATCH)):

@@ -16,11 +16,11 @@ RESUME_WRITING_BYTES: Final = 16 * 1024
 
 class UnsentResponses:
     """`bytes`: bytes that the transport had not sent when they were counted last; 0 while the
-    client reads. `stuck_since`: when they last became fewer. `last_written`: size of the last
+    client reads. `stuck_since_s`: when they last became fewer. `last_written`: size of the last
     response.
     """
 
-    __slots__ = ("_clock", "_counted", "_pool", "bytes", "last_written", "stuck_since")
+    __slots__ = ("_clock", "_counted", "_pool", "bytes", "last_written", "stuck_since_s")
 
     def __init__(self, pool: MemoryPool, clock: Callable[[], float]) -> None:
         self._pool = pool
@@ -28,11 +28,11 @@ class UnsentResponses:
         self._counted = 0  # in the pool
         self.bytes = 0
         self.last_written = 0
-        self.stuck_since = 0.0
+        self.stuck_since_s = 0.0
 
     def begin(self, unsent: int) -> None:
         """Called when the transport holds so much that work on the connection pauses."""
-        self.stuck_since = self._clock()
+        self.stuck_since_s = self._clock()
         self.bytes = unsent
         # A response that was sent in part stays in memory until its last byte is sent.
         self._count(max(unsent, self.last_written))
@@ -40,7 +40,7 @@ class UnsentResponses:
     def recount(self, unsent: int) -> None:
         """Records that `unsent` bytes are left. Any progress of the client restarts its timeout."""
         if unsent < self.bytes:
-            self.stuck_since = self._clock()
+            self.stuck_since_s = self._clock()
             self.bytes = unsent
 
     def end(self) -> None:

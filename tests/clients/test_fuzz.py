@@ -42,7 +42,7 @@ def test_rule_18_holds_for_a_server_in_this_process(tmp_path: Path, capsys: pyte
         port = await start_listening(server)
 
         def watch() -> None:
-            assert server.requests.allocated_bytes <= (4 << 20) + (1 << 20)
+            assert server.request_memory.allocated_bytes <= (4 << 20) + (1 << 20)
             assert len(server.connections) <= 8
 
         tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch, at_least=MIN_REQUESTS)
@@ -54,7 +54,7 @@ def test_rule_18_holds_for_a_server_in_this_process(tmp_path: Path, capsys: pyte
         async with asyncio.timeout(10):
             while server.connections:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(0.01)
-        assert (server.requests.allocated_bytes, server.responses.allocated_bytes) == (0, 0)
+        assert (server.request_memory.allocated_bytes, server.response_memory.allocated_bytes) == (0, 0)
         await server.close()
         broker.close()
 

@@ -120,7 +120,7 @@ def undeclared(answers: dict[SentRequest, Json]) -> list[str]:
         user = user_of(kind, operation)
         for asked, answer in answers.items():
             api = find_api(KEYS[asked.api])
-            assert api is not None and api.rights is not None
+            assert api is not None
             declared = {(right.kind, each) for right in api.rights for each in implied_by(right.operation)}
             without = answers[replace(asked, user=NOBODY)]
             if (

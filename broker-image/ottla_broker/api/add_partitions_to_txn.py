@@ -106,31 +106,33 @@ async def add_partitions_for_leaders(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         results_by_transaction=tuple(
-            await asyncio.gather(*(handle_transaction(ctx, one) for one in request.transactions))
+            await asyncio.gather(*(add_or_verify_partitions(ctx, one) for one in request.transactions))
         ),
     )
 
 
-async def handle_transaction(ctx: RequestContext, wanted: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    partitions = [TxnPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partitions]
-    producer = ProducerIdAndEpoch(int(wanted.producer_id), int(wanted.producer_epoch))
+async def add_or_verify_partitions(
+    ctx: RequestContext, transaction: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
+    partitions = [TxnPartition(topic.name, int(index)) for topic in transaction.topics for index in topic.partitions]
+    producer = ProducerIdAndEpoch(int(transaction.producer_id), int(transaction.producer_epoch))
     coordinator = ctx.broker.transactions.coordinator
     codes = {at: ErrorCode.unknown_topic_or_partition for at in partitions if not exists(ctx, at)}
     try:
         if codes:
             pass
-        elif wanted.verify_only:
-            missing = coordinator.find_missing_partitions(wanted.transactional_id, producer, partitions)
+        elif transaction.verify_only:
+            missing = coordinator.find_missing_partitions(transaction.transactional_id, producer, partitions)
             codes = {at: ErrorCode.transaction_abortable if at in missing else ErrorCode.none for at in partitions}
         else:
             await coordinator.add_partitions(
-                wanted.transactional_id, producer, partitions, client_version=BROKER_VERSION
+                transaction.transactional_id, producer, partitions, client_version=BROKER_VERSION
             )
             codes = dict.fromkeys(partitions, ErrorCode.none)
     except KafkaError as reason:
         codes = dict.fromkeys(partitions, reason.code)
     return AddPartitionsToTxnResult(
-        transactional_id=wanted.transactional_id,
+        transactional_id=transaction.transactional_id,
         topic_results=build_topics(AddPartitionsToTxnTopicResult, AddPartitionsToTxnPartitionResult, partitions, codes),
     )
 

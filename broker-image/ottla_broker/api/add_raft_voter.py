@@ -11,8 +11,6 @@
 - v1's flag for a response before the change is committed is accepted, and the response still waits.
 """
 
-from uuid import UUID
-
 from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
 from kio.schema.add_raft_voter.v1.response import AddRaftVoterResponse
 
@@ -24,6 +22,7 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.quorum_requests import check_cluster_id, set_auto_join
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(ApiKey.ADD_RAFT_VOTER, versions=(0, 1), flexible=0, is_forwarded=True, rights=(ALTER_CLUSTER,))
 
@@ -35,7 +34,7 @@ async def add_raft_voter(ctx: RequestContext, request: AddRaftVoterRequest) -> A
         raise KafkaError(ErrorCode.invalid_request, "the request names no listener of the voter")
     at = request.listeners[0]
     voter = Voter(
-        int(request.voter_id), request.voter_directory_id or UUID(int=0), format_host_and_port(at.host, int(at.port))
+        int(request.voter_id), request.voter_directory_id or NO_UUID, format_host_and_port(at.host, int(at.port))
     )
     await set_auto_join(ctx, voter.broker, None)
     await ctx.broker.quorum.add_voter(voter, request.timeout.total_seconds())

@@ -14,7 +14,6 @@
 """
 
 from typing import cast
-from uuid import UUID
 
 from kio.schema.alter_partition.v2.request import AlterPartitionRequest as RequestV2
 from kio.schema.alter_partition.v2.response import AlterPartitionResponse as ResponseV2
@@ -33,10 +32,9 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(ApiKey.ALTER_PARTITION, versions=(2, 3), flexible=2, is_served_while_starting=True, rights=(CLUSTER_ACTION,))
-
-NO_TOPIC_ID = UUID(int=0)
 
 
 @API.handler(3, 3)
@@ -45,7 +43,7 @@ async def alter_partition(ctx: RequestContext, request: AlterPartitionRequest) -
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     proposals = [
         IsrChangeRequest(
-            topic.topic_id or NO_TOPIC_ID,
+            topic.topic_id or NO_UUID,
             one.partition_index,
             one.leader_epoch,
             one.partition_epoch,
@@ -103,5 +101,5 @@ async def alter_partition_v2(ctx: RequestContext, request: RequestV2) -> Respons
             for topic in request.topics
         ),
     )
-    answered: ResponseV2 = convert_message(await alter_partition(ctx, with_epochs), ResponseV2)
-    return answered
+    response: ResponseV2 = convert_message(await alter_partition(ctx, with_epochs), ResponseV2)
+    return response

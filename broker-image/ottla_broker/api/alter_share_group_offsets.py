@@ -23,10 +23,11 @@ from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served, topic_error
+from ottla_broker.requests.share_requests import are_all_unauthorized, check_share_groups_served, topic_error
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.ALTER_SHARE_GROUP_OFFSETS,
@@ -40,10 +41,10 @@ API = Api(
 async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
-    requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+    groups = ctx.broker.group_coordinator.share_groups_of(request.group_id)
     errors = {topic.topic_name: topic_error(ctx, topic.topic_name) for topic in request.topics}
     if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
-        requests.check_alterable(request.group_id)
+        groups.check_alterable(request.group_id)
     image = ctx.broker.image
     offsets = {
         StatePartition(image.topics[topic.topic_name].id, int(one.partition_index)): int(one.start_offset)
@@ -54,7 +55,7 @@ async def alter_offsets(ctx: RequestContext, request: AlterShareGroupOffsetsRequ
     }
     failed: dict[StatePartition, KafkaError] = {}
     if offsets:
-        failed = await requests.alter_offsets(request.group_id, offsets)
+        failed = await groups.alter_offsets(request.group_id, offsets)
     return AlterShareGroupOffsetsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -70,7 +71,7 @@ def build_topic(
     failed: dict[StatePartition, KafkaError],
 ) -> AlterShareGroupOffsetsResponseTopic:
     found = ctx.broker.image.topics.get(topic.topic_name)
-    topic_id = NO_TOPIC if found is None else found.id
+    topic_id = NO_UUID if found is None else found.id
     results = []
     for one in topic.partitions:
         at = StatePartition(topic_id, int(one.partition_index))

@@ -8,8 +8,6 @@
   NOT_LEADER_OR_FOLLOWER.
 """
 
-from uuid import UUID
-
 from kio.schema.assign_replicas_to_dirs.v0 import request as request_types
 from kio.schema.assign_replicas_to_dirs.v0 import response as response_types
 
@@ -19,12 +17,11 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.ASSIGN_REPLICAS_TO_DIRS, versions=(0, 0), flexible=0, is_served_while_starting=True, rights=(CLUSTER_ACTION,)
 )
-
-NO_ID = UUID(int=0)
 
 
 @API.handler()
@@ -34,7 +31,7 @@ async def assign_replicas_to_dirs(
     controller = ctx.broker.active_controller()
     controller.cluster_control.check_broker_epoch(request.broker_id, request.broker_epoch)
     assignments = [
-        DirectoryAssignment(topic.topic_id or NO_ID, int(partition.partition_index), directory.id_ or NO_ID)
+        DirectoryAssignment(topic.topic_id or NO_UUID, int(partition.partition_index), directory.id_ or NO_UUID)
         for directory in request.directories
         for topic in directory.topics
         for partition in topic.partitions

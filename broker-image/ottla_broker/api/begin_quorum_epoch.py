@@ -8,8 +8,6 @@
   other broker.
 """
 
-from uuid import UUID
-
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
 from kio.schema.begin_quorum_epoch.v1.response import BeginQuorumEpochResponse, PartitionData, TopicData
 from kio.schema.types import BrokerId
@@ -22,6 +20,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.BEGIN_QUORUM_EPOCH, versions=(0, 1), flexible=1, is_served_while_starting=True, rights=(CLUSTER_ACTION,)
@@ -33,7 +32,7 @@ async def begin_quorum_epoch(ctx: RequestContext, request: BeginQuorumEpochReque
     topic, announced = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
     receiver = (
-        None if request.voter_id < 0 else ReplicaKey(int(request.voter_id), announced.voter_directory_id or UUID(int=0))
+        None if request.voter_id < 0 else ReplicaKey(int(request.voter_id), announced.voter_directory_id or NO_UUID)
     )
     code = quorum.check_receiver(request.cluster_id, receiver)
     if code is ErrorCode.none:

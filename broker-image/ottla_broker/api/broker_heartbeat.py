@@ -27,7 +27,7 @@ API = Api(ApiKey.BROKER_HEARTBEAT, versions=(0, 2), flexible=0, is_served_while_
 
 @API.handler()
 async def broker_heartbeat(ctx: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    standing = await ctx.broker.active_controller().cluster_control.process_heartbeat(
+    reply = await ctx.broker.active_controller().cluster_control.process_heartbeat(
         BrokerHeartbeat(
             request.broker_id,
             request.broker_epoch,
@@ -40,7 +40,7 @@ async def broker_heartbeat(ctx: RequestContext, request: BrokerHeartbeatRequest)
     return BrokerHeartbeatResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        is_caught_up=standing.is_caught_up,
-        is_fenced=standing.is_fenced,
-        should_shut_down=standing.should_shut_down,
+        is_caught_up=reply.is_caught_up,
+        is_fenced=reply.is_fenced,
+        should_shut_down=reply.should_shut_down,
     )

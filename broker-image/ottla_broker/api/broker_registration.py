@@ -14,8 +14,6 @@
   The node is a tagged field of v4 that is Ottla's own.
 """
 
-from uuid import UUID
-
 from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
 from kio.static.primitive import i64
 
@@ -25,6 +23,7 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
 
 API = Api(
@@ -45,11 +44,11 @@ async def broker_registration(
     if request.cluster_id != cluster_id:
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id,
-            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, this is {cluster_id}",
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}; this is cluster {cluster_id}",
         )
     registration = RegisterBrokerRecord(
         request.broker_id,
-        request.incarnation_id or UUID(int=0),
+        request.incarnation_id or NO_UUID,
         {one.name: Endpoint(one.host, one.port, security_protocol(one.security_protocol)) for one in request.listeners},
         rack=request.rack,
         directories=tuple(directory for directory in request.log_dirs if directory is not None),

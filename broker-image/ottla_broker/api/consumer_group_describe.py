@@ -28,10 +28,9 @@ from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_member import ConsumerMember
 from ottla_broker.requests.api import Api, Right, build_error_response
-from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.group_topics import check_topics_described
+from ottla_broker.requests.group_requests import check_may_describe, is_consumer_protocol_enabled
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -89,7 +88,7 @@ def check_topics_authorized(ctx: RequestContext, group: ConsumerGroup) -> None:
     topics = {topic for member in group.members.values() for topic in {**member.assigned, **member.pending_revocation}}
     topics.update(topic for target in group.targets.values() for topic in target)
     names.update(name for topic in topics if (name := ctx.broker.image.topic_names.get(topic)) is not None)
-    check_topics_described(ctx, names)
+    check_may_describe(ctx, names)
 
 
 def describe_member(ctx: RequestContext, group: ConsumerGroup, member: ConsumerMember) -> Member:

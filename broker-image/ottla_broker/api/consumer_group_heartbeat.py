@@ -13,9 +13,6 @@
   In v0 a member without an id is given one.
 """
 
-import base64
-from uuid import UUID
-
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
 
@@ -23,13 +20,15 @@ from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat
 from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.consumer_heartbeat_response import build_response
-from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import to_milliseconds
+from ottla_broker.requests.group_requests import check_not_blank, client_host, is_consumer_protocol_enabled
 from ottla_broker.requests.repeated_heartbeat import remember_heartbeat
+from ottla_broker.runtime import uuid_text
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -67,7 +66,7 @@ async def consumer_group_heartbeat(
 def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     owned = request.topic_partitions
     return ConsumerHeartbeat(
-        member_id=request.member_id or new_member_id(ctx),
+        member_id=request.member_id or uuid_text(ctx.broker.runtime.new_uuid()),
         member_epoch=request.member_epoch,
         group_instance_id=request.instance_id,
         rack_id=request.rack_id,
@@ -75,16 +74,11 @@ def build_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest)
         subscribed_topic_names=request.subscribed_topic_names,
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        owned=None if owned is None else {it.topic_id or UUID(int=0): frozenset(it.partitions) for it in owned},
+        owned=None if owned is None else {it.topic_id or NO_UUID: frozenset(it.partitions) for it in owned},
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host=client_host(ctx),
         may_describe=lambda topic: ctx.may(Operation.describe, Resource.topic(topic)),
     )
-
-
-def new_member_id(ctx: RequestContext) -> str:
-    """A random UUID in Kafka's text form: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(ctx.broker.runtime.new_uuid().bytes).rstrip(b"=").decode()
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
@@ -116,8 +110,3 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
             ErrorCode.unsupported_assignor,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
-
-
-def check_not_blank(name: str, value: str | None) -> None:
-    if value is not None and not value.strip():
-        raise KafkaError(ErrorCode.invalid_request, f"{name} can't be empty.")

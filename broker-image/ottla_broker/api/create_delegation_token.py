@@ -13,8 +13,8 @@ from kio.schema.create_delegation_token.v3.response import CreateDelegationToken
 from ottla_broker.metadata.delegation_token_control import token_secret
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import DONE, RequestContext
-from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens, to_timestamp
-from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.delegation_tokens import NEVER, check_may_use_tokens
+from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds, to_timestamp
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.delegation_tokens import DelegationToken, TokenSecret
@@ -40,8 +40,8 @@ async def create_delegation_token(
         owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
     try:
         check_may_use_tokens(ctx)
-        may_create = Resource(ResourceType.user, str(owner))
-        if owner != requester and not ctx.is_authorized(Operation.create_tokens, may_create):
+        user = Resource(ResourceType.user, str(owner))
+        if owner != requester and not ctx.is_authorized(Operation.create_tokens, user):
             raise KafkaError(ErrorCode.delegation_token_authorization_failed)
         renewers = [Principal(renewer.principal_type, renewer.principal_name) for renewer in request.renewers]
         if any(renewer.kind != "User" for renewer in renewers):

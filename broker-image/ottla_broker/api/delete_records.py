@@ -80,7 +80,9 @@ async def delete_from_partition(
 
 
 async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) -> tuple[Partition, int]:
-    """Advances the partition's log start; returns the partition and its new log start offset."""
+    """Advances the partition's log start; returns the partition and its new log start offset.
+    Raises KafkaError with the partition's error.
+    """
     ctx.check_authorized(Operation.delete, Resource.topic(topic))
     existing = ctx.broker.image.topics.get(topic)
     if existing is not None and existing.is_internal:
@@ -97,6 +99,7 @@ async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteReco
     if ctx.broker.image.appended_sources and offset <= log.high_watermark:
         await ctx.broker.appended_retention.preserve_source_positions(partition, offset)
     log.delete_records_before(offset)
-    # Once this request waits for it, so that followers hear of it at once.
+    # Answers the waiting fetches of followers, so that they learn of the new log start at once, but
+    # in the next turn of the loop, when this request waits for the low watermark.
     asyncio.get_running_loop().call_soon(partition.notify_log_start_change)
     return partition, offset

@@ -15,10 +15,11 @@ from kio.schema.delete_share_group_offsets.v0.response import (
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, are_all_unauthorized, check_share_groups_served, topic_error
+from ottla_broker.requests.share_requests import are_all_unauthorized, check_share_groups_served, topic_error
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.DELETE_SHARE_GROUP_OFFSETS,
@@ -34,24 +35,24 @@ async def delete_offsets(
 ) -> DeleteShareGroupOffsetsResponse:
     check_share_groups_served(ctx)
     ctx.check_authorized(Operation.delete, Resource.group(request.group_id))
-    requests = ctx.broker.group_coordinator.share_groups_of(request.group_id)
+    groups = ctx.broker.group_coordinator.share_groups_of(request.group_id)
     errors = {topic.topic_name: topic_error(ctx, topic.topic_name) for topic in request.topics}
     topics = ctx.broker.image.topics
     if not are_all_unauthorized(errors.values()):  # else Kafka does not look at the group
-        group = requests.find_empty_group(request.group_id)
+        group = groups.find_empty_group(request.group_id)
         for name, error in errors.items():
             if error is NO_ERROR and topics[name].id not in group.initialized:
                 errors[name] = KafkaError(ErrorCode.unknown_topic_or_partition, "the group has not read the topic")
     ids = {name: topics[name].id for name, error in errors.items() if error is NO_ERROR}
     if ids:
-        failed = await requests.delete_offsets(request.group_id, ids.values())
+        failed = await groups.delete_offsets(request.group_id, ids.values())
         errors |= {name: failed[topic_id] for name, topic_id in ids.items() if topic_id in failed}
     return DeleteShareGroupOffsetsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         responses=tuple(
             DeleteShareGroupOffsetsResponseTopic(
-                topic_name=name, topic_id=ids.get(name, NO_TOPIC), error_code=error.code, error_message=error.message
+                topic_name=name, topic_id=ids.get(name, NO_UUID), error_code=error.code, error_message=error.message
             )
             for name, error in errors.items()
         ),

@@ -66,13 +66,16 @@ async def delete_by_name(ctx: RequestContext, request: ByName) -> ByNameResponse
 async def delete_by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     times = Counter(find_name(ctx, topic) or topic for topic in request.topics)
     ids_last = sorted(request.topics, key=lambda topic: topic.topic_id is not None)
-    named = {find_name(ctx, topic) or topic: topic for topic in ids_last}  # of two for one topic, that which has an id
+    named = {find_name(ctx, topic) or topic: topic for topic in ids_last}  # of two entries, the one with the id
     quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
-    results = [await delete_topic_state(ctx, topic, quota, again=times[key] > 1) for key, topic in named.items()]
+    results = [
+        await delete_topic_state(ctx, topic, quota, is_named_twice=times[key] > 1) for key, topic in named.items()
+    ]
     return DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results))
 
 
 def find_name(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
+    """None if no topic has the id, and without name and id."""
     if topic.name is not None or topic.topic_id is None:
         return topic.name
     found = ctx.broker.image.topic_by_id(topic.topic_id)
@@ -80,10 +83,11 @@ def find_name(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
 
 
 async def delete_topic_state(
-    ctx: RequestContext, topic: DeleteTopicState, quota: MutationQuota, *, again: bool
+    ctx: RequestContext, topic: DeleteTopicState, quota: MutationQuota, *, is_named_twice: bool
 ) -> DeletableTopicResult:
+    """Deletes the topic that the request names by its name or its id. Errors are in the result."""
     name, topic_id = find_name(ctx, topic), topic.topic_id
-    if again:
+    if is_named_twice:
         error = NAMED_TWICE
     elif (topic.name is None) == (topic_id is None):
         error = KafkaError(ErrorCode.invalid_request, "give a topic's name or its id, and not both")

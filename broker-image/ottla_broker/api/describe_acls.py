@@ -27,12 +27,12 @@ API = Api(ApiKey.DESCRIBE_ACLS, versions=(1, 3), flexible=2, rights=(Right(Opera
 @API.handler()
 async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     check_acl_authorization(ctx, Operation.describe)
-    wanted = read_filter(request)
-    if problem := wanted.find_problem():
+    acl_filter = read_filter(request)
+    if problem := acl_filter.find_problem():
         raise KafkaError(ErrorCode.invalid_request, problem)
     by_pattern: dict[tuple[int, str, int], list[AclDescription]] = {}
     for entry in ctx.broker.image.acls.values():
-        if wanted.selects(entry):
+        if acl_filter.selects(entry):
             by_pattern.setdefault((entry.resource_type, entry.resource_name, entry.pattern_type), []).append(
                 AclDescription(
                     principal=entry.principal,

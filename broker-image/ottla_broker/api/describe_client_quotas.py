@@ -34,7 +34,7 @@ async def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     components = ((it.entity_type, it.match_type, it.match) for it in request.components)
-    wanted = QuotaFilter.from_components(components, is_strict=request.strict)
+    quota_filter = QuotaFilter.from_components(components, is_strict=request.strict)
     return DescribeClientQuotasResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -45,6 +45,6 @@ async def describe_client_quotas(
                 values=tuple(ValueData(key=key, value=f64(value)) for key, value in quotas.items()),
             )
             for entity, quotas in ctx.broker.image.client_quotas.items()
-            if wanted.selects(entity)
+            if quota_filter.selects(entity)
         ),
     )

@@ -100,6 +100,9 @@ def describe_resource(
 
 
 def find_entries(ctx: RequestContext, kind: int, name: str) -> list[ConfigEntry]:
+    """The configs of a resource that exists and that the client may describe. Raises the errors of
+    `config_resources`.
+    """
     check_authorized(ctx, Operation.describe_configs, kind, name)
     config = ctx.broker.config
     match kind:

@@ -2,7 +2,7 @@
 
 - Lists the tokens that the client owns or may renew, and others with DESCRIBE on the token or
   DESCRIBE_TOKENS on its owner (KIP-373); of some owners alone where the request names them.
-- The response has the HMACs: who may describe a token can log in with it.
+- The response has the HMACs: a client that may describe a token can log in with it.
 - A client that has not logged in, or has logged in with a token, gets
   DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 - v2 is flexible; v3 adds the requester of a token.

@@ -52,11 +52,11 @@ def describe_partition(ctx: RequestContext, topic: str, index: i32) -> Partition
             partition_index=index, error_code=reason.code, error_message=reason.message, active_producers=()
         )
     return PartitionResponse(
-        partition_index=index, error_code=ErrorCode.none, active_producers=tuple(map(producer_state, producers))
+        partition_index=index, error_code=ErrorCode.none, active_producers=tuple(map(build_producer_state, producers))
     )
 
 
-def producer_state(producer: ProducerStateEntry) -> ProducerState:
+def build_producer_state(producer: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer_id=cast(ProducerId, producer.producer_id),
         producer_epoch=cast(i32, producer.epoch),

@@ -50,7 +50,7 @@ async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -
             TopicData(
                 topic_name=topic.topic_name,
                 partitions=tuple(
-                    partition_data(quorum, topic.topic_name, int(requested.partition_index))
+                    build_partition(quorum, topic.topic_name, int(requested.partition_index))
                     for requested in topic.partitions
                 ),
             )
@@ -63,7 +63,7 @@ async def describe_quorum(ctx: RequestContext, request: DescribeQuorumRequest) -
     )
 
 
-def partition_data(quorum: QuorumDescription, topic: TopicName, partition: int) -> PartitionData:
+def build_partition(quorum: QuorumDescription, topic: TopicName, partition: int) -> PartitionData:
     if (topic, partition) != (METADATA_TOPIC, 0):
         return PartitionData(
             partition_index=i32(partition),

@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets (90), versions 0–1 (KIP-932).
 
-- Tells the start offset of a share group's partitions, from the share coordinators; −1 for a
+- Returns the start offset of a share group's partitions, from the share coordinators; −1 for a
   partition that the group has not read. Without topics: all that the group has read.
 - A missing group, one of another kind and a missing topic are no errors, as in Kafka.
 - Topics that the client may not describe are left out of all topics, and TOPIC_AUTHORIZATION_FAILED
@@ -29,12 +29,13 @@ from ottla_broker.coordination.share_group import ShareGroup
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.share_requests import NO_TOPIC, check_share_groups_served, share_groups_of
+from ottla_broker.requests.share_requests import check_share_groups_served, share_groups_of
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_lag import share_lag
 from ottla_broker.share_groups.share_state import NO_START_OFFSET, SharePartitionKey, ShareState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -47,6 +48,7 @@ API = Api(
 )
 
 LAG_SINCE = 1
+UNKNOWN_LAG = -1
 NO_GROUP_ERRORS = frozenset({ErrorCode.group_id_not_found, ErrorCode.invalid_group_id})
 
 
@@ -55,46 +57,48 @@ async def describe_offsets(
     ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     return DescribeShareGroupOffsetsResponse(
-        throttle_time=NO_THROTTLE, groups=tuple([await describe_group(ctx, wanted) for wanted in request.groups])
+        throttle_time=NO_THROTTLE, groups=tuple([await describe_group(ctx, requested) for requested in request.groups])
     )
 
 
 async def describe_group(
-    ctx: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+    ctx: RequestContext, requested: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     error = NO_ERROR
     try:
         check_share_groups_served(ctx)
-        ctx.check_authorized(Operation.describe, Resource.group(wanted.group_id))
-        topics = await describe_topics(ctx, wanted)
+        ctx.check_authorized(Operation.describe, Resource.group(requested.group_id))
+        topics = await describe_topics(ctx, requested)
     except KafkaError as reason:
         error = reason
     return DescribeShareGroupOffsetsResponseGroup(
-        group_id=wanted.group_id, topics=tuple(topics), error_code=error.code, error_message=error.message
+        group_id=requested.group_id, topics=tuple(topics), error_code=error.code, error_message=error.message
     )
 
 
 async def describe_topics(
-    ctx: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+    ctx: RequestContext, requested: DescribeShareGroupOffsetsRequestGroup
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-    if wanted.topics is None:
+    if requested.topics is None:
         try:
-            group = ctx.broker.group_coordinator.share_groups_of(wanted.group_id).find_group(wanted.group_id)
+            group = ctx.broker.group_coordinator.share_groups_of(requested.group_id).find_group(requested.group_id)
         except KafkaError as reason:
             if reason.code in NO_GROUP_ERRORS:
                 return []
             raise
-        return [await describe_topic(ctx, group.id, *topic) for topic in read_topics(ctx, group)]
-    named = {topic.topic_name: tuple(int(at) for at in topic.partitions) for topic in wanted.topics}
+        return [await describe_topic(ctx, group.id, *topic) for topic in find_described_topics(ctx, group)]
+    named = {topic.topic_name: tuple(int(at) for at in topic.partitions) for topic in requested.topics}
     allowed = [name for name in named if ctx.is_authorized(Operation.describe, Resource.topic(name))]
     error = KafkaError(ErrorCode.topic_authorization_failed)
-    found = [await describe_topic(ctx, wanted.group_id, name, named[name]) for name in allowed]
+    found = [await describe_topic(ctx, requested.group_id, name, named[name]) for name in allowed]
     return found + [build_error_topic(name, named[name], error) for name in named if name not in allowed]
 
 
-def read_topics(ctx: RequestContext, group: ShareGroup) -> list[tuple[TopicName, tuple[int, ...]]]:
-    """The topics that the group has read, as far as the client may describe them."""
+def find_described_topics(ctx: RequestContext, group: ShareGroup) -> list[tuple[TopicName, tuple[int, ...]]]:
+    """The topics that the group has read, as far as the client may describe them, with their
+    partitions.
+    """
     names = ctx.broker.image.topic_names
     return [
         (TopicName(names[topic_id]), tuple(sorted(topic.partitions)))
@@ -118,8 +122,8 @@ async def describe_topic(
 def build_error_topic(
     name: TopicName, partitions: tuple[int, ...], error: KafkaError
 ) -> DescribeShareGroupOffsetsResponseTopic:
-    results = tuple(build_partition(at, None, -1, error) for at in partitions)
-    return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=NO_TOPIC, partitions=results)
+    results = tuple(build_partition(at, None, UNKNOWN_LAG, error) for at in partitions)
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=NO_UUID, partitions=results)
 
 
 async def describe_partition(
@@ -128,19 +132,20 @@ async def describe_partition(
     broker = ctx.broker
     topic = broker.image.topics.get(name)
     if topic is None or key.partition not in topic.partitions:
-        return build_partition(key.partition, None, -1, KafkaError(ErrorCode.unknown_topic_or_partition))
+        return build_partition(key.partition, None, UNKNOWN_LAG, KafkaError(ErrorCode.unknown_topic_or_partition))
     try:
-        state, lag = await share_groups_of(ctx).states.find(key), -1
+        state, lag = await share_groups_of(ctx).states.find(key), UNKNOWN_LAG
         if ctx.version >= LAG_SINCE and state is not None:
             lag = await share_lag(share_groups_of(ctx), broker.partitions, broker.image, name, key.partition, state)
     except KafkaError as reason:
-        return build_partition(key.partition, None, -1, reason)
+        return build_partition(key.partition, None, UNKNOWN_LAG, reason)
     return build_partition(key.partition, state, lag, NO_ERROR)
 
 
 def build_partition(
     partition: int, state: ShareState | None, lag: int, error: KafkaError
 ) -> DescribeShareGroupOffsetsResponsePartition:
+    """`state`: None without one."""
     return DescribeShareGroupOffsetsResponsePartition(
         partition_index=cast(i32, partition),
         start_offset=cast(i64, NO_START_OFFSET if state is None else state.start_offset),

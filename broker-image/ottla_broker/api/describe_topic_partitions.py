@@ -58,7 +58,7 @@ async def describe_topic_partitions(
     remaining = max(1, min(request.response_partition_limit, ctx.broker.config(MAX_REQUEST_PARTITION_SIZE_LIMIT)))
     for name, topic, indexes in topics_from_cursor(ctx, requested, start):
         if not remaining and topic is not ErrorCode.topic_authorization_failed:
-            # Whether it exists or not, which the next page says.
+            # Also for a topic that does not exist: the next page has its error.
             cursor = Cursor(topic_name=TopicName(name), partition_index=i32(0))
             break
         if isinstance(topic, ErrorCode):

@@ -6,23 +6,21 @@
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
 from itertools import groupby
 from typing import cast
 
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TopicData, TransactionState
 from kio.schema.types import ProducerId, TopicName, TransactionalId
-from kio.static.primitive import TZAware, i16, i32, i32Timedelta, i64
+from kio.static.primitive import i16, i32, i64
 
 from ottla_broker.requests.api import Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration, to_timestamp
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.transactions.transaction_metadata import TransactionMetadata
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import EPOCH
 
 API = Api(
     ApiKey.DESCRIBE_TRANSACTIONS,
@@ -55,8 +53,8 @@ def describe_transaction(ctx: RequestContext, transactional_id: TransactionalId)
         error_code=ErrorCode.none,
         transactional_id=transactional_id,
         transaction_state=found.state.title,
-        transaction_timeout=i32Timedelta.parse(timedelta(milliseconds=found.timeout_ms)),
-        transaction_start_time=cast(TZAware, EPOCH + timedelta(milliseconds=found.start_ms)),
+        transaction_timeout=to_duration(found.timeout_ms),
+        transaction_start_time=to_timestamp(found.start_ms),
         producer_id=ProducerId(cast(i64, found.producer_id)),
         producer_epoch=cast(i16, found.producer_epoch),
         topics=tuple(describe_topics(ctx, found)),

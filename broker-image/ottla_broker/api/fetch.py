@@ -65,12 +65,12 @@ class FetchHandler:
 
     def __init__(self, broker: Broker) -> None:
         loop = asyncio.get_running_loop()
-        self.by_rack = is_rack_aware(broker.config(REPLICA_SELECTOR_CLASS))
+        self._is_rack_aware = is_rack_aware(broker.config(REPLICA_SELECTOR_CLASS))
         self.sessions = FetchSessionCache(
             lambda: broker.config(MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS),
             loop.time,
             broker.runtime.random.randrange,
-            self.by_rack,
+            self._is_rack_aware,
         )
         self._response_cache = FetchResponseCache()
         self._throttle = Throttle(lambda: broker.config(LEADER_REPLICATION_THROTTLED_RATE), loop.time)
@@ -99,12 +99,12 @@ class FetchHandler:
             return self._respond(fetch)
         if session.id and not context.authorizer.allows_everything:
             session.read_as((context.connection.principal, context.connection.host, context.authorizer.generation))
-        consumer = ConsumerReader(context, request, self.by_rack)
+        consumer = ConsumerReader(context, request, self._is_rack_aware)
         fetch = Fetch(context, header.correlation_id, request, session, consumer, incremental, self.sessions.end)
         fetch.limit = self._consumer_limit(context, request, max_response_bytes)
         if not session.id and len(request.partitions) == 1 and request.replica == CONSUMER:
             context.connection.last_fetch = RepeatedFetch(frame, fetch)
-            if not self.by_rack:
+            if not self._is_rack_aware:
                 fetch.response_cache = self._response_cache
         return self._respond(fetch)
 

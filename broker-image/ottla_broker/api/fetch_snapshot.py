@@ -74,8 +74,8 @@ def read_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size
 
 
 def read_redacted_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: int, size_bytes: int) -> bytes:
-    """The same for a consumer: a secret may lie across two pieces, and its batch's checksum in
-    another.
+    """Like `read_piece`, of the snapshot with secrets redacted. The whole snapshot is redacted each
+    time: a secret may lie across two pieces, and its batch's checksum in another.
     """
     return redact_secrets(snapshots.read_bytes(snapshot, 0, snapshots.file_size(snapshot)))[at : at + size_bytes]
 
@@ -83,6 +83,7 @@ def read_redacted_piece(snapshots: SnapshotStore, snapshot: EpochAndOffset, at: 
 async def fetch_piece(
     ctx: RequestContext, topic: str, requested: RequestedSnapshot, max_bytes: int, read: Read
 ) -> PartitionSnapshot:
+    """The piece of a snapshot from the requested position on, or the error in its place."""
     snapshots = ctx.broker.quorum.metadata_log.snapshots
     snapshot = EpochAndOffset(int(requested.snapshot_id.epoch), int(requested.snapshot_id.end_offset))
     code, size, data = ErrorCode.none, 0, b""

@@ -70,6 +70,7 @@ async def find_coordinators(ctx: RequestContext, request: FindCoordinatorRequest
 
 
 async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
+    """The coordinator of a key of this type, or the error in its place."""
     try:
         if kind == TRANSACTION_KEY_TYPE:
             ctx.check_authorized(Operation.describe, Resource.transactional_id(key))
@@ -82,7 +83,9 @@ async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
         elif kind == SHARE_KEY_TYPE and ctx.version >= SHARE_KEYS_SINCE:
             ctx.check_authorized(Operation.cluster_action, CLUSTER)
             if (share_partition := parse_coordinator_key(key)) is None:
-                raise KafkaError(ErrorCode.invalid_request, f"{key!r}; GROUP:TOPIC ID:PARTITION is allowed")
+                raise KafkaError(
+                    ErrorCode.invalid_request, f"{key!r} is no share-partition; allowed: GROUP:TOPIC ID:PARTITION"
+                )
             coordinator = share_groups_of(ctx).coordinator
             found = await find_endpoint(ctx, SHARE_STATE_TOPIC, lambda: coordinator.partition_of(share_partition))
         else:

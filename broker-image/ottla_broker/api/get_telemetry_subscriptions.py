@@ -12,16 +12,15 @@ from typing import Final, cast
 
 from kio.schema.get_telemetry_subscriptions.v0.request import GetTelemetrySubscriptionsRequest
 from kio.schema.get_telemetry_subscriptions.v0.response import GetTelemetrySubscriptionsResponse
-from kio.static.primitive import i8, i32, i32Timedelta
+from kio.static.primitive import i8, i32
 
 from ottla_broker.requests.api import Api
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration
 from ottla_broker.requests.telemetry_client import telemetry_client
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import Compression
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.message_schema import MILLISECOND
 
 API = Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions=(0, 0), flexible=0, rights=())
 
@@ -46,7 +45,7 @@ async def get_telemetry_subscriptions(
         client_instance_id=instance_id,
         subscription_id=cast(i32, subscription.id),
         accepted_compression_types=ACCEPTED_COMPRESSION,
-        push_interval=cast(i32Timedelta, subscription.interval_ms * MILLISECOND),
+        push_interval=to_duration(subscription.interval_ms),
         telemetry_max_bytes=cast(i32, telemetry.instances.max_bytes),
         delta_temporality=True,
         requested_metrics=subscription.metrics,

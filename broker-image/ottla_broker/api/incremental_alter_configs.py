@@ -61,6 +61,8 @@ SETTINGS: Final[Mapping[int, Mapping[str, Setting[object]]]] = {
 
 
 class ConfigOperation(IntEnum):
+    """Codes of Kafka's AlterConfigOp.OpType."""
+
     SET = 0
     DELETE = 1
     APPEND = 2

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 async def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         return await init_transactional_producer(ctx, request, request.transactional_id)
-    # Who may write to any topic may do so idempotently (KIP-679).
+    # A client that may write to some topic may do so idempotently (KIP-679).
     if not (ctx.may_any(Operation.write, ResourceType.topic) or ctx.is_authorized(Operation.idempotent_write, CLUSTER)):
         return build_response(ErrorCode.cluster_authorization_failed)
     if is_malformed(request):

@@ -31,8 +31,8 @@ API = Api(
 async def initialize_states(
     ctx: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
-    async def initialize(key: SharePartitionKey, wanted: PartitionData) -> None:
-        await share_coordinator_of(ctx).initialize(key, wanted.state_epoch, wanted.start_offset)
+    async def initialize(key: SharePartitionKey, requested: PartitionData) -> None:
+        await share_coordinator_of(ctx).initialize(key, requested.state_epoch, requested.start_offset)
 
     return InitializeShareGroupStateResponse(
         results=await change_each(request, initialize, InitializeStateResult, PartitionResult)

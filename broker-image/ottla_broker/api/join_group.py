@@ -22,6 +22,7 @@ from ottla_broker.coordination.effects import JoinRequest, JoinResult
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.group_requests import client_host
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -78,7 +79,7 @@ def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRe
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host=client_host(ctx),
         rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
         session_timeout_ms=session_ms,
         protocol_type=request.protocol_type,

@@ -1,10 +1,10 @@
 """ListConfigResources (74), versions 0–1.
 
-- Lists what DescribeConfigs can describe: topics, brokers and brokers' loggers (KIP-1142). No types
-  requested means all of Kafka's.
+- Lists the resources that DescribeConfigs can describe (KIP-1142). No types requested means all of
+  Kafka's: topics, brokers, brokers' loggers, and the groups and client-metrics subscriptions that
+  have configs.
 - Mirrors (type 101, Ottla's own) are listed if requested: Kafka's tools do not know the type.
   Ottla's other types have no names to list.
-- Groups and client-metrics subscriptions are those that have configs.
 - v0 was ListClientMetricsResources and lists only those. An unknown type is UNSUPPORTED_VERSION.
 """
 
@@ -26,7 +26,13 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 API = Api(ApiKey.LIST_CONFIG_RESOURCES, versions=(0, 1), flexible=0, rights=(DESCRIBE_CLUSTER_CONFIGS,))
 
 ONLY_CLIENT_METRICS = 0
-OTTLA_TYPES = {ConfigResource.MIRROR, ConfigResource.MIRRORED_TOPIC, ConfigResource.CREDENTIALS}
+OTTLA_TYPES = {
+    ConfigResource.MIRROR,
+    ConfigResource.MIRRORED_TOPIC,
+    ConfigResource.CREDENTIALS,
+    ConfigResource.PIPELINE,
+    ConfigResource.ROLL,
+}
 
 
 @API.handler()

@@ -168,6 +168,7 @@ async def commit_offsets(
 def find_error(
     ctx: RequestContext, topic: TopicImage, requested: RequestPartitionByName | RequestPartitionById
 ) -> ErrorCode:
+    """The error for which the commit of a partition is not stored; `none` if it is valid."""
     if requested.partition_index not in topic.partitions:
         return ErrorCode.unknown_topic_or_partition
     if len(requested.committed_metadata or "") > ctx.broker.group_coordinator.config.offset_metadata_max_bytes:

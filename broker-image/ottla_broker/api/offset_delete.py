@@ -62,6 +62,7 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
 
 
 def find_error(ctx: RequestContext, topic: str, partition: int) -> ErrorCode:
+    """The error of a partition that exists nowhere or that the client may not read; else `none`."""
     if not ctx.is_authorized(Operation.read, Resource.topic(topic)):
         return ErrorCode.topic_authorization_failed
     found = ctx.broker.image.topics.get(topic)

@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as RequestV7
@@ -56,7 +56,13 @@ P = TypeVar("P")
 NO_COMMIT = OffsetCommit(offset=-1, leader_epoch=-1, metadata="", commit_ms=-1)
 TOP_LEVEL_ERROR_SINCE = 2
 
-CommittedPartitions = list[tuple[int, OffsetCommit, ErrorCode]]  # of one topic: partition, what is committed, error
+
+class FoundCommit(NamedTuple):
+    """What is committed for one partition of a topic; NO_COMMIT for nothing, or with an error."""
+
+    partition: int
+    commit: OffsetCommit
+    error: ErrorCode = ErrorCode.none
 
 
 @API.handler(1, 7)
@@ -109,8 +115,8 @@ async def fetch_by_id(ctx: RequestContext, request: RequestById) -> ResponseById
 
 
 def check_member(ctx: RequestContext, group: GroupByName | GroupById) -> None:
-    """Raises UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member of a consumer group; the errors
-    of `find_commits`.
+    """Raises UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH for a member id and an epoch that the
+    consumer group does not have, and the errors of `find_commits`.
     """
     ctx.check_authorized(Operation.describe, Resource.group(group.group_id))
     ctx.broker.group_coordinator.fetch_offsets(group.group_id, group.member_id, group.member_epoch)
@@ -119,7 +125,7 @@ def check_member(ctx: RequestContext, group: GroupByName | GroupById) -> None:
 def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> GroupOffsetsById:
     """Commits for deleted topics are omitted where all are requested: those topics have no id."""
     image = ctx.broker.image
-    found: list[tuple[UUID | None, CommittedPartitions]] = []
+    found: list[tuple[UUID | None, list[FoundCommit]]] = []
     try:
         check_member(ctx, group)
         if group.topics is None:
@@ -130,8 +136,8 @@ def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> 
             if topic is None:
                 partitions = no_commits(requested.partition_indexes, ErrorCode.unknown_topic_id)
             else:
-                wanted = [(topic.name, requested.partition_indexes)]
-                ((_, partitions),) = find_commits(ctx, group.group_id, wanted, require_stable)
+                partitions_of_topic = [(topic.name, requested.partition_indexes)]
+                ((_, partitions),) = find_commits(ctx, group.group_id, partitions_of_topic, require_stable)
             found.append((requested.topic_id, partitions))
     except KafkaError as reason:
         return GroupOffsetsById(group_id=group.group_id, topics=(), error_code=reason.code)
@@ -144,23 +150,23 @@ def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> 
     )
 
 
-def build_partitions(kind: Callable[..., P], partitions: CommittedPartitions) -> tuple[P, ...]:
+def build_partitions(kind: Callable[..., P], found: list[FoundCommit]) -> tuple[P, ...]:
     """Partitions of one topic, as `kind`, the class of the response's version."""
     return tuple(
         kind(
-            partition_index=partition,
-            committed_offset=commit.offset,
-            committed_leader_epoch=commit.leader_epoch,
-            metadata=commit.metadata,
-            error_code=code,
+            partition_index=one.partition,
+            committed_offset=one.commit.offset,
+            committed_leader_epoch=one.commit.leader_epoch,
+            metadata=one.commit.metadata,
+            error_code=one.error,
         )
-        for partition, commit, code in partitions
+        for one in found
     )
 
 
 def find_commits(
     ctx: RequestContext, group: str, requested: Sequence[tuple[str, Sequence[int]]] | None, require_stable: bool
-) -> list[tuple[str, CommittedPartitions]]:
+) -> list[tuple[str, list[FoundCommit]]]:
     """Committed offsets of the group for the requested partitions, by topic name; None: for all
     topics that the client may describe. Raises GROUP_AUTHORIZATION_FAILED and the coordinator's
     errors.
@@ -168,13 +174,13 @@ def find_commits(
     ctx.check_authorized(Operation.describe, Resource.group(group))
     committed = ctx.broker.group_coordinator.fetch_offsets(group)
 
-    def find(name: str, partitions: Iterable[int]) -> CommittedPartitions:
+    def find(name: str, partitions: Iterable[int]) -> list[FoundCommit]:
         return find_topic_commits(ctx, group, name, partitions, committed.get(name, {}), require_stable)
 
     if requested is None:
         all_commits = [(name, find(name, sorted(of))) for name, of in committed.items()]
         return [
-            (name, [one for one in found if one[1] is not NO_COMMIT or one[2] is not ErrorCode.none])
+            (name, [one for one in found if one.commit is not NO_COMMIT or one.error is not ErrorCode.none])
             for name, found in all_commits
             if ctx.may(Operation.describe, Resource.topic(name))
         ]
@@ -188,21 +194,21 @@ def find_topic_commits(
     partitions: Iterable[int],
     commits: Mapping[int, OffsetCommit],
     require_stable: bool,
-) -> CommittedPartitions:
+) -> list[FoundCommit]:
     if not ctx.is_authorized(Operation.describe, Resource.topic(name)):
         return no_commits(partitions, ErrorCode.topic_authorization_failed)
     topic = ctx.broker.image.topics.get(name)
     is_pending = ctx.broker.group_coordinator.has_pending_offset
     return [
-        (p, NO_COMMIT, ErrorCode.unstable_offset_commit)
+        FoundCommit(p, NO_COMMIT, ErrorCode.unstable_offset_commit)
         if require_stable and is_pending(group, name, p)
-        else (p, commit_of_topic(topic, commits.get(p, NO_COMMIT)), ErrorCode.none)
+        else FoundCommit(p, commit_of_topic(topic, commits.get(p, NO_COMMIT)))
         for p in partitions
     ]
 
 
-def no_commits(partitions: Iterable[int], code: ErrorCode) -> CommittedPartitions:
-    return [(partition, NO_COMMIT, code) for partition in partitions]
+def no_commits(partitions: Iterable[int], code: ErrorCode) -> list[FoundCommit]:
+    return [FoundCommit(partition, NO_COMMIT, code) for partition in partitions]
 
 
 def commit_of_topic(topic: TopicImage | None, commit: OffsetCommit) -> OffsetCommit:

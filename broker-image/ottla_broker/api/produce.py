@@ -89,18 +89,18 @@ def produce(
     frame: bytearray,
     header: RequestHeader,
     max_response_bytes: int,
-    verified: RequestTransaction | None = None,
+    transaction: RequestTransaction | None = None,
 ) -> Reply:
-    """`verified`: the request's transaction, when its partitions have been verified."""
+    """`transaction`: that of the request, once its partitions have been verified."""
     request = read_produce_request(frame, header)
-    if request.transactional_id is not None and verified is None:
-        verified = RequestTransaction(context, request.transactional_id)
-        if unverified := verified.find_unverified(request):
-            return verified.verify_and_reply(
-                unverified, partial(produce, context, frame, header, max_response_bytes, verified)
+    if request.transactional_id is not None and transaction is None:
+        transaction = RequestTransaction(context, request.transactional_id)
+        if unverified := transaction.find_unverified(request):
+            return transaction.verify_and_reply(
+                unverified, partial(produce, context, frame, header, max_response_bytes, transaction)
             )
     throttle_ms = 0 if context.quota is None else context.quota.charge_produce(len(frame))
-    appends = Appends(context, request.acks, verified)
+    appends = Appends(context, request.acks, transaction)
     results = [
         (topic, [appends.append(topic, index, records) for index, records in partitions])
         for topic, partitions in request.topics
@@ -241,7 +241,7 @@ def build_response(context: RequestContext, header: RequestHeader, results: Resu
                 if result.error in WRONG_BROKER_ERRORS:
                     result.leader = current_leader(context, topic, result.partition)
                     if result.leader is not None:
-                        leaders.append(result.leader)
+                        leaders.append(result.leader[0])
     endpoints = leader_endpoints(context, leaders) if leaders else ()
     return write_produce_response(header.version, header.correlation_id, results, endpoints, context.throttle_ms)
 

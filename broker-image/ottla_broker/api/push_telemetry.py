@@ -21,10 +21,11 @@ from ottla_broker.requests.telemetry_client import telemetry_client
 from ottla_broker.telemetry.client_instances import Push
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(ApiKey.PUSH_TELEMETRY, versions=(0, 0), flexible=0, rights=())
 
-RESERVED_IDS: Final = (None, UUID(int=0), UUID(int=1))
+RESERVED_IDS: Final = (None, NO_UUID, UUID(int=1))
 
 
 @API.handler()

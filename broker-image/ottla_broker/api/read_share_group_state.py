@@ -1,7 +1,7 @@
 """ReadShareGroupState (84), version 0 (KIP-932).
 
-- Sent by a partition's new leader to the share coordinator: the state from which it continues. An
-  earlier leader can no longer write.
+- Sent by a partition's new leader to the share coordinator, which returns the state from which the
+  leader continues. An earlier leader can no longer write.
 - UNKNOWN_TOPIC_OR_PARTITION for a share-partition that was not initialized.
 """
 
@@ -38,13 +38,13 @@ async def read_states(ctx: RequestContext, request: ReadShareGroupStateRequest) 
     return ReadShareGroupStateResponse(results=await answer_each(request, partial(read_state, ctx), ReadStateResult))
 
 
-async def read_state(ctx: RequestContext, key: SharePartitionKey, wanted: PartitionData) -> PartitionResult:
+async def read_state(ctx: RequestContext, key: SharePartitionKey, requested: PartitionData) -> PartitionResult:
     try:
-        found, error = await share_coordinator_of(ctx).read(key, wanted.leader_epoch), NO_ERROR
+        found, error = await share_coordinator_of(ctx).read(key, requested.leader_epoch), NO_ERROR
     except KafkaError as reason:
         found, error = ShareState(start_offset=0), reason
     return PartitionResult(
-        partition=wanted.partition,
+        partition=requested.partition,
         error_code=error.code,
         error_message=error.message,
         state_epoch=cast(i32, found.state_epoch),

@@ -1,7 +1,8 @@
 """ReadShareGroupStateSummary (87), versions 0–1 (KIP-932).
 
-- Sent by group coordinators to the share coordinator: the epochs and the start offset of
-  share-partitions. A start offset and a leader epoch of −1 are of one that was not initialized.
+- Sent by group coordinators to the share coordinator, which returns the epochs and the start offset
+  of share-partitions. Both the start offset and the leader epoch are −1 for a share-partition that
+  was not initialized.
 - v1 adds how many records at or above the start offset are acknowledged or archived.
 """
 
@@ -44,13 +45,13 @@ async def read_summaries(
     )
 
 
-async def read_summary(ctx: RequestContext, key: SharePartitionKey, wanted: PartitionData) -> PartitionResult:
+async def read_summary(ctx: RequestContext, key: SharePartitionKey, requested: PartitionData) -> PartitionResult:
     try:
         found, error = await share_coordinator_of(ctx).find(key) or UNKNOWN, NO_ERROR
     except KafkaError as reason:
         found, error = ShareState(start_offset=0, delivery_complete_count=-1), reason
     return PartitionResult(
-        partition=wanted.partition,
+        partition=requested.partition,
         error_code=error.code,
         error_message=error.message,
         state_epoch=cast(i32, found.state_epoch),

@@ -10,7 +10,6 @@
 """
 
 from typing import Final
-from uuid import UUID
 
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
@@ -22,6 +21,7 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.quorum_requests import check_cluster_id, set_auto_join
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(ApiKey.REMOVE_RAFT_VOTER, versions=(0, 0), flexible=0, is_forwarded=True, rights=(ALTER_CLUSTER,))
 
@@ -31,7 +31,7 @@ TIMEOUT_S: Final = 10.0
 @API.handler()
 async def remove_raft_voter(ctx: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     check_cluster_id(ctx, request.cluster_id)
-    key = ReplicaKey(int(request.voter_id), request.voter_directory_id or UUID(int=0))
+    key = ReplicaKey(int(request.voter_id), request.voter_directory_id or NO_UUID)
     if any(voter.key == key for voter in ctx.broker.quorum.describe_replica().voters):
         await set_auto_join(ctx, key.broker, "false")  # before the change: the leader would add it again
     await ctx.broker.quorum.remove_voter(key, TIMEOUT_S)

@@ -2,7 +2,7 @@
 
 - Lets a token expire later, but not after its maximum lifetime.
 - A client that has not logged in, or has logged in with a token, gets
-  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED; anybody but the owner and the renewers
+  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, and any other than the owner and the renewers
   DELEGATION_TOKEN_OWNER_MISMATCH.
 - v2 is flexible.
 """

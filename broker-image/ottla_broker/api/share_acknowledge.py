@@ -19,20 +19,19 @@ from kio.schema.share_acknowledge.v2.response import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from kio.schema.types import BrokerId
-from kio.static.primitive import i32, i32Timedelta
+from kio.static.primitive import i32
 
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration
 from ottla_broker.requests.share_requests import (
     acknowledge_all,
+    build_endpoints,
     check_member_named,
     check_share_groups_served,
     close_session,
-    error_of,
     read_acknowledgements,
     share_groups_of,
 )
@@ -40,7 +39,6 @@ from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
 
 API = Api(
     ApiKey.SHARE_ACKNOWLEDGE,
@@ -67,23 +65,17 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
     if request.share_session_epoch == FINAL_EPOCH:
         await close_session(ctx, session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
-    answered = sorted(acknowledgements)
-    found = {at: build_partition(ctx, at, error_of(results, at)) for at in answered}
-    leaders = [one.current_leader for one in found.values() if one.current_leader is not NO_LEADER]
+    found = {at: build_partition(ctx, at, results[at]) for at in sorted(acknowledgements)}
+    leaders = [int(one.current_leader.leader_id) for one in found.values() if one.current_leader is not NO_LEADER]
     return ShareAcknowledgeResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        acquisition_lock_timeout=cast(i32Timedelta, lock_ms * MILLISECOND),
+        acquisition_lock_timeout=to_duration(lock_ms),
         responses=tuple(
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(found[at] for at in of_topic))
             for topic_id, of_topic in groupby(found, key=lambda at: at[0])
         ),
-        node_endpoints=tuple(
-            NodeEndpoint(
-                node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack
-            )
-            for one in leader_endpoints(ctx, [(int(one.leader_id), int(one.leader_epoch)) for one in leaders])
-        ),
+        node_endpoints=build_endpoints(ctx, leaders, NodeEndpoint),
     )
 
 

@@ -9,8 +9,8 @@
 - Waits up to `max_wait` until records are available, new ones or such as were released.
 - The bytes of its records count for the client's `consumer_byte_rate`, which also bounds them.
 - NOT_LEADER_OR_FOLLOWER comes with the current leader.
-- v1 delivers up to the end of the batch in which `max_records` is reached. v2 can do exactly
-  (acquire mode 1), and renew locks.
+- v1 delivers up to the end of the batch in which `max_records` is reached. v2 can deliver exactly
+  so many records (acquire mode 1), and renew locks.
 """
 
 import asyncio
@@ -28,18 +28,17 @@ from kio.schema.share_fetch.v2.response import (
     ShareFetchableTopicResponse,
     ShareFetchResponse,
 )
-from kio.schema.types import BrokerId
-from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
+from kio.static.primitive import Records, i16, i32, i64
 
 from ottla_broker.config import FETCH_MAX_BYTES
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader, leader_endpoints
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.current_leader import WRONG_BROKER_ERRORS, current_leader
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration
 from ottla_broker.requests.share_requests import (
-    NO_TOPIC,
     acknowledge_all,
+    build_endpoints,
     check_member_named,
     check_share_groups_served,
     close_session,
@@ -54,7 +53,7 @@ from ottla_broker.share_groups.share_partitions import FetchResult
 from ottla_broker.share_groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(
     ApiKey.SHARE_FETCH,
@@ -63,7 +62,7 @@ API = Api(
     rights=(Right(Operation.read, ResourceType.group), Right(Operation.read, ResourceType.topic)),
 )
 
-BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+RECORD_LIMIT = 1  # `share_acquire_mode`; the other mode, 0, is batch-optimized
 NO_RECORDS = Records(b"")
 NO_LEADER = LeaderIdAndEpoch(leader_id=i32(0), leader_epoch=i32(0))  # without an error; clients ignore it
 Errors = dict[TopicIdPartition, KafkaError]
@@ -108,7 +107,7 @@ async def find_session(
     if epoch == FINAL_EPOCH:
         return session, frozenset()  # all that the member has acquired is released, whatever the request leaves out
     forgotten = [
-        (topic.topic_id or NO_TOPIC, int(at)) for topic in request.forgotten_topics_data for at in topic.partitions
+        (topic.topic_id or NO_UUID, int(at)) for topic in request.forgotten_topics_data for at in topic.partitions
     ]
     added = frozenset(requested_partitions(request.topics)) - session.partitions.keys()
     session.update(requested_partitions(request.topics), forgotten)
@@ -118,6 +117,9 @@ async def find_session(
 async def fetch(
     ctx: RequestContext, request: ShareFetchRequest, session: ShareSession
 ) -> dict[TopicIdPartition, FetchResult]:
+    """The result of each partition in the session; None for one without records. If the client may
+    not read one of them, it waits for none.
+    """
     forbidden = find_forbidden(ctx, session.partitions)
     if forbidden or not session.partitions:
         return {at: forbidden.get(at) for at in session.partitions}
@@ -150,23 +152,18 @@ def build_response(
     answered = [at for at in fetched if at in added or fetched[at] is not None or at in acknowledged]
     answered += [at for at in acknowledged if at not in fetched]
     results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in answered}
-    leaders = [one.current_leader for one in results.values() if one.current_leader is not NO_LEADER]
+    leaders = [int(one.current_leader.leader_id) for one in results.values() if one.current_leader is not NO_LEADER]
     lock_ms = share_groups_of(ctx).partitions.config_of(group_id).record_lock_duration_ms
     by_topic = groupby(sorted(answered), key=lambda at: at[0])
     return ShareFetchResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        acquisition_lock_timeout=cast(i32Timedelta, lock_ms * MILLISECOND),
+        acquisition_lock_timeout=to_duration(lock_ms),
         responses=tuple(
             ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(results[at] for at in of_topic))
             for topic_id, of_topic in by_topic
         ),
-        node_endpoints=tuple(
-            NodeEndpoint(
-                node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack
-            )
-            for one in leader_endpoints(ctx, [(int(one.leader_id), int(one.leader_epoch)) for one in leaders])
-        ),
+        node_endpoints=build_endpoints(ctx, leaders, NodeEndpoint),
     )
 
 

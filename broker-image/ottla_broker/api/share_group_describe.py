@@ -24,7 +24,7 @@ from ottla_broker.coordination.share_group import ShareGroup, ShareMember
 from ottla_broker.requests.api import Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.group_topics import check_topics_described
+from ottla_broker.requests.group_requests import check_may_describe
 from ottla_broker.requests.share_requests import check_share_groups_served
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
@@ -79,7 +79,7 @@ def check_topics_authorized(ctx: RequestContext, group: ShareGroup) -> None:
     names = group.subscribed_topics()
     assigned = {topic for member in group.members.values() for topic in member.assigned}
     names.update(name for topic in assigned if (name := ctx.broker.image.topic_names.get(topic)) is not None)
-    check_topics_described(ctx, names)
+    check_may_describe(ctx, names)
 
 
 def describe_member(ctx: RequestContext, member: ShareMember) -> Member:

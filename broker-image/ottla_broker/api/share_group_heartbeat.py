@@ -12,19 +12,19 @@ from typing import cast
 
 from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
 from kio.schema.share_group_heartbeat.v1.response import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
-from kio.static.primitive import i32, i32Timedelta
+from kio.static.primitive import i32
 
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_member import JOINING_EPOCH, LEAVING_EPOCH
 from ottla_broker.coordination.share_heartbeat import ShareHeartbeat
 from ottla_broker.requests.api import Api, Right
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration
+from ottla_broker.requests.group_requests import check_not_blank, client_host
 from ottla_broker.requests.share_requests import check_share_groups_served
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
 
 API = Api(
     ApiKey.SHARE_GROUP_HEARTBEAT,
@@ -52,7 +52,7 @@ async def share_group_heartbeat(
         request.rack_id,
         request.subscribed_topic_names,
         ctx.client_id or "",
-        f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host(ctx),
     )
     groups = ctx.broker.group_coordinator.share_groups_of(request.group_id)
     result = await groups.heartbeat(request.group_id, heartbeat)
@@ -61,7 +61,7 @@ async def share_group_heartbeat(
         error_code=ErrorCode.none,
         member_id=result.member_id,
         member_epoch=cast(i32, result.member_epoch),
-        heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
+        heartbeat_interval=to_duration(result.heartbeat_interval_ms),
         assignment=None if result.assignment is None else build_assignment(result.assignment),
     )
 
@@ -84,8 +84,3 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.invalid_request, "SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVING_EPOCH:
         raise KafkaError(ErrorCode.invalid_request, "MemberEpoch is invalid.")
-
-
-def check_not_blank(name: str, value: str | None) -> None:
-    if value is not None and not value.strip():
-        raise KafkaError(ErrorCode.invalid_request, f"{name} can't be empty.")

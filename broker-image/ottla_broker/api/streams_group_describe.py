@@ -31,7 +31,7 @@ from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.requests.api import Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.durations import NO_THROTTLE
-from ottla_broker.requests.group_topics import check_topics_described
+from ottla_broker.requests.group_requests import check_may_describe
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -86,7 +86,7 @@ def check_topics_authorized(ctx: RequestContext, group: StreamsGroup) -> None:
         for part in (group.topology.subtopologies if group.topology else ())
         for topic in part.changelog_topics
     }
-    check_topics_described(ctx, names, "The described group uses topics that the client is not authorized to describe.")
+    check_may_describe(ctx, names, "The described group uses topics that the client is not authorized to describe.")
 
 
 def describe_topology(group: StreamsGroup) -> Topology | None:

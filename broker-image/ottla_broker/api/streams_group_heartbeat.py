@@ -28,7 +28,7 @@ from kio.schema.streams_group_heartbeat.v0.response import (
     TopicPartition,
 )
 from kio.schema.types import TopicName
-from kio.static.primitive import i8, i16, i32, i32Timedelta, u16
+from kio.static.primitive import i8, i16, i32, u16
 
 from ottla_broker.config import DEFAULT_REPLICATION_FACTOR
 from ottla_broker.coordination.auto_topic_creation import auto_replication_factor
@@ -49,11 +49,11 @@ from ottla_broker.metadata.features import STREAMS_VERSION
 from ottla_broker.metadata.topic_names import validate_topic_name
 from ottla_broker.requests.api import CHECK_NEXT, Api, Right, build_error_response
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration, to_milliseconds
+from ottla_broker.requests.group_requests import check_not_blank, client_host
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import MILLISECOND
 
 API = Api(
     ApiKey.STREAMS_GROUP_HEARTBEAT,
@@ -82,7 +82,7 @@ async def streams_group_heartbeat(
 
 
 async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
-    """Raises KafkaError."""
+    """The response to a heartbeat without errors. Raises KafkaError."""
     if ctx.broker.image.feature_level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.unsupported_version, "streams.version is 0: group.protocol=streams is not enabled")
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
@@ -116,9 +116,9 @@ def build_response(
         error_code=ErrorCode.none,
         member_id=result.member_id,
         member_epoch=cast(i32, result.member_epoch),
-        heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
+        heartbeat_interval=to_duration(result.heartbeat_interval_ms),
         acceptable_recovery_lag=i32(0),
-        task_offset_interval=cast(i32Timedelta, 0 * MILLISECOND),
+        task_offset_interval=to_duration(0),
         status=statuses,
         active_tasks=tasks[0],
         standby_tasks=tasks[1],
@@ -164,8 +164,9 @@ def check_supported(request: StreamsGroupHeartbeatRequest) -> None:
 def check_request(request: StreamsGroupHeartbeatRequest, topology: StreamsTopologyValue | None) -> None:
     """Raises INVALID_REQUEST and STREAMS_INVALID_TOPOLOGY, in Kafka's order."""
     epoch = request.member_epoch
-    named = (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id))
-    raise_first((value is not None and not value.strip(), f"{name} can't be empty.") for name, value in named)
+    check_not_blank("MemberId", request.member_id)
+    check_not_blank("GroupId", request.group_id)
+    check_not_blank("RackId", request.rack_id)
     if epoch == JOINING_EPOCH:
         raise_first(
             (
@@ -224,7 +225,7 @@ def build_heartbeat(
         shuts_down_application=request.shutdown_application,
         endpoint_epoch=int(request.endpoint_information_epoch),
         client_id=ctx.client_id or "",
-        client_host=f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host=client_host(ctx),
     )
 
 
@@ -267,8 +268,9 @@ def build_internal_topic(topic: Any) -> InternalTopic:
 
 
 async def create_internal_topics(ctx: RequestContext, missing: tuple[InternalTopic, ...]) -> str:
-    """Has the controller create them. Why some were not created, or nothing. Members learn with
-    their next heartbeats that the topics are there."""
+    """Has the controller create the topics. Returns why some were not created, or an empty text.
+    Members learn with their next heartbeats that the topics exist.
+    """
     if not ctx.may(Operation.create, CLUSTER):
         refused = [one.name for one in missing if not ctx.is_authorized(Operation.create, Resource.topic(one.name))]
         if refused:

@@ -87,6 +87,7 @@ async def commit_offsets(ctx: RequestContext, request: TxnOffsetCommitRequest) -
 def find_error(
     ctx: RequestContext, name: str, topic: TopicImage | None, requested: TxnOffsetCommitRequestPartition
 ) -> ErrorCode:
+    """The error for which the commit of a partition is not stored; `none` if it is valid."""
     if not ctx.is_authorized(Operation.read, Resource.topic(name)):
         return ErrorCode.topic_authorization_failed
     if topic is None or requested.partition_index not in topic.partitions:
@@ -99,6 +100,7 @@ def find_error(
 async def commit_in_transaction(
     ctx: RequestContext, request: TxnOffsetCommitRequest, commits: Mapping[tuple[str, int], OffsetCommit]
 ) -> None:
+    """Commits the offsets once the transaction is verified. Raises the error of all of them."""
     producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
     transaction = TransactionOfProducer(request.transactional_id, producer, ctx.version >= ADDS_PARTITIONS_SINCE)
 

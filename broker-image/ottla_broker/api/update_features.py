@@ -1,9 +1,9 @@
 """UpdateFeatures (57), versions 0–2.
 
-- Raises and lowers the finalized level of features (KIP-584): of `transaction.version`
-  (KIP-890), `group.version` (KIP-848) and `streams.version` (KIP-1071). `metadata.version` has one
-  level, and `kraft.version` is never lowered. Needs Alter on the cluster; all features change or
-  none.
+- Raises and lowers the finalized level of features (KIP-584): of `transaction.version` (KIP-890),
+  `group.version` (KIP-848), `streams.version` (KIP-1071) and `share.version` (KIP-932).
+  `metadata.version` has one level, and `kraft.version` is never lowered. Needs Alter on the
+  cluster; all features change or none.
 - INVALID_UPDATE_VERSION for a feature or level that brokers do not support, and for a change in
   another direction than the request says.
 - v0 has `allow_downgrade` in place of the kind of change. Up to v1 a success names each feature;

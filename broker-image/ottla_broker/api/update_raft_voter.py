@@ -8,7 +8,6 @@ of `kraft.version` that it supports (KIP-853).
 """
 
 from typing import Final
-from uuid import UUID
 
 from kio.schema.types import BrokerId
 from kio.schema.update_raft_voter.v0.request import UpdateRaftVoterRequest
@@ -23,6 +22,7 @@ from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.requests.quorum_requests import check_cluster_id
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(ApiKey.UPDATE_RAFT_VOTER, versions=(0, 0), flexible=0, rights=(CLUSTER_ACTION,))
 
@@ -61,7 +61,7 @@ async def update_voter(ctx: RequestContext, request: UpdateRaftVoterRequest) -> 
     versions = request.k_raft_version_feature
     voter = Voter(
         int(request.voter_id),
-        request.voter_directory_id or UUID(int=0),
+        request.voter_directory_id or NO_UUID,
         address,
         (int(versions.min_supported_version), int(versions.max_supported_version)),
     )

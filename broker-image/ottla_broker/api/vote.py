@@ -11,8 +11,6 @@
   (KIP-996).
 """
 
-from uuid import UUID
-
 from kio.schema.types import BrokerId
 from kio.schema.vote.v2.request import PartitionData as VotePartition
 from kio.schema.vote.v2.request import VoteRequest as VoteMessage
@@ -26,20 +24,21 @@ from ottla_broker.requests.context import RequestContext
 from ottla_broker.requests.quorum_requests import metadata_partition
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.message_schema import NO_UUID
 
 API = Api(ApiKey.VOTE, versions=(0, 2), flexible=0, is_served_while_starting=True, rights=(CLUSTER_ACTION,))
 
 
 @API.handler()
 async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
-    topic, asked = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
+    topic, requested = metadata_partition((topic.topic_name, topic.partitions) for topic in request.topics)
     quorum = ctx.broker.quorum
     receiver = (
-        None if request.voter_id < 0 else ReplicaKey(int(request.voter_id), asked.voter_directory_id or UUID(int=0))
+        None if request.voter_id < 0 else ReplicaKey(int(request.voter_id), requested.voter_directory_id or NO_UUID)
     )
     code, granted = quorum.check_receiver(request.cluster_id, receiver), False
     if code is ErrorCode.none:
-        code, granted = await quorum.handle_vote(vote_request(asked))
+        code, granted = await quorum.handle_vote(read_vote(requested))
     leader = quorum.current_leader()
     answer = PartitionData(
         partition_index=i32(0),
@@ -56,9 +55,9 @@ async def vote(ctx: RequestContext, request: VoteMessage) -> VoteResponse:
     )
 
 
-def vote_request(partition: VotePartition) -> VoteRequest:
+def read_vote(partition: VotePartition) -> VoteRequest:
     return VoteRequest(
-        ReplicaKey(int(partition.replica_id), partition.replica_directory_id or UUID(int=0)),
+        ReplicaKey(int(partition.replica_id), partition.replica_directory_id or NO_UUID),
         int(partition.replica_epoch),
         EpochAndOffset(int(partition.last_offset_epoch), int(partition.last_offset)),
         partition.pre_vote,

@@ -32,20 +32,20 @@ API = Api(
 
 @API.handler()
 async def write_states(ctx: RequestContext, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
-    async def write(key: SharePartitionKey, wanted: PartitionData) -> None:
-        await share_coordinator_of(ctx).write(key, read_update(wanted))
+    async def write(key: SharePartitionKey, requested: PartitionData) -> None:
+        await share_coordinator_of(ctx).write(key, read_update(requested))
 
     return WriteShareGroupStateResponse(results=await change_each(request, write, WriteStateResult, PartitionResult))
 
 
-def read_update(wanted: PartitionData) -> StateUpdate:
+def read_update(requested: PartitionData) -> StateUpdate:
     return StateUpdate(
-        wanted.state_epoch,
-        wanted.leader_epoch,
-        wanted.start_offset,
-        wanted.delivery_complete_count,
+        requested.state_epoch,
+        requested.leader_epoch,
+        requested.start_offset,
+        requested.delivery_complete_count,
         tuple(
             StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
-            for one in wanted.state_batches
+            for one in requested.state_batches
         ),
     )

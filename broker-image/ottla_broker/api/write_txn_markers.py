@@ -43,28 +43,30 @@ API = Api(
 
 @API.handler()
 async def write_markers(ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    allowed = ctx.may(Operation.alter, CLUSTER) or ctx.is_authorized(Operation.cluster_action, CLUSTER)
+    is_allowed = ctx.may(Operation.alter, CLUSTER) or ctx.is_authorized(Operation.cluster_action, CLUSTER)
     return WriteTxnMarkersResponse(
-        markers=tuple(await asyncio.gather(*(write_marker(ctx, marker, allowed) for marker in request.markers)))
+        markers=tuple(await asyncio.gather(*(write_marker(ctx, marker, is_allowed) for marker in request.markers)))
     )
 
 
-async def write_marker(ctx: RequestContext, wanted: WritableTxnMarker, allowed: bool) -> WritableTxnMarkerResult:
-    partitions = [TxnPartition(topic.name, int(index)) for topic in wanted.topics for index in topic.partition_indexes]
+async def write_marker(ctx: RequestContext, requested: WritableTxnMarker, is_allowed: bool) -> WritableTxnMarkerResult:
+    partitions = [
+        TxnPartition(topic.name, int(index)) for topic in requested.topics for index in topic.partition_indexes
+    ]
     marker = TransactionMarker(
-        int(wanted.producer_id),
-        int(wanted.producer_epoch),
-        int(wanted.coordinator_epoch),
-        wanted.transaction_result,
-        int(wanted.transaction_version),
+        int(requested.producer_id),
+        int(requested.producer_epoch),
+        int(requested.coordinator_epoch),
+        requested.transaction_result,
+        int(requested.transaction_version),
     )
-    if allowed:
+    if is_allowed:
         writer = ctx.broker.transactions.marker_writer
         codes = await asyncio.gather(*(writer.write_marker(at, marker) for at in partitions))
     else:
         codes = [ErrorCode.cluster_authorization_failed] * len(partitions)
     return WritableTxnMarkerResult(
-        producer_id=wanted.producer_id, topics=tuple(build_topic_results(zip(partitions, codes, strict=True)))
+        producer_id=requested.producer_id, topics=tuple(build_topic_results(zip(partitions, codes, strict=True)))
     )
 
 

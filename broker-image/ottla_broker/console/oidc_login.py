@@ -167,7 +167,7 @@ class OidcLogin:
         try:
             text = await self._provider.redeem_code(code, attempt.verifier, self._redirect_uri(http))
             if key_id := read_key_id(text):
-                await self._keys.look_for(key_id)
+                await self._keys.wait_for_key(key_id)
             return validate_id_token(text, self._keys.keys, self._rules, attempt.nonce)
         except ProviderError as reason:
             await self._fail_by_provider(http, reason)

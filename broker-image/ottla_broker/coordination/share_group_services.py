@@ -8,8 +8,8 @@ from ottla_broker.coordination.share_group_requests import ShareStatePersister
 
 
 class StateTopicLeader(Protocol):
-    """The calls by which the share coordinator learns which partitions of `__share_group_state`
-    this broker leads."""
+    """The calls by which a coordinator, such as the share coordinator, learns which partitions of
+    its internal topic this broker leads."""
 
     async def load(self, journal: PartitionJournal) -> None: ...
 

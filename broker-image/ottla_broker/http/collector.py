@@ -366,5 +366,5 @@ def _server(server: Server) -> Iterator[Family]:
     expiry = sorted(server.certificates.expire_at_s.items())
     yield metrics.CERTIFICATE_EXPIRY, [Sample((listener,), at_s) for listener, at_s in expiry]
     yield single_sample(metrics.CONNECTIONS_REFUSED, server.refused_connections)
-    yield single_sample(metrics.REQUEST_MEMORY, server.requests.allocated_bytes)
-    yield single_sample(metrics.RESPONSE_MEMORY, server.responses.allocated_bytes)
+    yield single_sample(metrics.REQUEST_MEMORY, server.request_memory.allocated_bytes)
+    yield single_sample(metrics.RESPONSE_MEMORY, server.response_memory.allocated_bytes)

@@ -12,11 +12,12 @@ from pathlib import Path
 from ottla_broker import metrics
 from ottla_broker.metrics import Metric, Sample
 
-_STARTTIME = 21  # the field of /proc/self/stat after the closing parenthesis of the name is number 3: 22 less that
+_START_TIME_FIELD = 22  # of /proc/self/stat, as proc(5) numbers them
+_FIRST_FIELD_AFTER_NAME = 3
 
 
 class EventLoopIdleTime:
-    """The idle share of the thread that calls it, between two calls."""
+    """The idle share of the calling thread between two calls of `collect`."""
 
     def __init__(self) -> None:
         self._last_s = time.monotonic(), time.thread_time()
@@ -49,5 +50,5 @@ def read_process_metrics() -> Iterator[tuple[Metric, float]]:
     yield metrics.DISK_READ, int(io["read_bytes"])
     yield metrics.DISK_WRITTEN, int(io["write_bytes"])
     yield metrics.PROCESS_OPEN_FILES, open_files
-    started_ticks = int(fields[_STARTTIME - 2])
+    started_ticks = int(fields[_START_TIME_FIELD - _FIRST_FIELD_AFTER_NAME])
     yield metrics.PROCESS_START, int(boot_line.split()[1]) + started_ticks / os.sysconf("SC_CLK_TCK")

@@ -46,7 +46,7 @@ NO_CONTROLLER: Final = -1
 
 
 class HttpServer:
-    """One per broker. `start` raises OSError when the port is taken. `routes`: further ones."""
+    """One per broker. `routes`: those of the console."""
 
     def __init__(self, broker: Broker, server: Server, routes: Iterable[web.RouteDef] = ()) -> None:
         self._broker = broker
@@ -63,7 +63,7 @@ class HttpServer:
 
     async def start(self, address: HttpAddress, tls: ssl.SSLContext | None = None) -> int:
         """Listens and returns the port, which the system chooses if it is 0. An empty host means
-        every interface.
+        every interface. Raises OSError, for example when the port is taken.
         """
         await self._runner.setup()
         await web.TCPSite(self._runner, address.host or None, address.port, ssl_context=tls).start()

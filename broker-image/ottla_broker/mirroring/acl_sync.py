@@ -20,7 +20,7 @@ from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
 from msgspec.structs import astuple, replace
 
-from ottla_broker.security.acl_descriptions import described_entries
+from ottla_broker.security.acl_descriptions import read_entries
 from ottla_broker.security.acls import ANY, AccessControlEntry, PatternType, Permission, find_problem
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.wire.client import Client
@@ -98,4 +98,4 @@ async def fetch_topic_acls(source: Client) -> list[AccessControlEntry]:
     if response.error_code is not ErrorCode.none:
         reason = response.error_message or response.error_code.name
         raise KafkaError(response.error_code, f"access rules cannot be read (sync.acls): {reason}")
-    return described_entries(response)
+    return read_entries(response)

@@ -43,7 +43,7 @@ class LazyRegistry:
         config = self._broker.config
         listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
         if config.security_protocol(listener) in TLS_PROTOCOLS:
-            self._tls = certificates.follow(listener)
+            self._tls = certificates.make_context(listener)
         self._sockets = await listen(address.host, address.port)
         for each in self._sockets:
             asyncio.get_running_loop().add_reader(each, self._load_soon)

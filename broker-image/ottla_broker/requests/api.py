@@ -1,9 +1,9 @@
 """Declarations of the APIs in `ottla_broker.api`, and the handlers of their versions.
 
-    API = Api(ApiKey.LEAVE_GROUP, versions=(0, 5), flexible=4)
+    API = Api(ApiKey.UNREGISTER_BROKER, versions=(0, 2), flexible=0, rights=(ALTER_CLUSTER,))
 
-    @API.handler(0, 2)
-    async def leave_one(ctx: RequestContext, request: RequestV2) -> ResponseV2: ...
+    @API.handler(0, 1)
+    async def unregister_broker(ctx: RequestContext, request: RequestV1) -> ResponseV1: ...
 
 A handler is written for the messages of the last of its versions. Requests of its other versions
 are converted to that version before the handler runs, and its responses are converted back. A file
@@ -49,7 +49,7 @@ class Handler(msgspec.Struct, frozen=True):
 
 
 CHECK_NEXT: Final = "the next one is checked"
-"""The `refused` of a right of which a client needs this one or the next."""
+"""The `refused` of a right where a client needs either this right or the next."""
 
 
 class Right(msgspec.Struct, frozen=True):
@@ -79,22 +79,21 @@ DESCRIBE_CLUSTER_CONFIGS: Final = Right(Operation.describe_configs, ResourceType
 
 class Api(msgspec.Struct, frozen=True):
     """`versions`: first and last that are served. `flexible`: the first with tagged fields
-    (KIP-482), None: none.
+    (KIP-482), None: none. `rights`: the authorizations that it requires, in the order of the
+    checks; docs/protocol.md lists them.
 
     `is_forwarded`: clients may send it to any broker, and only the active controller can answer
     (KIP-590). `is_served_while_starting`: other brokers need its response to start, or to continue.
     `starts_no_task`: its handlers are run as a `SameTurnTask`.
-    `rights`: the authorizations that it requires, in the order of the checks; docs/protocol.md
-    lists them.
     """
 
     key: ApiKey
     versions: tuple[int, int]
     flexible: int | None
+    rights: tuple[Right, ...]
     is_forwarded: bool = False
     is_served_while_starting: bool = False
     starts_no_task: bool = False
-    rights: tuple[Right, ...] | None = None
     handlers: list[Handler] = msgspec.field(default_factory=list)
 
     def handler(self, first: int | None = None, last: int | None = None) -> Callable[[H], H]:
@@ -104,15 +103,17 @@ class Api(msgspec.Struct, frozen=True):
 
         def declare(handle: H) -> H:
             request, response = request_class(self.key, last), response_class(self.key, last)
-            checked = check_first([it for it in self.rights or () if it.is_checked_first], handle)
+            checked = with_rights_checked([it for it in self.rights if it.is_checked_first], handle)
             self.handlers.append(Handler(first, last, request, response, checked))
             return checked
 
         return declare
 
 
-def check_first(rights: Sequence[Right], handle: H) -> H:
-    """The handler, which raises the authorization error of a right that the client lacks."""
+def with_rights_checked(rights: Sequence[Right], handle: H) -> H:
+    """The handler, which runs only for clients with these rights on the cluster, and raises the
+    authorization error for others.
+    """
     if not rights:
         return handle
 

@@ -21,6 +21,8 @@ RESOURCE_TYPES: Final = {kind.value: kind.name.upper() for kind in ResourceType}
 
 
 class Change(NamedTuple):
+    """One change of a request. `kind`, `name`: of the changed resource. `code`: its result."""
+
     operation: str
     kind: str
     name: str

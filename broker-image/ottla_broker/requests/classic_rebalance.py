@@ -13,6 +13,7 @@ from typing import Any, Final
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest, SyncResult
 from ottla_broker.log_format import is_json
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.group_requests import client_host
 from ottla_broker.requests.reply import DeferredResponse, Reply
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
@@ -20,8 +21,8 @@ from ottla_broker.wire.message_writer import (
     write_bytes,
     write_compact_bytes,
     write_compact_string,
+    write_length,
     write_string,
-    write_varint,
 )
 from ottla_broker.wire.request_header import RequestHeader
 
@@ -40,31 +41,32 @@ _HEAD: Final = struct.Struct(">iiih")  # size, correlation id, throttle time, er
 _FLEXIBLE_HEAD: Final = struct.Struct(">iibih")  # with no tagged fields after the correlation id
 
 
-class WaitingRequest:
-    """A request of a group, whose response may be ready at once. `reply`: None until the handler
-    knows that it is not.
+class RebalanceResponse:
+    """The response to a JoinGroup or SyncGroup, which may be ready at once. `_response`: set by
+    `complete` if the group calls it before `reply`. `_deferred`: set by `reply` otherwise.
     """
 
-    __slots__ = ("_header", "_reply", "_response", "_write")
+    __slots__ = ("_deferred", "_header", "_response", "_write")
 
     def __init__(self, header: RequestHeader, write: Callable[[int, int, Any], bytes]) -> None:
         self._header = header
         self._write = write
         self._response: bytes | None = None
-        self._reply: DeferredResponse | None = None
+        self._deferred: DeferredResponse | None = None
 
     def complete(self, result: Any) -> None:
+        """Called once by the group. `result`: a JoinResult or SyncResult."""
         response = self._write(self._header.version, self._header.correlation_id, result)
-        if self._reply is None:
+        if self._deferred is None:
             self._response = response
         else:
-            self._reply.complete([response])
+            self._deferred.complete([response])
 
     def reply(self) -> Reply:
         if self._response is not None:
             return [self._response]
-        self._reply = DeferredResponse()
-        return self._reply
+        self._deferred = DeferredResponse()
+        return self._deferred
 
 
 def answer_join_group(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
@@ -77,13 +79,13 @@ def answer_join_group(ctx: RequestContext, header: RequestHeader, frame: bytearr
         return None
     if not ctx.may_read_group(group_id):
         return None
-    waiting = WaitingRequest(header, write_join_group)
+    response = RebalanceResponse(header, write_join_group)
     try:
-        if not ctx.broker.group_coordinator.try_join_group(group_id, request, waiting):
+        if not ctx.broker.group_coordinator.try_join_group(group_id, request, response):
             return None
     except KafkaError as reason:
-        waiting.complete(JoinResult(request.member_id, reason.code))
-    return waiting.reply()
+        response.complete(JoinResult(request.member_id, reason.code))
+    return response.reply()
 
 
 def answer_sync_group(ctx: RequestContext, header: RequestHeader, frame: bytearray) -> Reply:
@@ -98,13 +100,13 @@ def answer_sync_group(ctx: RequestContext, header: RequestHeader, frame: bytearr
         return None
     if not ctx.may_read_group(group_id):
         return None
-    waiting = WaitingRequest(header, write_sync_group)
+    response = RebalanceResponse(header, write_sync_group)
     try:
-        if not ctx.broker.group_coordinator.try_sync_group(group_id, request, waiting):
+        if not ctx.broker.group_coordinator.try_sync_group(group_id, request, response):
             return None
     except KafkaError as reason:
-        waiting.complete(SyncResult(reason.code))
-    return waiting.reply()
+        response.complete(SyncResult(reason.code))
+    return response.reply()
 
 
 def read_join_group(ctx: RequestContext, cursor: Cursor, version: int) -> tuple[str, JoinRequest]:
@@ -131,7 +133,7 @@ def read_join_group(ctx: RequestContext, cursor: Cursor, version: int) -> tuple[
         member_id,
         group_instance_id,
         ctx.client_id or "",
-        f"/{ctx.connection.host}",  # as Java prints an address, and Kafka's tools show it
+        client_host(ctx),
         session_ms if rebalance_ms < 0 else rebalance_ms,
         session_ms,
         protocol_type,
@@ -156,10 +158,7 @@ def write_join_group(version: int, correlation_id: int, result: JoinResult) -> b
     if version >= JOIN_GROUP_SKIP_ASSIGNMENT:
         out.append(1 if result.skip_assignment else 0)
     write_text(out, result.member_id)
-    if flexible:
-        write_varint(out, len(result.members) + 1)
-    else:
-        out += _I32.pack(len(result.members))
+    write_length(out, len(result.members), flexible)
     for member in result.members:
         write_text(out, member.member_id)
         write_text(out, member.group_instance_id)

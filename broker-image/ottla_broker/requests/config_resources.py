@@ -38,8 +38,8 @@ class ConfigResource(IntEnum):
 
 
 def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name: str) -> None:
-    """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED, and INVALID_REQUEST for a kind without
-    configs.
+    """Raises TOPIC_, GROUP_, CLUSTER_ or DELEGATION_TOKEN_AUTHORIZATION_FAILED, and INVALID_REQUEST
+    for a kind without configs. `operation`: DESCRIBE_CONFIGS or ALTER_CONFIGS.
     """
     match kind:
         case ConfigResource.TOPIC:
@@ -69,8 +69,9 @@ def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name:
 
 
 def check_credentials_authorized(ctx: RequestContext, user: str) -> None:
-    """Only a client with a login, that may describe the user's delegation tokens, and so could log
-    in as that user, may read its salted passwords. Raises DELEGATION_TOKEN_AUTHORIZATION_FAILED.
+    """Raises DELEGATION_TOKEN_AUTHORIZATION_FAILED unless the client has logged in and may describe
+    the user's delegation tokens. Such a client could log in as the user, so it may read the user's
+    salted passwords too.
     """
     if ctx.connection.principal == ANONYMOUS:
         reason = "credentials are described to clients that have logged in"
@@ -94,7 +95,7 @@ def check_is_this_broker(ctx: RequestContext, name: str) -> None:
 
 
 def parse_broker_id(name: str) -> int:
-    """Raises INVALID_REQUEST."""
+    """The broker that a resource names. Raises INVALID_REQUEST."""
     if not (name.isascii() and name.isdigit()):
         raise KafkaError(
             ErrorCode.invalid_request, f"{name!r} is no broker id; allowed: a number, or nothing for all brokers"

@@ -7,13 +7,12 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from kio.static.primitive import i32, i32Timedelta
+from kio.static.primitive import i32
 
 from ottla_broker.coordination.assignors import Assignment as PartitionsByTopic
 from ottla_broker.coordination.consumer_heartbeat import HeartbeatResult
-from ottla_broker.requests.durations import NO_THROTTLE
+from ottla_broker.requests.durations import NO_THROTTLE, to_duration
 from ottla_broker.wire.errors import ErrorCode
-from ottla_broker.wire.message_schema import MILLISECOND
 
 
 def build_response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
@@ -22,7 +21,7 @@ def build_response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
         error_code=ErrorCode.none,
         member_id=result.member_id,
         member_epoch=cast(i32, result.member_epoch),
-        heartbeat_interval=cast(i32Timedelta, result.heartbeat_interval_ms * MILLISECOND),
+        heartbeat_interval=to_duration(result.heartbeat_interval_ms),
         assignment=None if result.assignment is None else _build_assignment(result.assignment),
     )
 

@@ -1,5 +1,4 @@
-"""Reads partitions for consumers' fetches: committed records of topics that the client may read,
-from the leader or from the nearest replica (KIP-392)."""
+"""Reads partitions for fetches of consumers."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -23,12 +22,14 @@ from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 @dataclass(slots=True, eq=False)
 class ConsumerReader:
-    """A consumer reads what is committed of the topics that it may read, from the leader or from a
-    replica in its rack."""
+    """Reads committed records of the topics that the client may read, from the leader or, if
+    `_is_rack_aware`, from a replica in the client's rack (KIP-392). For a tool that compares
+    replicas (DEBUGGER) it reads to the end of any replica's log.
+    """
 
     _context: RequestContext
     _request: FetchRequest
-    _by_rack: bool
+    _is_rack_aware: bool
 
     def before_read(self) -> None:
         pass
@@ -39,7 +40,7 @@ class ConsumerReader:
         max_bytes = min(max_bytes, cached.request.max_bytes)
         if request.replica == DEBUGGER:
             return read_to_log_end(partition, cached, max_bytes, first=first)
-        if self._by_rack and request.rack is not None and partition.is_leader:
+        if self._is_rack_aware and request.rack is not None and partition.is_leader:
             state, brokers = partition.registration, self._context.broker.image.brokers
             offset = cached.request.offset
             nearest = select_replica(request.rack, offset, state.leader, state.isr, partition.leader.followers, brokers)
@@ -56,8 +57,8 @@ class ConsumerReader:
         partition, request = cached.partition, self._request
         if partition is None:
             return False
-        log_end = request.replica == DEBUGGER
-        end = partition.log.end if log_end else partition.readable_end(request.isolation)
+        reads_to_log_end = request.replica == DEBUGGER
+        end = partition.log.end if reads_to_log_end else partition.readable_end(request.isolation)
         return end_offset(records) < end
 
     def count_sent(self, partition: Partition, size: int) -> None:
@@ -75,8 +76,9 @@ class ConsumerReader:
         hosted = partitions.get(topic, request.partition)
         if hosted is not cached.partition:
             cached.set_partition(hosted)
-        may_follow = context.version >= RACK_SINCE or self._request.replica == DEBUGGER
-        find = partitions.replica if may_follow and hosted is not None and hosted.is_follower else partitions.leader
+        may_read_follower = context.version >= RACK_SINCE or self._request.replica == DEBUGGER
+        reads_follower = may_read_follower and hosted is not None and hosted.is_follower
+        find = partitions.replica if reads_follower else partitions.leader
         return find(topic, request.partition, epoch=request.leader_epoch, topic_id=topic_id)
 
     def _check_authorized(self, topic: str) -> None:
@@ -85,8 +87,8 @@ class ConsumerReader:
             raise KafkaError(ErrorCode.topic_authorization_failed)
 
     def _topic_name(self, cached: CachedPartition, topic_id: UUID) -> str:
-        """Raises UNKNOWN_TOPIC_ID; of a topic that the session has known:
-        UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID where a new topic has that name.
+        """Raises UNKNOWN_TOPIC_ID. For a deleted topic that the fetch session knew it raises
+        UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if a new topic has that name.
         """
         broker = self._context.broker
         try:

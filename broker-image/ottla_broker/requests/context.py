@@ -38,6 +38,7 @@ def _do_nothing_for(_: float) -> None:
 
 DENIED: Final = "denied"
 DONE: Final = "done"
+"""Results of an audit event, besides names of errors."""
 API_KEYS: Final = frozenset(int(key) for key in ApiKey)
 
 
@@ -53,12 +54,14 @@ class RepeatableRequest(Protocol):
     key: int
 
     def is_repeated_by(self, frame: bytearray) -> bool:
-        """True if the request differs from it in its correlation id and epoch only."""
+        """True if the request in `frame` differs from this one only in its correlation id and its
+        epoch or generation.
+        """
         ...
 
     def repeat(self, frame: bytearray) -> Reply:
-        """The reply to a request that repeats it, as `is_repeated_by` knows; None where the request
-        has to be parsed.
+        """The reply to a request that repeats this one, which `is_repeated_by` has found; None
+        where the request has to be parsed.
         """
         ...
 
@@ -70,10 +73,9 @@ class ConnectionState:
     `software_name` and `software_version`: those that the client sent in ApiVersions (KIP-511).
     `is_follower`: a broker that fetches as a replica. `stepped_down_s`: loop time of the last
     response that told the client that a leader has just stepped down. `sasl`: None on a listener
-    without SASL. `last_fetch`: what `api.fetch` remembers of it. `last_heartbeat`: what
-    `repeated_heartbeat` remembers. `mute`: read nothing more from the
-    connection for some seconds. `on_closed`: called when the connection is closed, each by the key
-    of what ends then.
+    without SASL. `last_fetch`: a RepeatedFetch, which imports this module; None without one.
+    `mute`: reads nothing more from the connection for some seconds. `on_closed`: callbacks that end
+    what the connection began, such as share sessions, by a key of their owner's choice.
     """
 
     host: str
@@ -170,6 +172,9 @@ class RequestContext:
         return self.authorizer.allows_everything or self.may(Operation.read, Resource.group(group_id))
 
     def record_audit(self, operation: str, resource: AuditedResource, result: str) -> None:
+        """Records an event of this client and request. `result`: DONE, DENIED, or the name of an
+        error.
+        """
         client = self.connection
         at = datetime.fromtimestamp(self.broker.runtime.now_ms() / 1000, UTC)
         api = ApiKey(self.api_key).title if self.api_key in API_KEYS else str(self.api_key)
@@ -189,7 +194,9 @@ class RequestContext:
         )
 
     def check_authorized(self, operation: Operation, resource: Resource) -> None:
-        """Raises TOPIC_, GROUP_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED."""
+        """Raises the resource's error of AUTHORIZATION_ERRORS, such as
+        TOPIC_AUTHORIZATION_FAILED.
+        """
         if not self.is_authorized(operation, resource):
             raise KafkaError(AUTHORIZATION_ERRORS[resource.kind])
 
@@ -206,8 +213,9 @@ class RequestContext:
         )
 
     def cluster_operations(self, *, requested: bool) -> i32:
-        """Operations on the cluster that the client may do; none if it may not describe the
-        cluster."""
+        """The operations on the cluster that the client may do, as Kafka's bit field; none if it
+        may not describe the cluster.
+        """
         if requested and not self.may(Operation.describe, CLUSTER):
             return i32(0)
         return self.authorized_operations(CLUSTER, requested=requested)

@@ -23,10 +23,10 @@ def current_leader(context: RequestContext, topic: str | UUID, partition: int) -
     return registration.leader, registration.leader_epoch
 
 
-def leader_endpoints(context: RequestContext, leaders: Iterable[tuple[int, int]]) -> list[NodeEndpoint]:
+def leader_endpoints(context: RequestContext, brokers: Iterable[int]) -> list[NodeEndpoint]:
     """Endpoints of these leaders, each once, on the listener of the client's connection."""
     found: dict[int, NodeEndpoint] = {}
-    for broker, _ in leaders:
+    for broker in brokers:
         registered = context.broker.image.brokers.get(broker)
         endpoint = None if registered is None else registered.endpoints.get(context.connection.listener)
         if registered is not None and endpoint is not None and broker not in found:

@@ -7,15 +7,13 @@ from kio.static.primitive import TZAware
 
 from ottla_broker.metadata.delegation_token_control import DelegationTokenControl
 from ottla_broker.requests.context import DONE, RequestContext
+from ottla_broker.requests.durations import to_timestamp
 from ottla_broker.security.audit import AuditedResource
 from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_schema import EPOCH, MILLISECOND
 
 NEVER: Final = cast(TZAware, None)
 """-1 on the wire: of a token that was not created."""
-LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, which a client's date can hold."""
 
 
 def check_may_use_tokens(ctx: RequestContext) -> None:
@@ -27,16 +25,14 @@ def check_may_use_tokens(ctx: RequestContext) -> None:
         raise KafkaError(ErrorCode.delegation_token_request_not_allowed)
 
 
-def to_timestamp(at_ms: int) -> TZAware:
-    return cast(TZAware, EPOCH + min(at_ms, LAST_MS) * MILLISECOND)
-
-
 async def change_expiry(
     ctx: RequestContext, operation: str, token_hmac: bytes, change: Callable[[DelegationTokenControl], Awaitable[int]]
 ) -> tuple[ErrorCode, TZAware]:
-    """RenewDelegationToken and ExpireDelegationToken: the error code, and when the token expires
-    after `change`, which returns it in ms. A client that may not use tokens gets NEVER; other
-    errors are raised. The controller records it in the audit log.
+    """Handles RenewDelegationToken and ExpireDelegationToken on the controller, and records them in
+    the audit log. `change` changes the token and returns when it expires, in ms.
+
+    Returns the error code and when the token expires. A client that may not use tokens gets an
+    error code and NEVER; other errors are raised.
     """
     try:
         check_may_use_tokens(ctx)

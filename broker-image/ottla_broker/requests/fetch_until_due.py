@@ -110,8 +110,8 @@ class Fetch:
     @property
     def missing_bytes(self) -> int:
         """Number of bytes by which the logs must grow before the response can be due."""
-        wanted = sum(cached.request.max_bytes for cached in self.session.changed)
-        return min(self.request.min_bytes, self.limit, wanted) - self.size
+        max_bytes = sum(cached.request.max_bytes for cached in self.session.changed)
+        return min(self.request.min_bytes, self.limit, max_bytes) - self.size
 
     def response(self, *, expired: bool = False) -> Buffers:
         """The response with the result of the last read. `expired`: the fetch waits no longer, so
@@ -133,7 +133,7 @@ class Fetch:
             if not self._incremental or cached.is_news(data):
                 partitions.append(data)
             if data.leader is not None:
-                leaders.append(data.leader)
+                leaders.append(data.leader[0])
             if session.id:
                 cached.on_response(data)
         buffers = write_fetch_response(

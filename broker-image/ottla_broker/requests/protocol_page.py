@@ -56,10 +56,11 @@ what the API does, what each version added, and what is left out.
 _RIGHTS_START = """
 ## Authorization
 
-What each API asks the authorizer, in this order, and what a client gets that may not; they are
-Apache Kafka's ([access rules](access.md#access-rules)). Without `authorizer.class.name` everything
-is allowed. *Asked for next*: the next row counts then. An authorization error is that of each topic
-or group where a request names several.
+The operations that each API checks with the authorizer, in this order, and its response to a client
+that may not do them. Both are Apache Kafka's ([access rules](access.md#access-rules)). Without
+`authorizer.class.name` everything is allowed. *The next one is checked*: the client needs the right
+of this row or of the next. Where a request names several topics or groups, each has an error of its
+own.
 
 | API | operation | resource | if refused |
 |---|---|---|---|
@@ -92,7 +93,7 @@ def _row(api: Api) -> str:
 
 
 def _right_rows(api: Api) -> str:
-    return "".join(_right_row(api, right) for right in api.rights or ()) or f"| {api.key.title} | – | | |\n"
+    return "".join(_right_row(api, right) for right in api.rights) or f"| {api.key.title} | – | | |\n"
 
 
 def _right_row(api: Api, right: Right) -> str:

@@ -21,8 +21,8 @@ from ottla_broker.coordination.consumer_heartbeat import ConsumerHeartbeat, Hear
 from ottla_broker.coordination.heartbeat_turn import HeartbeatOutcome
 from ottla_broker.requests.api import build_error_response
 from ottla_broker.requests.consumer_heartbeat_response import build_response
-from ottla_broker.requests.consumer_protocol import is_consumer_protocol_enabled
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.group_requests import is_consumer_protocol_enabled
 from ottla_broker.requests.repeated_request import CORRELATION_ID, EPOCH_SIZE, RequestPattern, UnparsedRequest
 from ottla_broker.requests.reply import DeferredResponse, Reply
 from ottla_broker.wire.api_keys import ApiKey
@@ -80,6 +80,7 @@ def repeat_heartbeat(ctx: RequestContext, header: RequestHeader, frame: bytearra
 
 
 def _run(last: RepeatableHeartbeat, correlation_id: int, epoch: int) -> Reply:
+    """Answers the heartbeat. Raises KafkaError if the coordinator does not serve the group."""
     groups = last.ctx.broker.group_coordinator.consumer_groups_of(last.group_id)
     member_id = last.heartbeat.member_id
     interval_ms = groups.repeat_heartbeat(last.group_id, member_id, epoch)

@@ -5,7 +5,6 @@ The response is sent at once and names the time (KIP-219). The broker reads noth
 connection meanwhile, since some clients do not wait by themselves.
 """
 
-import datetime
 import math
 from dataclasses import replace
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 from kio.static.primitive import i32Timedelta
 
 from ottla_broker.requests.context import ConnectionState, RequestContext
-from ottla_broker.requests.durations import NO_THROTTLE, to_milliseconds
+from ottla_broker.requests.durations import to_duration, to_milliseconds
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, ClientQuotas, Quota
 from ottla_broker.security.client_quotas import CONSUMER_BYTE_RATE
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -95,8 +94,8 @@ class RequestQuota:
             self._throttle(fetch, fetch.throttle_time_s(now_s))
 
     def with_throttle_time(self, response: Any) -> Any:
-        """The response with the time in it. A longer time that the controller has put there counts
-        too.
+        """The response with the throttle time in it. If the controller has put a longer one there,
+        that counts.
         """
         message: type = type(response)
         if "throttle_time" not in {one.name for one in schema_of(message).all_fields}:
@@ -155,6 +154,4 @@ class MutationQuota:
 
 
 def throttle_time(throttle_ms: int) -> i32Timedelta:
-    if not throttle_ms:
-        return NO_THROTTLE
-    return i32Timedelta.parse(datetime.timedelta(milliseconds=min(throttle_ms, 2**31 - 1)))
+    return to_duration(min(throttle_ms, 2**31 - 1))

@@ -1,22 +1,29 @@
-"""Common parts of ShareFetch and ShareAcknowledge: the check that share groups are enabled, the
-partitions that a request names, and its acknowledgements."""
+"""Common parts of requests about share groups: the check that they are enabled, the partitions and
+acknowledgements in ShareFetch and ShareAcknowledge, and the errors of topics whose offsets change.
+"""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 from uuid import UUID
+
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
 
 from ottla_broker.metadata.features import SHARE_VERSION
 from ottla_broker.metadata.partition_index import TopicIdPartition
 from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
+from ottla_broker.requests.current_leader import leader_endpoints
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_partition import Acknowledgement, AcknowledgeType, check_acknowledgement
 from ottla_broker.share_groups.share_sessions import ShareSession
 from ottla_broker.wire.errors import NO_ERROR, ErrorCode, KafkaError
+from ottla_broker.wire.message_schema import NO_UUID
 
-NO_TOPIC: Final = UUID(int=0)
+T = TypeVar("T")
+
 Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
 
 
@@ -35,7 +42,8 @@ async def close_session(ctx: RequestContext, session: ShareSession) -> None:
 
 def check_share_groups_served(ctx: RequestContext) -> None:
     """Raises UNSUPPORTED_VERSION while `share.version` is 0 and the broker's settings do not enable
-    them."""
+    share groups.
+    """
     broker = ctx.broker
     if not (broker.image.feature_level(SHARE_VERSION) or broker.group_coordinator.config.share.is_enabled):
         raise KafkaError(
@@ -66,12 +74,12 @@ def check_member_named(group_id: str | None, member_id: str | None) -> None:
 
 
 def requested_partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
-    return [(topic.topic_id or NO_TOPIC, int(one.partition_index)) for topic in topics for one in topic.partitions]
+    return [(topic.topic_id or NO_UUID, int(one.partition_index)) for topic in topics for one in topic.partitions]
 
 
 def read_acknowledgements(topics: Iterable[Any]) -> Acknowledgements:
     return {
-        (topic.topic_id or NO_TOPIC, int(one.partition_index)): [
+        (topic.topic_id or NO_UUID, int(one.partition_index)): [
             Acknowledgement(
                 int(batch.first_offset), int(batch.last_offset), tuple(int(kind) for kind in batch.acknowledge_types)
             )
@@ -96,7 +104,9 @@ def find_invalid(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, K
 
 
 def find_unannounced_renewals(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, KafkaError]:
-    """The partitions with locks that a request renews, if it does not announce that."""
+    """The partitions in which a request renews locks, with the error of one that has not announced
+    it.
+    """
     error = KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
     return {
         at: error for at, given in acknowledgements.items() if any(AcknowledgeType.renew in one.types for one in given)
@@ -125,19 +135,24 @@ def find_forbidden(ctx: RequestContext, partitions: Iterable[TopicIdPartition]) 
 async def acknowledge_all(
     ctx: RequestContext, group_id: str, member_id: str, acknowledgements: Acknowledgements, *, may_renew: bool
 ) -> dict[TopicIdPartition, KafkaError]:
-    """The result for each partition, once it is stored. `may_renew`: the request announces that it
-    renews locks."""
-    forbidden = find_invalid(acknowledgements)
+    """The result for each partition, once it is stored; NO_ERROR without an error. `may_renew`: the
+    request announces that it renews locks.
+    """
+    rejected = find_invalid(acknowledgements)
     if not may_renew:
-        forbidden |= find_unannounced_renewals(acknowledgements)
-    forbidden |= find_forbidden(ctx, acknowledgements)
+        rejected |= find_unannounced_renewals(acknowledgements)
+    rejected |= find_forbidden(ctx, acknowledgements)
     partitions = share_groups_of(ctx).partitions
-    allowed = [at for at in acknowledgements if at not in forbidden]
+    accepted = [at for at in acknowledgements if at not in rejected]
     results = await asyncio.gather(
-        *(catch_error(partitions.acknowledge(group_id, member_id, at, acknowledgements[at])) for at in allowed)
+        *(catch_error(partitions.acknowledge(group_id, member_id, at, acknowledgements[at])) for at in accepted)
     )
-    return {**forbidden, **dict(zip(allowed, results, strict=True))}
+    return {**rejected, **dict(zip(accepted, results, strict=True))}
 
 
-def error_of(results: Mapping[TopicIdPartition, KafkaError], at: TopicIdPartition) -> KafkaError:
-    return results.get(at, NO_ERROR)
+def build_endpoints(ctx: RequestContext, leaders: Iterable[int], endpoint: Callable[..., T]) -> tuple[T, ...]:
+    """Endpoints of the current leaders in a response. `endpoint`: their class in the response."""
+    return tuple(
+        endpoint(node_id=BrokerId(cast(i32, one.broker)), host=one.host, port=cast(i32, one.port), rack=one.rack)
+        for one in leader_endpoints(ctx, leaders)
+    )

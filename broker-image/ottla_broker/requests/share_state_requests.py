@@ -5,10 +5,11 @@ from typing import Any, TypeVar
 
 from ottla_broker.requests.api import catch_error
 from ottla_broker.requests.context import RequestContext
-from ottla_broker.requests.share_requests import NO_TOPIC, share_groups_of
+from ottla_broker.requests.share_requests import share_groups_of
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.share_groups.share_state import SharePartitionKey
+from ottla_broker.wire.message_schema import NO_UUID
 
 T = TypeVar("T")
 
@@ -33,9 +34,10 @@ async def answer_each(
                 partitions=tuple(
                     [
                         await answer(
-                            SharePartitionKey(request.group_id, topic.topic_id or NO_TOPIC, wanted.partition), wanted
+                            SharePartitionKey(request.group_id, topic.topic_id or NO_UUID, requested.partition),
+                            requested,
                         )
-                        for wanted in topic.partitions
+                        for requested in topic.partitions
                     ]
                 ),
             )
@@ -54,8 +56,8 @@ async def change_each(
     change.
     """
 
-    async def answer(key: SharePartitionKey, wanted: Any) -> object:
-        error = await catch_error(change(key, wanted))
-        return partition_result(partition=wanted.partition, error_code=error.code, error_message=error.message)
+    async def answer(key: SharePartitionKey, requested: Any) -> object:
+        error = await catch_error(change(key, requested))
+        return partition_result(partition=requested.partition, error_code=error.code, error_message=error.message)
 
     return await answer_each(request, answer, topic_result)

@@ -39,8 +39,8 @@ Unverified = dict[ProducerIdAndEpoch, list[Partition]]
 
 
 class RequestTransaction:
-    """The transactional batches of one Produce request. `_results`: the coordinator's result for
-    each partition.
+    """The transactional batches of one Produce request. `_guards`: of the verifications in
+    progress. `_results`: the coordinator's result for each partition that it has verified.
     """
 
     __slots__ = ("_context", "_guards", "_is_authorized", "_results", "_transactional_id")
@@ -67,12 +67,12 @@ class RequestTransaction:
                 partition = None if name is None else partitions.get(name, index)
                 header = None if records is None else read_transactional_header(records)
                 if partition is None or not partition.is_leader or header is None:
-                    continue  # it is refused below
+                    continue  # the append refuses it
                 producers = partition.log.producers
                 if producers.has_open_transaction(header.producer_id, header.producer_epoch):
                     continue
                 if (known := producers.get(header.producer_id)) is not None and header.producer_epoch < known.epoch:
-                    continue  # it is refused without a question to the coordinator
+                    continue  # the append refuses it, whatever the coordinator knows
                 at = TxnPartition(partition.topic, index)
                 self._guards[at] = producers.verifications.begin(
                     header.producer_id,
@@ -96,8 +96,8 @@ class RequestTransaction:
         async def run() -> Buffers:
             for producer, partitions in unverified.items():
                 transaction = TransactionOfProducer(self._transactional_id, producer, self._adds_partitions)
-                wanted = [TxnPartition(partition.topic, partition.partition) for partition in partitions]
-                self._results |= await self._context.broker.transactions.verifier.verify(transaction, wanted)
+                requested = [TxnPartition(partition.topic, partition.partition) for partition in partitions]
+                self._results |= await self._context.broker.transactions.verifier.verify(transaction, requested)
             reply = produce()
             if reply is None:
                 return []
@@ -117,7 +117,7 @@ class RequestTransaction:
         return response
 
     def check_batch(self, partition: Partition, records: memoryview) -> None:
-        """Returns if the batch may be appended now. Raises KafkaError as the leader answers it."""
+        """Raises KafkaError, with the partition's error, if the batch may not be appended now."""
         if not self._is_authorized:
             raise KafkaError(ErrorCode.transactional_id_authorization_failed)
         at = TxnPartition(partition.topic, partition.partition)
@@ -130,6 +130,7 @@ class RequestTransaction:
         partition.log.producers.check_verified(header.producer_id, header.producer_epoch, self._guards.get(at))
 
     def _client_error(self, code: ErrorCode) -> ErrorCode:
+        """The error that the producer gets in place of the coordinator's, as in Kafka."""
         if code in RETRIABLE:
             return ErrorCode.not_enough_replicas  # producers retry on it, and ask for no metadata
         if code is ErrorCode.concurrent_transactions and not self._adds_partitions:

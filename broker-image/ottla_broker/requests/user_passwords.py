@@ -14,10 +14,14 @@ from ottla_broker.wire.client_security import PLAIN
 from ottla_broker.wire.digests import are_equal, compute_hmac
 
 MAX_REMEMBERED: Final = 1000
-"""Passwords that were right, by a keyed hash: checking one takes milliseconds."""
+"""Number of right passwords that are remembered, because checking one takes milliseconds."""
 
 
 class UserPasswords:
+    """Checks passwords of PLAIN and SCRAM users. `_remembered`: stored keys of passwords that were
+    right, by a keyed hash of mechanism, user and password.
+    """
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._secret = os.urandom(32)
@@ -31,7 +35,7 @@ class UserPasswords:
         if PLAIN in sasl.mechanisms and (expected := sasl.plain_users.get(name)) is not None:
             return are_equal(password.encode(), expected.encode())
         mechanisms = [MECHANISMS[one] for one in sasl.mechanisms if one in MECHANISMS]
-        # One after the other, also for unknown users: the time does not tell who exists.
+        # One after the other, also for unknown users, so that the time does not show which exist.
         found = [await self._matches_scram(mechanism, name, password) for mechanism in mechanisms]
         return any(found)
 

@@ -1,11 +1,11 @@
-"""Access rules as a broker lists them."""
+"""Reads the access control entries of a DescribeAcls response."""
 
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 
 from ottla_broker.security.acls import AccessControlEntry
 
 
-def described_entries(response: DescribeAclsResponse) -> list[AccessControlEntry]:
+def read_entries(response: DescribeAclsResponse) -> list[AccessControlEntry]:
     return [
         AccessControlEntry(
             resource.resource_type,

@@ -26,9 +26,9 @@ class Verdict(Enum):
 
 
 class AclIndex:
-    """Entries by resource type and name, with literal names and prefixes in separate maps. A
-    look-up costs one step for each length of a prefix, independent of the number of entries. A
-    question about any resource costs one for each entry of the principal and of everybody.
+    """Entries by resource type and name, with literal names and prefixes in separate maps. `decide`
+    takes one step for each length of a prefix, independent of the number of entries. `allows_any`
+    takes one for each entry of the principal, or of all principals of its type.
     """
 
     def __init__(self) -> None:

@@ -83,6 +83,7 @@ class AclFilter(msgspec.Struct, frozen=True):
     permission: int
 
     def find_problem(self) -> str | None:
+        """The reason why the filter is refused with INVALID_REQUEST; None for a valid one."""
         codes = (
             ("resource type", self.resource_type, list(ResourceType)),
             ("pattern type", self.pattern_type, list(PatternType)),

@@ -103,6 +103,8 @@ operation itself.
 
 
 class Authorizer(Protocol):
+    """Decides what clients may do. Decisions depend on nothing but the arguments and the rules."""
+
     def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool: ...
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:

@@ -7,7 +7,7 @@ quota.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,7 @@ MAX_REPORTED: Final = 1_000
 OTHERS: Final = "(others)"
 
 Usage = tuple[str, str, str]
-"""(quota key, user or address, client id): who shares a bucket."""
+"""(quota key, user or address, client id): clients for which these are the same share a bucket."""
 
 
 class QuotaWindows(msgspec.Struct, frozen=True):
@@ -58,9 +58,20 @@ class ThrottleTotals:
     seconds: float = 0.0
 
 
+class ThrottledUsage(NamedTuple):
+    """`limit`: 0 if the bucket was removed. `throttle_time_s`: seconds until the use is within the
+    limit.
+    """
+
+    usage: Usage
+    totals: ThrottleTotals
+    limit: float
+    throttle_time_s: float
+
+
 @dataclass(slots=True, eq=False)
 class Quota:
-    """A limit per second, and what is left to those who share it."""
+    """A limit per second, and what is left to the clients that share it."""
 
     limit: float
     _bucket: TokenBucket
@@ -100,7 +111,8 @@ class ClientQuotas:
 @dataclass(eq=False, repr=False)
 class ClientQuotaManager:
     """`now_s`: the loop's clock. `is_active`: False while no entity has a quota, so that callers
-    need no other call.
+    need no other call. `throttled`: how often and how long clients were throttled, also of buckets
+    that were removed.
     """
 
     windows: QuotaWindows
@@ -121,6 +133,7 @@ class ClientQuotaManager:
             self._used.clear()
 
     def of_client(self, user: str, client_id: str) -> ClientQuotas:
+        """The quotas that apply to a user with a client id."""
         if (known := self._clients.get((user, client_id))) is not None:
             return known
         if len(self._clients) >= MAX_IDLE:
@@ -154,16 +167,14 @@ class ClientQuotaManager:
         quota.take(1, now_s)
         return 0.0
 
-    def describe_throttled(self) -> Iterator[tuple[Usage, ThrottleTotals, float, float]]:
-        """Throttling since the broker started: who shares the quota, totals, the limit, and the
-        seconds until its use is within the limit. A limit of 0: the bucket was removed.
-        """
+    def describe_throttled(self) -> Iterator[ThrottledUsage]:
+        """The quotas that have throttled clients since the broker started."""
         now_s = self.now_s()
         for usage, totals in self.throttled.items():
             if totals.count:
                 quota = self._used.get(usage)
                 known = (0.0, 0.0) if quota is None else (quota.limit, quota.throttle_time_s(now_s))
-                yield usage, totals, *known
+                yield ThrottledUsage(usage, totals, *known)
 
     def _quota(self, usage: Usage, limit: float) -> Quota:
         if (quota := self._used.get(usage)) is None:

@@ -39,7 +39,7 @@ class DelegationToken(msgspec.Struct, frozen=True):
         return self.max_ms < now_ms or self.expires_ms < now_ms
 
     def is_of(self, principal: Principal) -> bool:
-        """True for its owner and those who may renew it."""
+        """True for the owner of the token and for those that may renew it."""
         return str(principal) in (self.owner, *self.renewers)
 
 
@@ -72,7 +72,7 @@ class TokenSecret:
         return TokenLogin(owner, self._credential(token.id, mechanism), (token.expires_ms - now_ms) / 1000)
 
     def _make_credential(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
-        """The salt depends on the token, so that asking twice gives the same one."""
+        """The salt depends on the token alone, so that every exchange shows the same one."""
         salt = compute_hmac("sha256", self._key, _SALT_KEY + token_id.encode())
         password = base64.b64encode(self.hmac_of(token_id)).decode()
         return make_credential(mechanism, password, salt, MIN_ITERATIONS)

@@ -20,6 +20,10 @@ _OPTION: Final = re.compile(r"""\s*([A-Za-z_][^\s=]*)\s*=\s*(?:"((?:[^"\\]|\\.)*
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
+    """`username`, `password`: the broker's own login. `users`: passwords of the users that may log
+    in, by name. `truststore`: a path. Each is empty if it is not set.
+    """
+
     name: str
     username: str = ""
     password: str = field(default="", repr=False)
@@ -28,7 +32,7 @@ class LoginModule:
 
 
 def parse_jaas_config(text: str) -> LoginModule:
-    """Raises ValueError, without any value: they are secrets."""
+    """Raises ValueError, whose message has no value of an option: some are secrets."""
     head, body = text.strip(), ""
     parts = head.split(None, 2)
     if len(parts) < 2 or parts[1].rstrip(";").lower() not in _FLAGS:

@@ -62,7 +62,7 @@ def parse_key_set(text: bytes) -> list[JsonWebKey]:
     found = json.loads(text)
     keys = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
-        raise ValueError("it has no JSON object with a list of keys")
+        raise ValueError("the response is no JSON object with a list of keys")
     return keys
 
 
@@ -87,7 +87,7 @@ class JsonWebKeySet:
         self._retry_backoff_s = retry_backoff_s
         self._retry_backoff_max_s = max(retry_backoff_s, retry_backoff_max_s)
         self._loop = asyncio.get_running_loop()
-        self._wanted = asyncio.Event()
+        self._fetch_ordered = asyncio.Event()
         self._fetched: asyncio.Future[None] = self._loop.create_future()
         self._is_fetching = False
         self._last_fetch_s = float("-inf")
@@ -99,7 +99,7 @@ class JsonWebKeySet:
     async def run(self) -> None:
         pause_s = self._retry_backoff_s
         while True:
-            self._wanted.clear()
+            self._fetch_ordered.clear()
             self._last_fetch_s, self._is_fetching = self._loop.time(), True
             try:
                 self.keys = await self._fetch()
@@ -113,14 +113,16 @@ class JsonWebKeySet:
             self._fetched = self._loop.create_future()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._refresh_s):
-                    await self._wanted.wait()
+                    await self._fetch_ordered.wait()
 
-    async def look_for(self, key_id: str) -> None:
-        """Returns when the fetch that this unknown key causes is done, or after LOGIN_WAIT_S."""
+    async def wait_for_key(self, key_id: str) -> None:
+        """Fetches the set at once if the key is unknown and was not fetched for lately. Returns
+        when it is fetched, or after LOGIN_WAIT_S; the key may still be unknown.
+        """
         if self.has_key(key_id):
             return
         if self._may_fetch_for(key_id):
-            self._wanted.set()
+            self._fetch_ordered.set()
         elif not self._is_fetching:
             return
         await asyncio.wait([self._fetched], timeout=LOGIN_WAIT_S)

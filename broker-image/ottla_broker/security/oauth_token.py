@@ -52,7 +52,7 @@ def read_key_id(token: str) -> str:
 
 
 def validate_token(token: str, keys: Sequence[JsonWebKey], rules: TokenRules) -> AccessToken:
-    """Raises InvalidToken."""
+    """Validates an access token. Raises InvalidToken."""
     claims = _validate_claims(token, keys, rules)
     return AccessToken(
         _read_subject(claims, rules.subject_claim), _read_scopes(claims, rules.scope_claim), _read_expiry_ms(claims)
@@ -67,8 +67,9 @@ class IdToken(msgspec.Struct, frozen=True):
 
 
 def validate_id_token(token: str, keys: Sequence[JsonWebKey], rules: TokenRules, nonce: str) -> IdToken:
-    """Checks it as section 3.1.3.7 of OpenID Connect Core asks. `rules` have an issuer and one
-    audience, the id of the client. `nonce`: that of the request for the token. Raises InvalidToken.
+    """Validates an id token by section 3.1.3.7 of OpenID Connect Core. `rules` have an issuer and
+    one audience, the id of the client. `nonce`: that of the request for the token. Raises
+    InvalidToken.
     """
     (client_id,) = rules.audiences
     claims = _validate_claims(token, keys, rules)

@@ -38,7 +38,7 @@ class TokenValidator:
     async def prepare(self, token: str) -> None:
         """Waits for the key of the token where it is not known yet. Raises InvalidToken."""
         if key_id := read_key_id(token):
-            await self._keys.look_for(key_id)
+            await self._keys.wait_for_key(key_id)
 
     def validate(self, token: str) -> AccessToken:
         """Raises InvalidToken."""
@@ -51,7 +51,7 @@ class OauthExchange:
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
         self._is_rejected = False
-        self.username = ""  # a token that was not accepted says nothing
+        self.username = ""  # always: a token that was not accepted names no user
         self.principal: Principal | None = None
         self.lifetime_s: float | None = None
 

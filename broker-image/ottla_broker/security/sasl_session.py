@@ -1,5 +1,5 @@
-"""SASL on one connection of a listener, the server's side: which requests it may send, and who
-sends them.
+"""SASL on one connection of a listener, the server's side: which requests the client may send, and
+by which principal.
 
 - Until the client has authenticated, only ApiVersions, SaslHandshake and SaslAuthenticate are
   served.
@@ -36,7 +36,7 @@ from ottla_broker.wire.client_security import OAUTHBEARER, PLAIN
 from ottla_broker.wire.digests import are_equal
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-ALLOWED_BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+ALLOWED_BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
 LOGIN_TIMEOUT_S: Final = 30.0
 """Time in which a new connection must log in. Then it is closed."""
@@ -111,9 +111,9 @@ class SaslSession:
         if self.has_failed:
             return False
         if self.principal is None:
-            return self.sasl.is_optional or api_key in ALLOWED_BEFORE
+            return self.sasl.is_optional or api_key in ALLOWED_BEFORE_LOGIN
         is_valid = self.expires_s is None or self._now_s() < self.expires_s
-        return is_valid or api_key in ALLOWED_BEFORE
+        return is_valid or api_key in ALLOWED_BEFORE_LOGIN
 
     def begin(self, mechanism: str, *, bare_tokens: bool) -> None:
         """SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE,
@@ -244,7 +244,7 @@ class ScramExchange:
     def respond(self, token: bytes) -> bytes:
         if self._credential is None:
             name = self._server.read_first(token)
-            # Made for known users too: it takes time, by which clients could tell who exists.
+            # Made for known users too: it takes time, which would show clients which users exist.
             decoy = decoy_credential(self._mechanism, name, _SECRET, self._find_shapes(self._mechanism))
             self._credential = self._find(name) or decoy
             return self._server.first_response(self._credential)

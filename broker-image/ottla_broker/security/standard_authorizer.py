@@ -1,8 +1,8 @@
 """Kafka's StandardAuthorizer: super users, then the access control entries of the metadata log.
 Between the two are Ottla's `restricted.super.users`.
 
-Decisions are cached until an entry changes: an entry that is removed stops the next request of an
-open connection.
+Decisions are cached until an entry changes, so a removed entry already counts for the next request
+of an open connection.
 """
 
 from collections.abc import Iterable, Mapping

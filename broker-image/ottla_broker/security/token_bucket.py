@@ -16,7 +16,9 @@ class TokenBucket:
         self._at_s = 0.0
 
     def take(self, value: float, limit: float, now_s: float) -> None:
-        """`limit`: tokens that are added per second. They may become fewer than 0."""
+        """Takes `value` tokens; fewer than 0 may be left. `limit`: tokens that are added per
+        second.
+        """
         self._tokens = self.tokens(limit, now_s) - value
 
     def throttle_time_s(self, limit: float, now_s: float) -> float:
@@ -24,10 +26,11 @@ class TokenBucket:
         return max(-self.tokens(limit, now_s) / limit, 0.0)
 
     def is_full(self, limit: float, now_s: float) -> bool:
-        """True if it equals a new bucket."""
+        """True if the bucket equals a new one."""
         return self.tokens(limit, now_s) >= self._burst_s * limit
 
     def tokens(self, limit: float, now_s: float) -> float:
+        """The tokens that are left; below 0: a debt."""
         burst = self._burst_s * limit
         tokens = burst if self._tokens is None else min(burst, self._tokens + (now_s - self._at_s) * limit)
         self._tokens, self._at_s = tokens, now_s

@@ -22,13 +22,13 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _COVERED: Final = struct.Struct(">hiqqqhii")  # from the attributes on: covered by the CRC
-_UNCOVERED: Final = struct.Struct(">qiibI")
+_UNCOVERED: Final = struct.Struct(">qiibI")  # before the attributes, with the CRC itself
 HEADER_SIZE: Final = HEADER.size  # 61
 LOG_OVERHEAD: Final = 12  # bytes that `batch length` does not count: base offset and the length itself
 CRC_OFFSET: Final = 17
 ATTRIBUTES_OFFSET: Final = 21  # first byte that the CRC covers: the attributes
-_STAMP: Final = struct.Struct(">qii")
-_FRONT: Final = struct.Struct(">qi")
+_STAMP: Final = struct.Struct(">qii")  # base offset, batch length, leader epoch
+_FRONT: Final = struct.Struct(">qi")  # base offset, batch length
 
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_FLAG: Final = 0x08

@@ -125,6 +125,7 @@ class Channel(asyncio.BufferedProtocol):
         return await self.send_frame(correlation_id, buffers)
 
     async def send_frame(self, correlation_id: int, buffers: list[Any]) -> bytearray:
+        """Sends a request; returns the response's frame without its size."""
         waiter: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
 
         def complete(response: bytearray | Exception) -> None:
@@ -186,7 +187,9 @@ class Channel(asyncio.BufferedProtocol):
 
 @lru_cache(maxsize=16)
 def _read_api_versions(body: bytes, version: int) -> tuple[ErrorCode, dict[int, tuple[int, int]]]:
-    """Most brokers answer as the last one did, and the list is long."""
+    """The error code of an ApiVersions response, and the served versions by API key. Cached,
+    because most brokers answer as the last one did, and the list is long.
+    """
     response = read_response(bytes(4) + body, ApiKey.API_VERSIONS, version)
     return response.error_code, {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 

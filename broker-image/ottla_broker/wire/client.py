@@ -167,6 +167,9 @@ class Client:
         return await self._with_timeout(self._send_to_leader(topic, partition, request))
 
     async def _with_timeout(self, work: Awaitable[T]) -> T:
+        """Awaits `work` for at most the client's timeout, and then closes the connections on which
+        a response is missing. Raises TimeoutError.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await work
@@ -293,7 +296,7 @@ class Client:
             raise ConnectionError("no response in time") from error
 
     def _open_channels(self) -> list[Channel]:
-        """Opens connections, the oldest first."""
+        """The connections that are open, the oldest first."""
         return [opening.result() for opening in self._channels.values() if is_open_channel(opening)]
 
     # --- records and offsets

@@ -83,7 +83,7 @@ def read_fetch_request(frame: bytearray, header: RequestHeader) -> FetchRequest:
     try:
         return _read(Cursor(frame, header.body_offset), header.version)
     except (struct.error, IndexError) as error:
-        raise MalformedMessage(f"a fetch request ends early: {error}") from error
+        raise MalformedMessage(f"the fetch request ends early: {error}") from error
 
 
 def _read(cursor: Cursor, version: int) -> FetchRequest:

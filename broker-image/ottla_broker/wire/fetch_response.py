@@ -17,8 +17,8 @@ from ottla_broker.wire.batch import Buffer
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.fetch_request import FLEXIBLE_SINCE, RACK_SINCE, SESSIONS_SINCE
 from ottla_broker.wire.message_reader import Cursor, MalformedMessage, skip_tagged_fields
-from ottla_broker.wire.message_writer import write_varint
-from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
+from ottla_broker.wire.message_writer import write_length
+from ottla_broker.wire.node_endpoints import LEADER, NodeEndpoint, write_current_leader, write_node_endpoints
 from ottla_broker.wire.produce import Topic, read_topic_id, write_topic
 
 LOG_START_SINCE: Final = 5
@@ -34,7 +34,6 @@ _FIXED_V5 = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _HEAD = struct.Struct(">ii")  # size, correlation id
 _DIVERGING = struct.Struct(">iq")
-_LEADER = struct.Struct(">ii")
 _SNAPSHOT = struct.Struct(">qi")
 _TOP = struct.Struct(">ihi")  # throttle time, error, session id
 _ERRORS: Final = {int(code): code for code in ErrorCode}
@@ -64,6 +63,8 @@ class FetchResponsePartition:
 
 @dataclass(slots=True)
 class FetchResponse:
+    """`error`: that of the whole response, such as an unknown session."""
+
     error: ErrorCode
     session_id: int
     partitions: list[FetchResponsePartition]
@@ -90,12 +91,12 @@ def write_fetch_response(
     topics: dict[Topic, list[FetchResponsePartition]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)
-    _put_count(out, len(topics), flexible)
+    write_length(out, len(topics), flexible)
     for topic, of_topic in topics.items():
         write_topic(out, topic, flexible)
-        _put_count(out, len(of_topic), flexible)
+        write_length(out, len(of_topic), flexible)
         for partition in of_topic:
-            out = _put_partition(buffers, out, partition, version, flexible)
+            out = _write_partition(buffers, out, partition, version, flexible)
         if flexible:
             out.append(0)
     if flexible:
@@ -108,7 +109,7 @@ def write_fetch_response(
     return buffers
 
 
-def _put_partition(
+def _write_partition(
     buffers: list[Buffer], out: bytearray, partition: FetchResponsePartition, version: int, flexible: bool
 ) -> bytearray:
     """Writes a partition. Returns the buffer to write the next bytes to: `out`, or a new one after
@@ -129,7 +130,7 @@ def _put_partition(
     if aborted is None:
         out += b"\0" if flexible else b"\xff\xff\xff\xff"
     else:
-        _put_count(out, len(aborted), flexible)
+        write_length(out, len(aborted), flexible)
         for transaction in aborted:
             out += _ABORTED.pack(*transaction)
             if flexible:
@@ -137,7 +138,7 @@ def _put_partition(
     if version >= RACK_SINCE:
         out += _I32.pack(partition.preferred)
     records = partition.records
-    _put_count(out, len(records), flexible)
+    write_length(out, len(records), flexible)
     if len(records) < JOIN_BELOW_BYTES:
         out += records
     else:
@@ -147,32 +148,25 @@ def _put_partition(
         if partition.diverging is None and partition.leader is None and partition.snapshot is None:
             out.append(0)
         else:
-            _put_tags(out, partition)
+            _write_tags(out, partition)
     return out
 
 
-def _put_tags(out: bytearray, partition: FetchResponsePartition) -> None:
+def _write_tags(out: bytearray, partition: FetchResponsePartition) -> None:
     diverging, leader, snapshot = partition.diverging, partition.leader, partition.snapshot
     out.append((diverging is not None) + (leader is not None) + (snapshot is not None))
     if diverging is not None:
-        _put_tag(out, 0, _DIVERGING, diverging)
+        _write_tag(out, 0, _DIVERGING, diverging)
     if leader is not None:
         write_current_leader(out, 1, leader)
     if snapshot is not None:
-        _put_tag(out, 2, _SNAPSHOT, snapshot)
+        _write_tag(out, 2, _SNAPSHOT, snapshot)
 
 
-def _put_tag(out: bytearray, tag: int, layout: struct.Struct, value: tuple[int, int]) -> None:
+def _write_tag(out: bytearray, tag: int, layout: struct.Struct, value: tuple[int, int]) -> None:
     out += bytes((tag, layout.size + 1))
     out += layout.pack(*value)
     out.append(0)  # its own section of tags
-
-
-def _put_count(out: bytearray, count: int, flexible: bool) -> None:
-    if flexible:
-        write_varint(out, count + 1)
-    else:
-        out += _I32.pack(count)
 
 
 def read_fetch_response(frame: bytearray) -> FetchResponse:
@@ -180,7 +174,7 @@ def read_fetch_response(frame: bytearray) -> FetchResponse:
     try:
         return _read(frame)
     except struct.error as error:
-        raise MalformedMessage(f"a fetch response ends early: {error}") from error
+        raise MalformedMessage(f"the fetch response ends early: {error}") from error
 
 
 def _read(frame: bytearray) -> FetchResponse:
@@ -228,7 +222,7 @@ def _read_partition(cursor: Cursor, view: memoryview, topic: Topic) -> FetchResp
         if tag == 0:
             partition.diverging = _DIVERGING.unpack_from(cursor.data, section)
         elif tag == 1:
-            partition.leader = _LEADER.unpack_from(cursor.data, section)
+            partition.leader = LEADER.unpack_from(cursor.data, section)
         elif tag == 2:
             partition.snapshot = _SNAPSHOT.unpack_from(cursor.data, section)
     return partition

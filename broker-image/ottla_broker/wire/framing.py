@@ -27,19 +27,23 @@ class FrameReader:
     """The receiving half of one connection, with methods as asyncio.BufferedProtocol has them.
 
     `scratch` is shared by the readers of one thread: bytes that are written to the result of
-    `get_buffer` must be passed to `buffer_updated` before another reader is used. `is_stalled` is
-    true while memory is refused.
+    `get_buffer` must be passed to `buffer_updated` before another reader is used. `max_bytes`: the
+    largest frame; `limit_name`: the setting of that limit, for errors. `is_stalled` is true while
+    memory is refused.
     """
 
-    __slots__ = ("_claim", "_frame", "_max_bytes", "_received", "_rest", "_scratch", "is_stalled")
+    __slots__ = ("_claim", "_frame", "_limit_name", "_max_bytes", "_received", "_rest", "_scratch", "is_stalled")
 
-    def __init__(self, scratch: memoryview, max_bytes: int, claim: Callable[[int], bool]) -> None:
+    def __init__(
+        self, scratch: memoryview, max_bytes: int, claim: Callable[[int], bool], limit_name: str = "the limit"
+    ) -> None:
         self._scratch = scratch
         self._max_bytes = max_bytes
+        self._limit_name = limit_name
         self._claim = claim
         self._frame: bytearray | None = None  # a frame with a buffer of its own
-        self._received = 0  # bytes of it
-        self._rest = b""  # the beginning of a frame without
+        self._received = 0  # bytes of `_frame`
+        self._rest = b""  # the received beginning of a frame that has no buffer of its own
         self.is_stalled = False
 
     def get_buffer(self) -> memoryview:
@@ -78,9 +82,10 @@ class FrameReader:
             rest, self._rest = self._rest, b""
             self._split(memoryview(rest))
 
-    def limit_frames(self, max_bytes: int) -> None:
+    def limit_frames(self, max_bytes: int, limit_name: str) -> None:
         """Limits the size of frames, from the next frame on."""
         self._max_bytes = max_bytes
+        self._limit_name = limit_name
 
     @property
     def claimed_bytes(self) -> int:
@@ -95,7 +100,7 @@ class FrameReader:
             if not 0 <= size <= self._max_bytes:
                 if size >> 16 == _TLS_HANDSHAKE:
                     raise MalformedMessage("the client uses TLS, and this listener does not")
-                raise MalformedMessage(f"a request of {size} bytes; socket.request.max.bytes is {self._max_bytes}")
+                raise MalformedMessage(f"a message of {size} bytes; {self._limit_name} is {self._max_bytes}")
             stop = at + 4 + size
             if stop <= end:
                 frames.append(bytearray(data[at + 4 : stop]))

@@ -46,11 +46,11 @@ class ServerCertificate(msgspec.Struct, frozen=True):
     not_after: float
     subject: str = ""
 
-    def validity_problem(self, now: float) -> str:
+    def validity_problem(self, now_s: float) -> str:
         """The reason why clients reject the certificate at this time; empty if they do not."""
-        if now >= self.not_after:
+        if now_s >= self.not_after:
             return f"it expired on {_format_time(self.not_after)}"
-        return f"it is not valid before {_format_time(self.not_before)}" if now < self.not_before else ""
+        return f"it is not valid before {_format_time(self.not_before)}" if now_s < self.not_before else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,8 @@ def load_certificate(context: ssl.SSLContext, chain: str, key: str, password: st
 
 
 def inspect_certificate(chain: str, key: str, password: str = "", *, trusted: str = "") -> ServerCertificate:
-    """Does a TLS handshake in memory, which fails for a certificate that clients cannot accept.
+    """The properties of the first certificate of a chain. They are read in a TLS handshake in
+    memory, which fails for a certificate that clients cannot accept.
 
     `trusted`: certificates of authorities that must verify it; empty: it is trusted itself. Raises
     InvalidCertificate.

@@ -23,6 +23,7 @@ entity."""
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 NO_UUID: Final = uuid.UUID(int=0)
+"""The zeros that stand for no id on the wire. Messages are read with None in their place."""
 
 LAYOUTS: Final = {
     "bool": struct.Struct(">?"),

@@ -35,6 +35,16 @@ def write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+def write_length(out: bytearray, length: int, flexible: bool) -> None:
+    """Appends the length of an array or of bytes as i32, or in flexible versions the length + 1 as
+    a varint. −1: null.
+    """
+    if flexible:
+        write_varint(out, length + 1)
+    else:
+        out += _I32.pack(length)
+
+
 @cache
 def message_writer(cls: type) -> WriteValue:
     """A function that appends one `cls` to a bytearray; built once per class.

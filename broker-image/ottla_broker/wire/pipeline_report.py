@@ -50,7 +50,7 @@ class PipelineReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     @property
     def topics(self) -> set[str]:
-        """Those that it reads or writes."""
+        """The topics that the pipeline reads or writes."""
         return {view.topic for view in self.views if view.topic}
 
 

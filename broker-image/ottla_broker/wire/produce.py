@@ -23,7 +23,7 @@ from ottla_broker.wire.message_reader import (
     MalformedMessage,
     skip_tagged_fields,
 )
-from ottla_broker.wire.message_writer import write_varint
+from ottla_broker.wire.message_writer import write_length, write_varint
 from ottla_broker.wire.node_endpoints import NodeEndpoint, write_current_leader, write_node_endpoints
 from ottla_broker.wire.request_header import RequestHeader, read_request_header
 
@@ -82,7 +82,7 @@ def read_produce_request(frame: bytearray, header: RequestHeader) -> ProduceRequ
     try:
         return _read(frame, header.body_offset, header.version)
     except (struct.error, IndexError, ValueError) as error:
-        raise MalformedMessage(f"a produce request ends early: {error}") from error
+        raise MalformedMessage(f"the produce request cannot be read: {error}") from error
 
 
 def expects_no_response(frame: bytearray) -> bool:
@@ -149,7 +149,7 @@ def read_request_start(frame: bytearray, header: RequestHeader) -> RequestStart 
     try:
         return _read_start(frame, header.body_offset, header.version)
     except (struct.error, IndexError, ValueError) as error:
-        raise MalformedMessage(f"a produce request ends early: {error}") from error
+        raise MalformedMessage(f"the produce request cannot be read: {error}") from error
 
 
 def _read_start(frame: bytearray, at: int, version: int) -> RequestStart | None:
@@ -215,10 +215,10 @@ def write_produce_response(
     flexible = version >= FLEXIBLE_SINCE
     if flexible:
         out.append(0)
-    _write_count(out, len(topics), flexible)
+    write_length(out, len(topics), flexible)
     for topic, partitions in topics:
         write_topic(out, topic, flexible)
-        _write_count(out, len(partitions), flexible)
+        write_length(out, len(partitions), flexible)
         for partition in partitions:
             _write_partition(out, partition, version, flexible)
         if flexible:
@@ -247,7 +247,7 @@ def _write_partition(out: bytearray, data: ProduceResponsePartition, version: in
         if data.record_errors:
             _write_record_errors(out, data.record_errors, flexible)
         else:
-            _write_count(out, 0, flexible)
+            write_length(out, 0, flexible)
         _write_text(out, data.message, flexible)
     if flexible:
         if data.leader is None or version < CURRENT_LEADER_SINCE:
@@ -258,19 +258,12 @@ def _write_partition(out: bytearray, data: ProduceResponsePartition, version: in
 
 
 def _write_record_errors(out: bytearray, errors: Sequence[tuple[int, str | None]], flexible: bool) -> None:
-    _write_count(out, len(errors), flexible)
+    write_length(out, len(errors), flexible)
     for index, message in errors:
         out += _I32.pack(index)
         _write_text(out, message, flexible)
         if flexible:
             out.append(0)
-
-
-def _write_count(out: bytearray, count: int, flexible: bool) -> None:
-    if flexible:
-        write_varint(out, count + 1)
-    else:
-        out += _I32.pack(count)
 
 
 def write_topic(out: bytearray, topic: Topic, flexible: bool) -> None:

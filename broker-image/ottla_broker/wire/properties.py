@@ -38,6 +38,7 @@ def parse_properties(text: str) -> list[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yields each line with the lines that continue it, and the number of its first line."""
     first, joined = 0, ""  # first line's number, 0 before a logical line begins
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         line = line.lstrip(_BLANKS)

@@ -54,7 +54,7 @@ class Record:
 
 
 def estimate_size(record: Record) -> int:
-    """About its number of bytes in a batch."""
+    """About the number of bytes of the record in a batch, before compression."""
     size = len(record.key or b"") + len(record.value or b"") + 16
     for name, value in record.headers:
         size += len(name) + len(value or b"") + 4

@@ -42,6 +42,8 @@ class StoredRoll(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_roll(configs: Iterable[DescribedConfig]) -> StoredRoll | None:
-    """None if nobody restarts brokers."""
+    """The report among the configs that describe it; None while no rolling restart is in
+    progress.
+    """
     found = next((it.value for it in configs if it.name == REPORT), None)
     return None if found is None else msgspec.json.decode(found, type=StoredRoll)

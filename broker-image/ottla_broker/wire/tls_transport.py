@@ -80,12 +80,12 @@ class TlsTransport(asyncio.BufferedProtocol):
         if not self._handshakes.begin(self):
             self.abort()
 
-    def wait(self, seconds: float) -> None:
-        """Delays the handshake."""
+    def delay_handshake(self, delay_s: float) -> None:
+        """Reads nothing from the socket for `delay_s`."""
         self._below.pause_reading()
-        asyncio.get_running_loop().call_later(seconds, self._stop_waiting)
+        asyncio.get_running_loop().call_later(delay_s, self._end_delay)
 
-    def _stop_waiting(self) -> None:
+    def _end_delay(self) -> None:
         if not self._is_closing:
             self._below.resume_reading()
 

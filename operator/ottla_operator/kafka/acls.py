@@ -11,7 +11,7 @@ from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsReques
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.static.primitive import i8
 
-from ottla_broker.security.acl_descriptions import described_entries
+from ottla_broker.security.acl_descriptions import read_entries
 from ottla_broker.security.acls import ANY, AccessControlEntry, AclFilter, PatternType
 from ottla_broker.security.restricted_super_users import RestrictedSuperUsers, parse_restricted_super_users
 from ottla_broker.wire.errors import KafkaError
@@ -46,7 +46,7 @@ async def describe_acls(client: KafkaClient, selected: AclFilter = EVERY_ENTRY) 
     """Raises KafkaError: SECURITY_DISABLED if the brokers have no authorizer."""
     response = await client.send_to_controller(_filter(DescribeAclsRequest, selected))
     raise_for_error(response.error_code, response.error_message, "access rules")
-    return described_entries(response)
+    return read_entries(response)
 
 
 async def create_acls(

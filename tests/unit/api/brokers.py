@@ -55,6 +55,7 @@ class SmallBroker:
         self.partitions = Partitions(self.image)
         self.audit_log = BrokerLogAudit(lambda: 0.0)
         self.client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
+        self.authorizer: Authorizer = AllowAll()
         self.controller = None
         self.controller_channel = MissingController()
         self.failure_detector = FailureDetector(ME, self.image, "PLAINTEXT")
@@ -105,8 +106,8 @@ class SmallBroker:
             partition.log.close()
 
 
-def serve(broker: SmallBroker, limits: ConnectionLimits | None = None, authorizer: Authorizer | None = None) -> Server:
-    return Server(cast(Broker, broker), limits, authorizer or AllowAll())
+def serve(broker: SmallBroker, limits: ConnectionLimits | None = None) -> Server:
+    return Server(cast(Broker, broker), limits)
 
 
 async def start_listening(server: Server) -> int:

@@ -46,7 +46,7 @@ class QuotaClient:
     def __post_init__(self) -> None:
         self.broker.client_quotas = ClientQuotaManager(QuotaWindows(), lambda: self.now_s)
         self.broker.runtime = Runtime(processing_clock=lambda: self.now_s)
-        self.dispatcher = RequestDispatcher(cast(Broker, self.broker), AllowAll())
+        self.dispatcher = RequestDispatcher(cast(Broker, self.broker))
         alice = Principal("User", "alice")
         self.connection = ConnectionState("127.0.0.1", 1, "PLAINTEXT", alice, mute=self.muted_s.append)
 
@@ -211,7 +211,7 @@ async def test_processing_time_of_handlers_is_measured(broker: SmallBroker) -> N
     client = QuotaClient(broker)
     ticks = iter(range(1000))
     broker.runtime = Runtime(processing_clock=lambda: float(next(ticks)))  # each measurement is 1 s
-    client.dispatcher = RequestDispatcher(cast(Broker, broker), AllowAll())
+    client.dispatcher = RequestDispatcher(cast(Broker, broker))
     client.set_quota(request_percentage=50.0)
     await client.produce(10)
     quotas = broker.client_quotas.of_client("alice", "me")

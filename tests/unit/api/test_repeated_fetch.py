@@ -8,7 +8,6 @@ from typing import cast
 from ottla_broker.broker import Broker
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.requests.reply import Reply
-from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.security.client_quotas import QuotaEntity
 from ottla_broker.wire.api_keys import ApiKey
@@ -31,7 +30,7 @@ class Client:
             append(partition, value)
         broker.client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
         self.broker = broker
-        self.dispatcher = RequestDispatcher(cast(Broker, broker), AllowAll())
+        self.dispatcher = RequestDispatcher(cast(Broker, broker))
         self.state = context(broker, 11).connection
 
     def fetch(self, correlation_id: int, offset: int) -> bytes:

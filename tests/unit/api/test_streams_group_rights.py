@@ -160,7 +160,7 @@ def test_a_group_is_described_with_describe_on_it_and_on_all_topics(grants: tupl
 
 @pytest.mark.parametrize("api", [streams_group_heartbeat.API, streams_group_describe.API], ids=lambda api: api.key.name)
 def test_exactly_the_declared_rights_are_asked_for(api: Api) -> None:
-    declared = {(right.operation, right.kind) for right in api.rights or ()}
+    declared = {(right.operation, right.kind) for right in api.rights}
 
     async def test(broker: SmallCoordinator) -> None:
         add_controller(broker)

@@ -134,7 +134,7 @@ class Member:
         self.join_version, self.sync_version = versions
         cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
         cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
-        self.dispatcher = RequestDispatcher(cast(Broker, broker), broker.authorizer)
+        self.dispatcher = RequestDispatcher(cast(Broker, broker))
         self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
         self.id = ""
 

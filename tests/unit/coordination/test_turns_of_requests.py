@@ -36,7 +36,7 @@ class Client:
     def __init__(self, broker: SmallCoordinator) -> None:
         cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
         cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
-        self.dispatcher = RequestDispatcher(cast(Broker, broker), broker.authorizer)
+        self.dispatcher = RequestDispatcher(cast(Broker, broker))
         self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
 
     async def send(self, key: ApiKey, version: int, *, turns: int, **fields: Any) -> Any:

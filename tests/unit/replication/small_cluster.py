@@ -89,6 +89,7 @@ class Node:
         self.channels = ChannelBuilder()
         self.audit_log = BrokerLogAudit(cluster.loop.time)
         self.client_quotas = ClientQuotaManager(QuotaWindows(), cluster.loop.time)
+        self.authorizer = AllowAll()
         self.ready = True
         self.started = asyncio.Event()
         self.started.set()
@@ -123,7 +124,6 @@ class Node:
         )
         self.server = Server(
             cast(Broker, self),
-            authorizer=AllowAll(),
             listen_on=lambda at, _: cluster.network.listen(at.host, at.port),  # type: ignore[arg-type,return-value]
         )
         self.server.bind()

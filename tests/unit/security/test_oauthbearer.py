@@ -279,10 +279,10 @@ async def test_endpoint_that_fails_is_asked_again_and_keys_stay() -> None:
     keys = endpoint.key_set()
     running = await run_until(keys, endpoint, 3)
     endpoint.keys = KEYS
-    await keys.look_for("rsa")
+    await keys.wait_for_key("rsa")
     endpoint.keys = None
     failing = endpoint.fetches
-    searching = asyncio.ensure_future(keys.look_for("new"))
+    searching = asyncio.ensure_future(keys.wait_for_key("new"))
     await endpoint.wait_until_asked(failing + 3)
     assert keys.has_key("rsa")
     endpoint.keys = [*KEYS, public_key(RSA_KEY, "new")]
@@ -311,8 +311,8 @@ async def test_key_that_stays_unknown_is_looked_for_once_a_minute() -> None:
     keys = endpoint.key_set()
     running = await run_until(keys, endpoint, 1)
     for _ in range(10):
-        await keys.look_for("forged")
-    await keys.look_for("x" * 1001)
+        await keys.wait_for_key("forged")
+    await keys.wait_for_key("x" * 1001)
     assert endpoint.fetches == 2
     running.cancel()
 

@@ -173,8 +173,8 @@ async def test_joined_requests_wait_for_the_whole_isr(broker: SmallBroker) -> No
 @broker_test
 async def test_only_requests_with_the_right_to_write_are_appended(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    authorizer = RevocableRight()
-    server = serve(broker, authorizer=authorizer)
+    broker.authorizer = authorizer = RevocableRight()
+    server = serve(broker)
     producer = await Producer.open(await start_listening(server))
     with count_joined() as joined:
         assert await producer.produce((0, batch(b"1")), (0, batch(b"2"))) == [(0, ErrorCode.none), (1, ErrorCode.none)]

@@ -64,7 +64,7 @@ async def test_rule_18_frame_of_a_client_that_has_not_logged_in_is_bounded(tmp_p
             connection.writer.write(struct.pack(">i", size))
             assert await connection.is_closed_by_peer(), size
         await eventually(lambda: len(logged()) == 3)
-        assert server.requests.allocated_bytes == 0
+        assert server.request_memory.allocated_bytes == 0
     finally:
         await server.close()
         broker.close()

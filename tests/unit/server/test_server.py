@@ -192,11 +192,11 @@ async def test_rule_18_memory_of_slow_readers_is_bounded(broker: SmallBroker) ->
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
     await eventually(
-        lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
+        lambda: server.response_memory.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
     )
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
-    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
-    assert held <= server.responses.allocated_bytes + 80 * (64 << 10)
+    assert bound <= server.response_memory.allocated_bytes <= bound + (2 << 20)
+    assert held <= server.response_memory.allocated_bytes + 80 * (64 << 10)
 
     # Other requests are served meanwhile, and waiting fetches when the slow readers disconnect.
     other = await RawConnection.open(port)
@@ -205,7 +205,7 @@ async def test_rule_18_memory_of_slow_readers_is_bounded(broker: SmallBroker) ->
     for connection in slow:
         connection.close()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.allocated_bytes == 0)
+    await eventually(lambda: server.response_memory.allocated_bytes == 0)
     await server.close()
 
 
@@ -220,7 +220,7 @@ async def test_rule_18_connections_that_read_nothing_are_closed_for_waiting_ones
     for connection in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.is_exhausted)
+    await eventually(lambda: server.response_memory.is_exhausted)
     other = await RawConnection.open(port)
     other.send(ApiKey.FETCH, 12, 5, fetch_request({("a", 0): 0}))
     assert len(await other.receive()) > 900_000
@@ -255,8 +255,8 @@ async def test_rule_18_only_large_requests_wait_for_memory(broker: SmallBroker) 
     large_senders = [await RawConnection.open(port) for _ in range(4)]
     for sender in large_senders:
         sender.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.allocated_bytes <= 2 << 20
+    await eventually(lambda: server.request_memory.is_exhausted and server.request_memory.has_waiters)
+    assert server.request_memory.allocated_bytes <= 2 << 20
     small = await RawConnection.open(port)
     small.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(b"1")}))
     assert await small.receive()
@@ -266,7 +266,7 @@ async def test_rule_18_only_large_requests_wait_for_memory(broker: SmallBroker) 
         sender.close()
     assert await large.receive()
     assert partition.log.end == 2
-    await eventually(lambda: server.requests.allocated_bytes == 0)
+    await eventually(lambda: server.request_memory.allocated_bytes == 0)
     await server.close()
 
 

@@ -202,7 +202,7 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     malformed = await RawConnection.open(port)
     malformed.writer.write(b"\x16\x03\x01\x00\x05hello")
     await eventually(lambda: len(lines()) == 2)
-    assert "TLS handshake with 127.0.0.1:" in lines()[1]
+    assert "TLS with 127.0.0.1:" in lines()[1]
     with pytest.raises(ssl.SSLCertVerificationError):
         await asyncio.to_thread(shake_hands, port, ssl.create_default_context())
     await eventually(lambda: len(lines()) == 3)
@@ -244,7 +244,7 @@ async def test_rule_18_time_and_number_of_handshakes_are_bounded(
     assert lines()[0].endswith("5 other handshakes are in progress")
     assert not server.connections
     assert all([await it.is_closed_by_peer() for it in idle])
-    assert lines()[1].endswith("it was not done within 0 s")
+    assert lines()[1].endswith("the handshake was not done within 0 s")
     assert not server.handshakes_in_progress
     assert (
         await request_api_versions(await connect_with_tls(port, client_context(authority)))
@@ -315,12 +315,12 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
     await eventually(
-        lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
+        lambda: server.response_memory.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
     )
     unsent = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
     encrypted = sum(c._transport._below.get_write_buffer_size() for c in server.connections)  # type: ignore[attr-defined]
-    assert bound <= server.responses.allocated_bytes <= bound + (2 << 20)
-    assert unsent <= server.responses.allocated_bytes + 40 * (64 << 10)
+    assert bound <= server.response_memory.allocated_bytes <= bound + (2 << 20)
+    assert unsent <= server.response_memory.allocated_bytes + 40 * (64 << 10)
     assert encrypted <= 40 * (200 << 10), "only what fits into the socket soon is encrypted"
     other = await connect_with_tls(port, context)
     assert (await request_api_versions(other)).error_code is ErrorCode.none
@@ -329,7 +329,7 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
         connection.close()
         connection.writer.transport.abort()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.allocated_bytes == 0)
+    await eventually(lambda: server.response_memory.allocated_bytes == 0)
     await server.close()
 
 
@@ -344,15 +344,15 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory(
     large_senders = [await connect_with_tls(port, context) for _ in range(4)]
     for sender in large_senders:
         sender.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
-    assert server.requests.allocated_bytes <= 2 << 20
+    await eventually(lambda: server.request_memory.is_exhausted and server.request_memory.has_waiters)
+    assert server.request_memory.allocated_bytes <= 2 << 20
     large = await connect_with_tls(port, context)
     large.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
     for sender in large_senders:
         sender.writer.transport.abort()
     assert await large.receive()
     assert partition.log.end == 1
-    await eventually(lambda: server.requests.allocated_bytes == 0)
+    await eventually(lambda: server.request_memory.allocated_bytes == 0)
     await server.close()
 
 

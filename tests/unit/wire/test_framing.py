@@ -16,7 +16,7 @@ def reader(scratch: bytearray | None = None, claims: list[int] | None = None) ->
             claims.append(size)
         return True
 
-    return FrameReader(memoryview(scratch or bytearray(SCRATCH_BYTES)), LIMIT, claim)
+    return FrameReader(memoryview(scratch or bytearray(SCRATCH_BYTES)), LIMIT, claim, "socket.request.max.bytes")
 
 
 def feed(frames: FrameReader, data: bytes, piece: int) -> list[bytearray]:
@@ -93,3 +93,11 @@ def test_rule_18_large_frame_waits_for_memory() -> None:
     assert not frames.is_stalled
     assert frames.claimed_bytes == len(body)
     assert feed(frames, sent[100:], 1 << 20) == [body]
+
+
+def test_a_frame_above_the_limit_is_refused_with_the_name_of_the_limit() -> None:
+    frames = reader()
+    frames.limit_frames(100, "sasl.server.max.receive.size")
+    assert feed(frames, framed(bytes(100)), 50) == [bytes(100)]
+    with pytest.raises(MalformedMessage, match=r"^a message of 101 bytes; sasl\.server\.max\.receive\.size is 100$"):
+        feed(frames, framed(bytes(101)), 50)
