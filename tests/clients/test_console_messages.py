@@ -4,7 +4,7 @@ import confluent_kafka as ck
 import duckdb
 from playwright.sync_api import Page, expect
 
-from ottla_broker.console.record_display import printable
+from ottla_broker.console.record_display import escape_unprintable
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
@@ -123,7 +123,7 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
             texts = [
                 normalize_spaces(text) for text in tab.locator("#records > tr > td:nth-child(4)").all_inner_texts()
             ]
-            assert set(texts) <= {normalize_spaces(printable(text)) for text in HOSTILE}, path
+            assert set(texts) <= {normalize_spaces(escape_unprintable(text)) for text in HOSTILE}, path
         assert_is_text(tab)
     name = "%3Cscript%3Eattacked()%3C%2Fscript%3E"
     for path in (f"/topics?search={name}", f"/topics/hostile/messages?key={name}&filter={name}"):

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Final, Literal, cast
 
 from ottla_broker.console.partition_reader import START_KINDS, Start, StartKind
-from ottla_broker.console.record_display import FORMS, Form
+from ottla_broker.console.record_display import DISPLAY_FORMS, DisplayForm
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.search_messages import EXPORT_FORMATS, ExportFormat
 
@@ -31,7 +31,7 @@ class MessageQuery:
     start_text: str
     at: str
     limit: int
-    form: Form
+    form: DisplayForm
     expression: str
     key: str
     positions: Mapping[int, int]
@@ -54,7 +54,7 @@ def parse_query(page: PageRequest) -> MessageQuery:
         page.text("start"),
         at,
         page.integer("limit", DEFAULT_LIMIT, at_least=1, at_most=MAX_LIMIT),
-        cast(Form, _one_of(page, "form", FORMS, "auto")),
+        cast(DisplayForm, _one_of(page, "form", DISPLAY_FORMS, "auto")),
         expression,
         key,
         parse_positions(page.text("positions")),

@@ -17,13 +17,13 @@ from ottla_broker.console.record_display import (
     MAX_SHOWN,
     MAX_SHOWN_ALONE,
     DisplayedRecord,
-    Form,
+    DisplayForm,
     display_record,
 )
 from ottla_broker.console.registry_access import find_schemas
 from ottla_broker.console.requests import MAX_INT64, SECURITY_HEADERS, PageError, PageRequest
 from ottla_broker.console.schema_framing import schema_id_of
-from ottla_broker.console.search import Found, Search
+from ottla_broker.console.search import Search, SearchUpdate
 from ottla_broker.console.search_messages import ExportFormat, ScanRecords, StartSearch
 from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.console.topics import TopicPages
@@ -75,7 +75,7 @@ class MessagePages:
 
     async def show_record(self, page: PageRequest) -> web.Response:
         topic = self._check(page)
-        form: Form = "hex" if page.text("form") == "hex" else "auto"
+        form: DisplayForm = "hex" if page.text("form") == "hex" else "auto"
         partition, offset = (int(page.http.match_info[name]) for name in ("partition", "offset"))
         if partition not in topic.partitions or offset > MAX_INT64:
             raise PageError(404, f"There is no partition {partition} of {topic.name}, or no such offset.")
@@ -111,7 +111,7 @@ class MessagePages:
         return response
 
     async def _send_events(
-        self, page: PageRequest, topic: TopicImage, response: web.StreamResponse, search: AsyncIterator[Found]
+        self, page: PageRequest, topic: TopicImage, response: web.StreamResponse, search: AsyncIterator[SearchUpdate]
     ) -> None:
         sent_s = 0.0
         async for found in search:
@@ -197,7 +197,7 @@ class MessagePages:
         return found[: query.limit]
 
     async def _decode(
-        self, page: PageRequest, chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int
+        self, page: PageRequest, chunk: Chunk, partition: int, end: int, limit: int, form: DisplayForm, shown: int
     ) -> list[DisplayedRecord]:
         """Records that may have a schema are decoded by a worker process."""
         found, may_have_schema = await self._broker.runtime.run_in_thread(
@@ -226,7 +226,7 @@ def select_partitions(topic: TopicImage, query: MessageQuery) -> list[int]:
 
 
 def decode_chunk(
-    chunk: Chunk, partition: int, end: int, limit: int, form: Form, shown: int
+    chunk: Chunk, partition: int, end: int, limit: int, form: DisplayForm, shown: int
 ) -> tuple[list[DisplayedRecord], bool]:
     """The first records of the chunk below `end`, and whether one of them may have a schema. Raises
     CORRUPT_MESSAGE.

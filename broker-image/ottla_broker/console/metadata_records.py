@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ottla_broker.console.record_display import printable
+from ottla_broker.console.record_display import escape_unprintable
 from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.records import iter_records
@@ -50,4 +50,4 @@ def read_fields(value: bytes | None) -> tuple[str, str, str]:
     if not isinstance(decoded, dict):
         return "unknown", "", ""
     kind = str(decoded.pop("type", "unknown"))
-    return kind, printable(msgspec.json.encode(decoded).decode()), str(decoded.get("topic", ""))
+    return kind, escape_unprintable(msgspec.json.encode(decoded).decode()), str(decoded.get("topic", ""))

@@ -19,7 +19,7 @@ from ottla_broker.console.health import assess_health
 from ottla_broker.console.partition_census import CensusTaker, PartitionCensus
 from ottla_broker.console.requests import PageRequest
 from ottla_broker.console.restarts import SILENT_S, describe_restarts, describe_roll
-from ottla_broker.console.throughput import FIRST_INTERVAL_S, SAMPLE_INTERVAL_S, ThroughputHistory, add_up
+from ottla_broker.console.throughput import FIRST_INTERVAL_S, SAMPLE_INTERVAL_S, ThroughputHistory, sum_totals
 from ottla_broker.console.topics import may_describe
 from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
@@ -125,7 +125,7 @@ class Overview:
         bytes_behind, failures = await self._find_bytes_behind(census)
         roll = None
         try:
-            roll = await self._requests.roll()
+            roll = await self._requests.find_roll()
         except (KafkaError, OSError) as reason:
             failures = (*failures, f"The controller does not respond: {reason or 'timeout'}.")
         now_s = asyncio.get_running_loop().time()
@@ -140,7 +140,7 @@ class Overview:
 
     async def show_log_dirs(self, page: PageRequest) -> web.Response:
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_LOG_DIRS)
-        log_dirs, failures = await self._requests.log_dirs()
+        log_dirs, failures = await self._requests.find_log_dirs()
         return page.render("log_dirs.html", log_dirs=sorted(log_dirs, key=_by_broker), failures=failures)
 
     async def throughput(self, page: PageRequest) -> web.Response:
@@ -152,7 +152,7 @@ class Overview:
         while True:
             traffic = [partition.traffic for partition in self._broker.partitions]
             dispatcher = self._server.dispatcher
-            totals = add_up(traffic, dispatcher.request_counts, dispatcher.request_times.by_api)
+            totals = sum_totals(traffic, dispatcher.request_counts, dispatcher.request_times.by_api)
             self._history.add(self._broker.runtime.now_ms() / 1000, totals)
             await asyncio.sleep(interval_s)
             interval_s = SAMPLE_INTERVAL_S
@@ -177,7 +177,7 @@ class Overview:
                     pairs.append((broker, state.leader, (topic, index)))
                     held[broker].add((topic, index))
                     held[state.leader].add((topic, index))
-        sizes, failures = await self._requests.replica_bytes(held)
+        sizes, failures = await self._requests.find_replica_bytes(held)
         behind: Counter[int] = Counter()
         for broker, leader, partition in pairs:
             own, whole = sizes.get((broker, *partition)), sizes.get((leader, *partition))

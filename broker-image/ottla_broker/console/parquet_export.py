@@ -13,7 +13,7 @@ from typing import IO, Final, cast
 from arro3.core import Array, DataType, Field, RecordBatch, RecordBatchReader, Schema
 from arro3.io import write_parquet
 
-from ottla_broker.console.record_fields import COLUMNS, list_texts
+from ottla_broker.console.record_fields import COLUMNS, list_cells
 from ottla_broker.console.schema_framing import DecodedRecord
 from ottla_broker.wire.records import Record
 
@@ -65,7 +65,7 @@ class ParquetExport:
         self._wait_for_pause()
 
     def add(self, partition: int, record: Record, decoded: DecodedRecord) -> None:
-        self._rows.append((partition, record.offset, record.timestamp_ms, *list_texts(record, decoded)))
+        self._rows.append((partition, record.offset, record.timestamp_ms, *list_cells(record, decoded)))
 
     def take(self) -> bytes:
         if self._rows:

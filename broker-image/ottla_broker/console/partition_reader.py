@@ -138,6 +138,6 @@ async def read_ranges(
                 fetching.cancel()
 
 
-def positions_text(ranges: Mapping[int, int]) -> str:
+def format_positions(ranges: Mapping[int, int]) -> str:
     """`0:120,1:98`: partition and next offset."""
     return ",".join(f"{partition}:{offset}" for partition, offset in sorted(ranges.items()))

@@ -52,7 +52,7 @@ def lay_out(views: Sequence[PipelineView]) -> Graph:
     for view in views:
         column = column_of[key_of(view)]
         boxes[key_of(view)] = Box(
-            left_of(column), bottoms[column], shorten(view.name), note(view), view.kind, view.topic
+            left_of(column), bottoms[column], shorten(view.name), make_note(view), view.kind, view.topic
         )
         bottoms[column] += HEIGHT + GAP_Y
     lanes: dict[tuple[str, int], int] = {}
@@ -90,7 +90,7 @@ def left_of(column: int) -> int:
     return MARGIN + column * (WIDTH + GAP_X)
 
 
-def note(view: PipelineView) -> str:
+def make_note(view: PipelineView) -> str:
     return shorten(f"topic {view.topic}" if view.topic else view.target)
 
 

@@ -20,8 +20,8 @@ MAX_HEX_BYTES: Final = 4096
 BYTES_PER_LINE: Final = 16
 
 DisplayKind = Literal["null", "json", "text", "binary"]
-Form = Literal["auto", "text", "hex"]
-FORMS: Final = ("auto", "text", "hex")
+DisplayForm = Literal["auto", "text", "hex"]
+DISPLAY_FORMS: Final = ("auto", "text", "hex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DisplayedRecord:
 
 
 def display_record(
-    partition: int, record: Record, form: Form, limit: int = MAX_SHOWN, decoded: DecodedRecord = NOT_DECODED
+    partition: int, record: Record, form: DisplayForm, limit: int = MAX_SHOWN, decoded: DecodedRecord = NOT_DECODED
 ) -> DisplayedRecord:
     return DisplayedRecord(
         partition,
@@ -56,32 +56,36 @@ def display_record(
         record.timestamp_ms,
         display_bytes(record.key, form, limit, decoded.key),
         display_bytes(record.value, form, limit, decoded.value),
-        tuple((printable(name), display_bytes(value, form, limit)) for name, value in record.headers),
+        tuple((escape_unprintable(name), display_bytes(value, form, limit)) for name, value in record.headers),
     )
 
 
-def display_bytes(data: bytes | None, form: Form, limit: int, decoded: DecodedBytes | None = None) -> DisplayedBytes:
+def display_bytes(
+    data: bytes | None, form: DisplayForm, limit: int, decoded: DecodedBytes | None = None
+) -> DisplayedBytes:
     """`form` auto: what a schema has decoded, and JSON objects and lists, are laid out; other UTF-8
     is text, the rest hexadecimal.
     """
     if data is None:
         return DisplayedBytes("null", "null", 0)
-    if form == "auto" and decoded is not None and (encoded := encode_decoded(decoded)) is not None:
-        laid_out = printable(format_json(encoded) or encoded.decode())
+    if form == "auto" and decoded is not None and (encoded := encode_as_json(decoded)) is not None:
+        laid_out = escape_unprintable(format_json(encoded) or encoded.decode())
         return DisplayedBytes("json", laid_out[:limit], len(data), len(laid_out) > limit, name_schema(decoded))
     if form == "hex":
         return _hex(data, limit)
     text = decode_text(data)
     if text is None:
         return (
-            _hex(data, limit) if form == "auto" else _cut("text", printable(data.decode(errors="replace")), data, limit)
+            _hex(data, limit)
+            if form == "auto"
+            else _cut("text", escape_unprintable(data.decode(errors="replace")), data, limit)
         )
     if form == "auto" and text.lstrip()[:1] in ("{", "[") and (formatted := format_json(data)) is not None:
         return _cut("json", formatted, data, limit)
-    return _cut("text", printable(text), data, limit)
+    return _cut("text", escape_unprintable(text), data, limit)
 
 
-def encode_decoded(decoded: DecodedBytes) -> bytes | None:
+def encode_as_json(decoded: DecodedBytes) -> bytes | None:
     """As JSON, bytes in base64. None for what JSON does not have, such as unpaired surrogates."""
     try:
         return msgspec.json.encode(decoded.value)
@@ -116,7 +120,7 @@ def format_json(data: bytes) -> str | None:
         return None
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Characters that would change the direction of the text around them, or that have no form, as
     escapes.
     """

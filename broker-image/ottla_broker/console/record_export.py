@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ottla_broker.console.record_fields import COLUMNS, list_headers, list_texts, put_field
+from ottla_broker.console.record_fields import COLUMNS, list_cells, list_headers, put_field
 from ottla_broker.console.schema_framing import NOT_DECODED, DecodedRecord
 from ottla_broker.console.search_messages import ExportFormat
 from ottla_broker.wire.records import Record
@@ -75,7 +75,7 @@ def csv_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODE
     cell without them is null, or is in the column beside it.
     """
     numbers = (partition, record.offset, record.timestamp_ms)
-    cells = (*map(str, numbers), *map(quote_cell, list_texts(record, decoded)))
+    cells = (*map(str, numbers), *map(quote_cell, list_cells(record, decoded)))
     return ",".join(cells).encode() + b"\r\n"
 
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ottla_broker.console.record_display import encode_decoded
+from ottla_broker.console.record_display import encode_as_json
 from ottla_broker.console.schema_framing import DecodedBytes, DecodedRecord
 from ottla_broker.wire.records import Record
 
@@ -23,10 +23,10 @@ class ExportField(NamedTuple):
     schema_id: int | None = None
 
 
-def read_field(data: bytes | None, decoded: DecodedBytes | None = None) -> ExportField:
+def make_export_field(data: bytes | None, decoded: DecodedBytes | None = None) -> ExportField:
     if data is None:
         return ExportField()
-    if decoded is not None and (encoded := encode_decoded(decoded)) is not None:
+    if decoded is not None and (encoded := encode_as_json(decoded)) is not None:
         return ExportField(encoded.decode(), schema_id=decoded.schema_id)
     try:
         return ExportField(data.decode())
@@ -34,9 +34,9 @@ def read_field(data: bytes | None, decoded: DecodedBytes | None = None) -> Expor
         return ExportField(base64=base64.b64encode(data).decode())
 
 
-def list_texts(record: Record, decoded: DecodedRecord) -> tuple[str | None, ...]:
+def list_cells(record: Record, decoded: DecodedRecord) -> tuple[str | None, ...]:
     """The COLUMNS from `key` on, headers as JSON."""
-    key, value = read_field(record.key, decoded.key), read_field(record.value, decoded.value)
+    key, value = make_export_field(record.key, decoded.key), make_export_field(record.value, decoded.value)
     headers = msgspec.json.encode(list_headers(record)).decode()
     return key.text, key.base64, value.text, value.base64, headers
 
@@ -52,7 +52,7 @@ def list_headers(record: Record) -> list[dict[str, object]]:
 
 def put_field(line: dict[str, object], name: str, data: bytes | None, decoded: DecodedBytes | None = None) -> None:
     """Adds a key or value to an object of JSON."""
-    text, in_base64, schema_id = read_field(data, decoded)
+    text, in_base64, schema_id = make_export_field(data, decoded)
     if in_base64 is not None:
         line[f"{name}Base64"] = in_base64
     elif text is not None and schema_id is not None:

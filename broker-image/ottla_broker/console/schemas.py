@@ -114,14 +114,16 @@ class SchemaPages:
             diff=diff,
             diff_problem=problem,
             level=describe_level(state, subject, page.user),
-            referrers=[one for one in state.referrers(subject, shown.version) if is_visible(page.user, one.subject)],
+            referrers=[
+                one for one in state.referrers(subject, shown.version) if may_describe_subject(page.user, one.subject)
+            ],
             topic=topic if topic in self._broker.image.topics else None,
             types=SCHEMA_TYPES,
             check=check,
         )
 
 
-def is_visible(user: ConsoleUser, subject: str) -> bool:
+def may_describe_subject(user: ConsoleUser, subject: str) -> bool:
     return may(user, Operation.describe, subject)
 
 
@@ -131,7 +133,7 @@ async def find_subjects(state: RegistryState, search: str, user: ConsoleUser) ->
     for number, name in enumerate(sorted(state.subjects)):
         if number % SUBJECTS_PER_SLICE == SUBJECTS_PER_SLICE - 1:
             await asyncio.sleep(0)
-        if matches(name, words) and is_visible(user, name) and state.versions(name):
+        if matches(name, words) and may_describe_subject(user, name) and state.versions(name):
             found.append(name)
     return found
 
@@ -146,7 +148,7 @@ def find_versions(state: RegistryState, subject: str, page: PageRequest) -> list
     """In ascending order. Raises PageError, the same for a subject that does not exist and for one
     that the user may not describe.
     """
-    versions = state.versions(subject) if is_visible(page.user, subject) else []
+    versions = state.versions(subject) if may_describe_subject(page.user, subject) else []
     if not versions:
         raise PageError(404, f"There is no subject {subject!r} that {page.user.principal} may describe.")
     return versions

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_broker.console.partition_reader import Chunk, OffsetRange, positions_text, read_chunk, read_ranges
+from ottla_broker.console.partition_reader import Chunk, OffsetRange, format_positions, read_chunk, read_ranges
 from ottla_broker.console.search_messages import ScanRecords, SearchResponse
 from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.wire.client import Client
@@ -57,13 +57,13 @@ class SearchProgress:
             "deleted": self.deleted,
             "failed": self.failed,
             "failure": self.failure,
-            "positions": positions_text(self.positions),
+            "positions": format_positions(self.positions),
             "done": done,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchUpdate:
     """Matches and counts of one chunk."""
 
     response: SearchResponse
@@ -87,18 +87,18 @@ class Search:
         self.progress = SearchProgress(time.monotonic(), sum(one.left for one in ranges))
         self.progress.positions = {one.partition: one.next for one in ranges}
 
-    async def run(self, process: SearchProcess) -> AsyncIterator[Found]:
+    async def run(self, process: SearchProcess) -> AsyncIterator[SearchUpdate]:
         """Scans all ranges, up to the limit. Raises PageError, KafkaError, OSError."""
         async for range_, chunk in read_ranges(self._client, self._topic, self._ranges):
             response = await self._scan(process, range_, chunk, range_.end)
             self.progress.left = sum(self._left(one) for one in self._ranges)
             is_done = self.progress.found >= self._limit
-            yield Found(response, self.progress, is_done)
+            yield SearchUpdate(response, self.progress, is_done)
             if is_done:
                 return
-        yield Found(SearchResponse(), self.progress, True)
+        yield SearchUpdate(SearchResponse(), self.progress, True)
 
-    async def follow(self, process: SearchProcess) -> AsyncIterator[Found]:
+    async def follow(self, process: SearchProcess) -> AsyncIterator[SearchUpdate]:
         """Records as they are committed, from each range's next offset on, without end."""
         self.progress.left = NO_END
         while True:
@@ -108,9 +108,9 @@ class Search:
                 if chunk.next > range_.next:
                     has_found_none = False
                     range_.next = range_.end = chunk.next
-                    yield Found(await self._scan(process, range_, chunk, NO_END), self.progress, False)
+                    yield SearchUpdate(await self._scan(process, range_, chunk, NO_END), self.progress, False)
             if has_found_none:
-                yield Found(SearchResponse(), self.progress, False)
+                yield SearchUpdate(SearchResponse(), self.progress, False)
                 await asyncio.sleep(FOLLOW_PAUSE_S)
 
     def _left(self, range_: OffsetRange) -> int:

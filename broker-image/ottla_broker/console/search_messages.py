@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ottla_broker.console.record_display import MAX_SHOWN, DisplayedRecord, Form
+from ottla_broker.console.record_display import MAX_SHOWN, DisplayedRecord, DisplayForm
 from ottla_broker.registry.schema import SchemaSource
 
 ExportFormat = Literal["jsonl", "csv", "parquet"]
@@ -24,7 +24,7 @@ class StartSearch(msgspec.Struct, tag="start"):
 
     expression: str
     key: bytes | None
-    form: Form
+    form: DisplayForm
     export_format: ExportFormat | None = None
     has_registry: bool = False
     shown: int = MAX_SHOWN

@@ -50,7 +50,7 @@ class Rates:
     fetch_p99_ms: float | None
 
 
-def add_up(
+def sum_totals(
     traffic: Iterable[PartitionTraffic], requests: Iterable[int], times_by_api: Mapping[int, ApiTimes]
 ) -> Totals:
     records = written = read = 0

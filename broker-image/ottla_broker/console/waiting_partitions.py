@@ -17,10 +17,15 @@ class WaitingPartition:
     waits_for: str
 
 
-def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> WaitingPartition:
-    """For a partition without a leader, with replicas that are not in sync, or in a
+def is_waiting(state: PartitionRecord) -> bool:
+    """True for a partition without a leader, with replicas that are not in sync, or in a
     reassignment.
     """
+    return state.leader == NO_LEADER or len(state.isr) < len(state.replicas) or bool(state.adding or state.removing)
+
+
+def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> WaitingPartition:
+    """Describes a partition for which `is_waiting` is true."""
     problem, waits_for = _describe(state, brokers)
     return WaitingPartition(topic, state.partition, problem, waits_for)
 

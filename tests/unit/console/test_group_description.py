@@ -13,7 +13,7 @@ from ottla_broker.console.group_description import (
     MemberDescription,
     PartitionLag,
     describe_classic,
-    describe_newer,
+    describe_modern,
     describe_streams,
     find_owners,
     read_classic_assignment,
@@ -83,7 +83,7 @@ def test_consumer_group_has_epochs() -> None:
         assignor_name="uniform",
         members=(member,),
     )
-    found = describe_newer(group)
+    found = describe_modern(group)
     assert (found.epoch, found.assignor) == (7, "uniform")
     assert found.members == (MemberDescription("m", "app", "::1", "", 7, (("a", (4,)),)),)
 
