@@ -77,7 +77,7 @@ def test_stopped_search_can_be_resumed(tab: Page, console: BrokerProcess) -> Non
     tab.goto(f"{url_of(console)}/topics/orders/messages?filter=value.amount >= 0&limit=100")
     expect(tab.locator(".progress")).to_contain_text("stopped, 500 offsets are not read", timeout=WITHIN_MS)
     first = tab.locator("#records tr").all_inner_texts()
-    tab.get_by_role("link", name="Go on from here").click()
+    tab.get_by_role("link", name="Continue from here").click()
     expect(tab.locator(".progress")).to_contain_text("stopped, 400 offsets are not read", timeout=WITHIN_MS)
     second = tab.locator("#records tr").all_inner_texts()
     assert (len(first), len(second)) == (100, 100)

@@ -3,7 +3,6 @@ and latency of this broker.
 """
 
 import asyncio
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from aiohttp import web
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.broker_history import OBSERVE_INTERVAL_S, BrokerHistory, BrokerState
-from ottla_broker.console.cluster_requests import ClusterRequests, LogDirDescription
+from ottla_broker.console.cluster_requests import ClusterRequests, Failures
 from ottla_broker.console.health import assess_health
 from ottla_broker.console.partition_census import CensusTaker, PartitionCensus
 from ottla_broker.console.requests import PageRequest
@@ -22,6 +21,7 @@ from ottla_broker.console.restarts import SILENT_S, describe_restarts, describe_
 from ottla_broker.console.throughput import FIRST_INTERVAL_S, SAMPLE_INTERVAL_S, ThroughputHistory, sum_totals
 from ottla_broker.console.topics import may_describe
 from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.security.client_quota_manager import ClientQuotaManager
@@ -29,11 +29,11 @@ from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
+    """`leaders`: number of partitions that the broker leads. `replicas`: number of its replicas."""
+
     id: int
     address: str
     rack: str
@@ -45,6 +45,8 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
+    """`catching_up`: the brokers of `adding` that are not in sync yet."""
+
     topic: str
     partition: int
     adding: tuple[int, ...]
@@ -59,11 +61,11 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledClients:
-    """Users with their client ids, and addresses: throttled since the broker started, and those
-    that are over a quota now.
+    """Number of clients, by user or address and client id, that this broker has throttled since it
+    started, and of those that are over a quota now.
     """
 
-    all: int
+    since_start: int
     now: int
 
     @classmethod
@@ -75,6 +77,10 @@ class ThrottledClients:
 
 
 class Overview:
+    """The overview and the parts that it loads. `start` begins to sample throughput and to observe
+    brokers.
+    """
+
     def __init__(self, broker: Broker, server: Server, requests: ClusterRequests) -> None:
         self._broker = broker
         self._server = server
@@ -117,8 +123,8 @@ class Overview:
         )
 
     async def show_restarts(self, page: PageRequest) -> web.Response:
-        """Brokers that restart, and the roll that the operator has reported; nothing if none is
-        in progress.
+        """Restarts of brokers, and the rolling restart that the operator has reported. The part is
+        empty if none is in progress.
         """
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_CLUSTER)
         census = await self._census.current()
@@ -141,7 +147,9 @@ class Overview:
     async def show_log_dirs(self, page: PageRequest) -> web.Response:
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_LOG_DIRS)
         log_dirs, failures = await self._requests.find_log_dirs()
-        return page.render("log_dirs.html", log_dirs=sorted(log_dirs, key=_by_broker), failures=failures)
+        return page.render(
+            "log_dirs.html", log_dirs=sorted(log_dirs, key=lambda it: (it.broker, it.path)), failures=failures
+        )
 
     async def throughput(self, page: PageRequest) -> web.Response:
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_CLUSTER)
@@ -162,14 +170,14 @@ class Overview:
             self._brokers.observe(self._broker.image.brokers.values(), asyncio.get_running_loop().time())
             await asyncio.sleep(OBSERVE_INTERVAL_S)
 
-    async def _find_bytes_behind(self, census: PartitionCensus) -> tuple[dict[int, int], tuple[str, ...]]:
-        """By unfenced broker, the bytes that its replicas have less than their leaders', of those
-        that the census names. Without those of which either size is unknown.
+    async def _find_bytes_behind(self, census: PartitionCensus) -> tuple[dict[int, int], Failures]:
+        """By unfenced broker, how many bytes shorter its replicas are than their leaders, as far as
+        the census names them. Replicas are left out if either size is unknown.
         """
         image = self._broker.image
         unfenced = {one.id for one in image.unfenced_brokers()}
-        held: dict[int, set[tuple[str, int]]] = defaultdict(set)
-        pairs: list[tuple[int, int, tuple[str, int]]] = []
+        held: dict[int, set[TopicPartition]] = defaultdict(set)
+        pairs: list[tuple[int, int, TopicPartition]] = []
         for broker in unfenced & census.behind_named.keys():
             for topic, index in census.behind_named[broker]:
                 state = image.topics[topic].partitions.get(index) if topic in image.topics else None
@@ -186,7 +194,9 @@ class Overview:
         return dict(behind), failures
 
     def _describe_elections(self, page: PageRequest, census: PartitionCensus) -> Iterator[WaitingPartition]:
-        """Of partitions without a leader: the brokers that an election waits for."""
+        """The partitions without a leader that the census names, and the brokers that their
+        elections wait for.
+        """
         image = self._broker.image
         for topic, index in census.offline:
             state = image.topics[topic].partitions.get(index) if topic in image.topics else None
@@ -204,6 +214,7 @@ class Overview:
 
 
 def find_own_problems(broker: Broker) -> list[str]:
+    """Reasons why this broker is not ready."""
     reasons = [] if broker.ready else ["it is starting or stopping"]
     reasons += [f"log directory {one.path} failed: {one.failure}" for one in broker.log_dirs if one.failure is not None]
     return reasons + broker.unrecoverable_errors
@@ -223,7 +234,3 @@ def describe_brokers(
             census.leaders[id_],
             census.replicas[id_],
         )
-
-
-def _by_broker(log_dir: LogDirDescription) -> tuple[int, str]:
-    return log_dir.broker, log_dir.path

@@ -1,4 +1,4 @@
-"""Pages from templates. Every value that a template shows is escaped."""
+"""Renders pages from templates, which escape every value."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -32,7 +32,9 @@ def make_environment() -> Environment:
 
 
 def mark_code_spans(text: str) -> Markup:
-    """Text with names and values in backticks, as descriptions of settings have it."""
+    """Turns backticks, which descriptions of settings have around names and values, into
+    `<code>`.
+    """
     code = Markup("<code>{}</code>")
     return Markup().join(code.format(part) if index % 2 else escape(part) for index, part in enumerate(text.split("`")))
 
@@ -57,7 +59,9 @@ def format_partitions(count: int) -> str:
 
 
 def format_time(timestamp_ms: int | None) -> str:
-    """In UTC with milliseconds; a dash for None, a negative time, and one after the year 9999."""
+    """The time in UTC with milliseconds; a dash for None, a negative time, and one after the year
+    9999.
+    """
     if timestamp_ms is None or timestamp_ms < 0:
         return DASH
     try:
@@ -78,7 +82,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rate(rate: float) -> str:
-    """With a decimal below 10; a dash for a negative number, which means unknown."""
+    """The number, with one decimal below 10; a dash for a negative number, which means unknown."""
     if rate < 0:
         return DASH
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}" if rate >= 0.1 else "less than 0.1"
@@ -89,8 +93,9 @@ def format_percent(part: int, whole: int) -> str:
 
 
 class Renderer:
-    """`static_url`: the URL of a static file. `cluster_id`: may be unknown while the broker starts.
-    `has_login`: pages without a session say nothing about the cluster.
+    """`static_url`: returns the URL of a static file. `cluster_id`: returns the cluster's id; empty
+    while the broker starts. `has_login`: users log in, and pages for others say nothing about the
+    cluster.
     """
 
     def __init__(
