@@ -9,7 +9,7 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 @dataclass(frozen=True, slots=True)
 class WaitingPartition:
-    """`problem` and `waits_for`: sentences without their full stop."""
+    """`problem` and `waits_for`: parts of a sentence."""
 
     topic: str
     partition: int
@@ -33,6 +33,8 @@ def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, B
 def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> tuple[str, str]:
     if state.leader == NO_LEADER:
         trusted = (*state.isr, *state.eligible)
+        if not trusted:  # all of them have lost their directories
+            return "no leader", "an unclean election: no replica is known to have every acknowledged record"
         who = f"one of brokers {_list(trusted)}" if len(trusted) > 1 else f"broker {_list(trusted)}"
         reason = "which have" if len(trusted) > 1 else "which has"
         return "no leader", f"{who} to return, {reason} every acknowledged record"
