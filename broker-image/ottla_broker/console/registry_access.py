@@ -60,6 +60,6 @@ def _find_schema(registry: SchemaRegistry, user: ConsoleUser, schema_id: int) ->
     if schema is None or not any(may_describe_subject(user, subject) for subject in subjects):
         return None
     try:
-        return registry.source(subjects.pop(), schema)
+        return registry.resolve_source(subjects.pop(), schema)
     except RegistryError:
         return None

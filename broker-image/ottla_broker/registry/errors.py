@@ -2,7 +2,9 @@
 
 
 class RegistryError(Exception):
-    """The request is refused. The first three digits of `code` are the HTTP status."""
+    """Why a request is refused. `code`: Confluent's error code, which begins with the HTTP
+    status.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
