@@ -105,11 +105,10 @@ class JsonDocument:
         for _ in range(MAX_REFS):
             if not isinstance(schema, dict) or not isinstance(ref := schema.get("$ref"), str):
                 return schema, document
-            found, document = document.find(ref)
             others = {name: value for name, value in schema.items() if name != "$ref"}
             if others.keys() & ASSERTIONS and not document.ignores_siblings:
-                found = {"allOf": [found, others]}
-            schema = found
+                return {"allOf": [{"$ref": ref}, others]}, document
+            schema, document = document.find(ref)
         raise SchemaError("its references lead in a circle")
 
     @property
