@@ -44,10 +44,6 @@ class MemberDescription:
     epoch: int
     assignment: AssignedPartitions
 
-    @property
-    def partitions(self) -> int:
-        return sum(len(partitions) for _, partitions in self.assignment)
-
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:

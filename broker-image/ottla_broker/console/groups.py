@@ -42,7 +42,6 @@ class GroupPages:
     """Users see the groups and topics that they may describe."""
 
     def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages, tasks: BackgroundTasks) -> None:
-        self._broker = broker
         self._requests = requests
         self._groups = GroupRequests(broker, requests)
         self._lags = GroupLags(broker, requests, self._groups, tasks)

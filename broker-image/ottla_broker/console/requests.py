@@ -40,9 +40,9 @@ class PageRequest:
     user: ConsoleUser
     renderer: Renderer
 
-    def text(self, name: str, default: str = "") -> str:
-        """A parameter of the query, without white space at its ends."""
-        return self.http.query.get(name, default).strip()
+    def text(self, name: str) -> str:
+        """A parameter of the query, without white space at its ends; empty without one."""
+        return self.http.query.get(name, "").strip()
 
     def integer(self, name: str, default: int, *, at_least: int = 0, at_most: int = MAX_INT64) -> int:
         """A parameter of the query as an integer. Raises PageError if it is not an integer within
