@@ -24,8 +24,8 @@ class AuthorizerSettings:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """`deciding`: the entry that decides; None if none does. `matching`: entries of the resource
-    that are about the principal.
+    """`deciding`: the entry that decides; None if none does. `matching`: the entries about the
+    principal whose pattern matches the resource.
     """
 
     is_allowed: bool

@@ -19,9 +19,9 @@ AssignedPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`type`, `protocol`: in the words of `kafka-groups.sh`; CLASSIC, CONSUMER, SHARE or STREAMS,
-    and the protocol type of a classic group, such as "consumer" or "connect". `coordinator`: a
-    broker's id.
+    """A group in a list. `type`: CLASSIC, CONSUMER, SHARE or STREAMS. `protocol`: its protocol
+    type, such as "consumer" or "connect". Both words are those of `kafka-groups.sh`. `coordinator`:
+    a broker's id.
     """
 
     name: str

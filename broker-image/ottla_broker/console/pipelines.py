@@ -21,8 +21,8 @@ BAD_STATES = ("Failing", "Failed")
 
 
 class PipelinePages:
-    """Users with DESCRIBE_CONFIGS on the cluster see every pipeline, others those on whose topics
-    they all have DESCRIBE.
+    """Users with DESCRIBE_CONFIGS on the cluster see every pipeline; others see a pipeline if they
+    have DESCRIBE on all its topics.
     """
 
     def __init__(self, requests: ClusterRequests) -> None:

@@ -37,9 +37,10 @@ def describe_restarts(
     bytes_behind: Mapping[int, int],
     now_s: float,
 ) -> list[Restart]:
-    """The brokers that are not unfenced, have replicas that are not in sync, or restarted less than
-    RECENT_S ago. `bytes_behind`: by broker, how many bytes shorter its replicas are than their
-    leaders; without brokers of which it is unknown. `now_s`: by the clock of the history.
+    """The brokers that are fenced or shutting down, have replicas that are not in sync, or
+    restarted less than RECENT_S ago. `bytes_behind`: by broker, how many bytes shorter its replicas
+    are than their leaders; without brokers of which it is unknown. `now_s`: by the clock of the
+    history.
     """
     found = []
     for broker in sorted(brokers):
@@ -88,11 +89,11 @@ def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> It
         yield f"{format_count(more)} partitions more hold it up."
 
 
-def describe_blocker(one: RollBlocker, is_named: bool) -> str:
-    partition = f"{one.topic}-{one.partition}" if is_named else "a partition that you may not describe"
-    in_sync = ", ".join(map(str, one.isr)) or "no broker"
-    beside = "one other replica" if one.needed == 1 else f"{one.needed} other replicas"
-    return f"Broker {one.broker} waits for {partition}, which needs {beside} in sync; in sync: {in_sync}."
+def describe_blocker(blocker: RollBlocker, is_named: bool) -> str:
+    partition = f"{blocker.topic}-{blocker.partition}" if is_named else "a partition that you may not describe"
+    in_sync = ", ".join(map(str, blocker.isr)) or "no broker"
+    beside = "one other replica" if blocker.needed == 1 else f"{blocker.needed} other replicas"
+    return f"Broker {blocker.broker} waits for {partition}, which needs {beside} in sync; in sync: {in_sync}."
 
 
 def _partitions(count: int) -> str:

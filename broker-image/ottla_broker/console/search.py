@@ -25,8 +25,8 @@ NO_END: Final = -1
 
 @dataclass(slots=True)
 class SearchProgress:
-    """`began_s`: by time.monotonic. `left`: number of offsets that are still to be read, at least
-    that of records; −1 while following. `deleted`: number of offsets that retention removed before
+    """`began_s`: by time.monotonic. `left`: number of offsets that are still to be read, an upper
+    bound of records; −1 while following. `deleted`: number of offsets that retention removed before
     they were read. `failed`: number of records for which the filter has no result; `failure`: why,
     for the first of them. `positions`: next offsets by partition.
     """
