@@ -1,4 +1,4 @@
-"""Errors of the registry, with the HTTP status and the error code that clients look for."""
+"""Errors of the registry, with the codes of Confluent's registry, which clients know."""
 
 
 class RegistryError(Exception):

@@ -20,7 +20,7 @@ MAX_REQUESTED: Final = 10_000
 
 
 class KnownSchemaIds:
-    """Runs on the broker's event loop."""
+    """Answers whether a subject has a schema id. Runs on the broker's event loop."""
 
     def __init__(self, topic: SchemasTopic) -> None:
         self._topic = topic

@@ -176,6 +176,7 @@ def encode_key(key: RecordKey) -> bytes:
 
 
 def encode_value(key: RecordKey, value: Value) -> bytes | None:
+    """The value as JSON; None for a deleted key."""
     match value:
         case None:
             return None

@@ -56,6 +56,7 @@ def format_schema(source: SchemaSource, form: str) -> str:
 
 
 def validate_references(references: Sequence[NamedSchema]) -> None:
+    """Raises SchemaError if two of them have the same name."""
     names = [one.name for one in references]
     if len(set(names)) < len(names):
         raise SchemaError("two references have the same name")

@@ -96,7 +96,7 @@ class RegistryAccess:
     def record(
         self, principal: Principal, host: str, operation: Operation, subject: str | None, api: str, result: str
     ) -> None:
-        """Writes a refusal or a change to the audit log."""
+        """Writes an audit event. `result`: DENIED or DONE."""
         resource = resource_of(subject)
         at = datetime.fromtimestamp(self._broker.runtime.now_ms() / 1000, UTC)
         self._broker.audit_log.record(

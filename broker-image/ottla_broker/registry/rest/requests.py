@@ -34,7 +34,7 @@ class SchemaBody(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set"
     version: int | None = None
 
     def to_schema(self) -> Schema:
-        """Raises RegistryError without a text."""
+        """The schema, by default of type Avro. Raises RegistryError if its text is empty."""
         if not self.schema.strip():
             raise errors.invalid_schema("it is empty")
         return Schema(
@@ -47,12 +47,12 @@ class SchemaBody(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set"
 
 
 async def read_schema_body(request: web.Request) -> SchemaBody:
-    """Raises RegistryError."""
+    """The schema in the request's body. Raises RegistryError."""
     return decode_body(await request.read(), SchemaBody)
 
 
 async def read_object(request: web.Request) -> JsonObject:
-    """Raises RegistryError."""
+    """The JSON object in the request's body. Raises RegistryError."""
     return decode_body(await request.read(), dict[str, Any])
 
 

@@ -178,8 +178,8 @@ def wants_only_deleted(request: web.Request) -> bool:
 
 
 def is_listed(state: RegistryState, subject: str, *, with_deleted: bool, only_deleted: bool) -> bool:
-    """True if the client asks for the subject: one with a version that is not soft-deleted, or
-    others.
+    """True if a list contains the subject. `with_deleted`: also subjects all of whose versions are
+    soft-deleted. `only_deleted`: only these.
     """
     versions = state.subjects[subject].values()
     is_active = any(not version.deleted for version in versions)
