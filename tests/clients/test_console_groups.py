@@ -29,11 +29,11 @@ def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProces
         assert set(samples) == {10}
         tab.wait_for_function(PLOTS_ARE_DRAWN, arg=0.9)  # a single sample, too, is at the end of the time axis
         take_picture(tab, "group")
-        tab.get_by_role("link", name="Try an offset reset").click()
+        tab.get_by_role("link", name="Dry run of an offset reset").click()
         expect(tab.locator(".problem.warning")).to_contain_text("only while it has no members")
         tab.locator("select[name=to]").select_option("shift")
         tab.get_by_label("at", exact=True).fill("-1000")
-        tab.get_by_role("button", name="Try").click()
+        tab.get_by_role("button", name="Dry run").click()
         offsets = tab.get_by_role("region", name="Offsets").locator("tbody tr")
         expect(offsets).to_have_count(6)
         assert {row.locator("td").nth(3).inner_text() for row in offsets.all()} == {"0"}
@@ -42,7 +42,7 @@ def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProces
         lines = undo.text().splitlines()
         assert sum(int(line.split(",")[2]) for line in lines) == RECORDS - 10
     tab.goto(f"{url_of(console)}/topics/orders")
-    readers = tab.get_by_role("region", name="Groups that read it").locator("tbody tr")
+    readers = tab.get_by_role("region", name="Groups that read the topic").locator("tbody tr")
     expect(readers.filter(has_text="billing").locator("td").last).to_have_text("10")
 
 

@@ -4,7 +4,7 @@ import confluent_kafka as ck
 import duckdb
 from playwright.sync_api import Page, expect
 
-from ottla_broker.console.record_display import printable
+from ottla_broker.console.record_display import escape_unprintable
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
@@ -77,7 +77,7 @@ def test_stopped_search_can_be_resumed(tab: Page, console: BrokerProcess) -> Non
     tab.goto(f"{url_of(console)}/topics/orders/messages?filter=value.amount >= 0&limit=100")
     expect(tab.locator(".progress")).to_contain_text("stopped, 500 offsets are not read", timeout=WITHIN_MS)
     first = tab.locator("#records tr").all_inner_texts()
-    tab.get_by_role("link", name="Go on from here").click()
+    tab.get_by_role("link", name="Continue from here").click()
     expect(tab.locator(".progress")).to_contain_text("stopped, 400 offsets are not read", timeout=WITHIN_MS)
     second = tab.locator("#records tr").all_inner_texts()
     assert (len(first), len(second)) == (100, 100)
@@ -123,7 +123,7 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
             texts = [
                 normalize_spaces(text) for text in tab.locator("#records > tr > td:nth-child(4)").all_inner_texts()
             ]
-            assert set(texts) <= {normalize_spaces(printable(text)) for text in HOSTILE}, path
+            assert set(texts) <= {normalize_spaces(escape_unprintable(text)) for text in HOSTILE}, path
         assert_is_text(tab)
     name = "%3Cscript%3Eattacked()%3C%2Fscript%3E"
     for path in (f"/topics?search={name}", f"/topics/hostile/messages?key={name}&filter={name}"):

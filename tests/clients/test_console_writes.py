@@ -34,7 +34,7 @@ def test_offsets_of_a_group_are_reset_and_the_reset_is_undone(tab: Page, console
     expect(tab.locator(".figures")).to_contain_text("Lag in records0")
     tab.get_by_role("link", name="Reset offsets").click()
     tab.locator("select[name=to]").select_option("earliest")
-    tab.get_by_role("button", name="Try").click()
+    tab.get_by_role("button", name="Dry run").click()
     expect(tab.get_by_role("region", name="Offsets").locator("tbody tr")).to_have_count(6)
     take_picture(tab, "reset")
     tab.get_by_role("button", name="Reset the offsets").click()

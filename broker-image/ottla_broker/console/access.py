@@ -32,9 +32,9 @@ CLIENT_ID: Final = "console"
 
 @dataclass(frozen=True, slots=True)
 class ConsoleUser:
-    """A user of the console. `host`: the address that they connect from. `form_token`: of their
-    session, or of the whole of an open console. `may_write`: `console.write` lets them use pages
-    that write. `is_logged_in`: False once their session has ended.
+    """A user of the console. `host`: the address that they connect from. `form_token`: one for each
+    session, or one for all users of an open console. `may_write`: `console.write` lets them use
+    pages that write. `is_logged_in`: returns False once their session has ended.
     """
 
     broker: Broker
@@ -45,17 +45,16 @@ class ConsoleUser:
     is_logged_in: Callable[[], bool] = lambda: True
 
     def may(self, operation: Operation, resource: Resource) -> bool:
-        """By the same rules as for clients of Kafka's protocol."""
+        """True if the brokers allow it to clients of the same principal. Without an audit event."""
         return self.broker.authorizer.allows(self.principal, self.host, operation, resource)
 
     def record_change(self, operation: str, resource: AuditedResource, result: str, api: ApiKey) -> None:
-        """Writes a change to the audit log that the console made for the user by the request
-        `api`."""
+        """Records in the audit log what the console did for the user with the request `api`."""
         make_context(self.broker, self.principal, self.host, api).record_audit(operation, resource, result)
 
     def check(self, operation: Operation, resource: Resource, api: ApiKey) -> None:
-        """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED, which is in the audit log as that
-        of the request that shows the same to clients.
+        """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED if the user may not do it. `api`:
+        the request that shows clients the same, to which the audit log assigns the denial.
         """
         if not make_context(self.broker, self.principal, self.host, api).is_authorized(operation, resource):
             what = f"{resource.kind.name} {resource.name!r}"
@@ -64,8 +63,8 @@ class ConsoleUser:
 
 
 def make_context(broker: Broker, principal: Principal, host: str, api: ApiKey) -> RequestContext:
-    """The context of a console request, from which authorization and the audit log take the user
-    and the address."""
+    """A request context with the principal and the address that authorization and the audit log
+    need."""
     connection = ConnectionState(host, 0, HTTP_LISTENER.name, principal)
     return RequestContext(broker, connection, 0, CLIENT_ID, broker.authorizer, api_key=int(api))
 
@@ -81,9 +80,9 @@ class AllowedHosts:
     def __contains__(self, host: str) -> bool:
         """`host`: without a port, IPv6 addresses without brackets."""
         name = host.lower()
-        return parse_address(name) is not None or name in self._own or name in self._advertised()
+        return parse_address(name) is not None or name in self._own or name in self._advertised_hosts()
 
-    def _advertised(self) -> set[str]:
+    def _advertised_hosts(self) -> set[str]:
         brokers = self._broker.image.brokers.values()
         return {endpoint.host.lower() for broker in brokers for endpoint in broker.endpoints.values()}
 

@@ -13,7 +13,9 @@ from ottla_broker.security.restricted_super_users import RestrictedSuperUsers
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """`super_users`: texts of principals. `restricted`: those that may do some operations."""
+    """`super_users`: principals as text. `restricted`: operations that `restricted.super.users`
+    allows, by principal.
+    """
 
     super_users: Collection[str]
     restricted: RestrictedSuperUsers
@@ -22,8 +24,8 @@ class AuthorizerSettings:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """`deciding`: the entry that decides; None if none does. `matching`: entries of the resource
-    that are about the principal.
+    """`deciding`: the entry that decides; None if none does. `matching`: the entries about the
+    principal whose pattern matches the resource.
     """
 
     is_allowed: bool
@@ -32,7 +34,7 @@ class AccessDecision:
     matching: tuple[AccessControlEntry, ...] = ()
 
 
-def decide(
+def decide_access(
     entries: Iterable[AccessControlEntry],
     settings: AuthorizerSettings,
     principal: Principal,
@@ -40,7 +42,7 @@ def decide(
     operation: Operation,
     resource: Resource,
 ) -> AccessDecision:
-    """By the rules of `acl_explanation`, which are those of the authorizer."""
+    """The authorizer's decision, with its reason. `entries`: all access control entries."""
     found = explain(entries, principal, host, operation, resource)
     about = (str(principal), f"{principal.kind}:{WILDCARD}")
     matching = tuple(one for one in found.matching if one.principal in about)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND, RESTRICTED_SUPER_USERS, SUPER_USERS
-from ottla_broker.console.access_decision import AuthorizerSettings, decide
+from ottla_broker.console.access_decision import AuthorizerSettings, decide_access
 from ottla_broker.console.paging import cut_page
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topic_list import matches
@@ -21,12 +21,16 @@ from ottla_broker.security.scram import MECHANISMS
 from ottla_broker.wire.api_keys import ApiKey
 
 NO_AUTHORIZER: Final = "The brokers have no authorizer (authorizer.class.name): every request is allowed."
-EXPLAINED: Final = (ResourceType.topic, ResourceType.group, ResourceType.transactional_id, ResourceType.cluster)
+EXPLAINED_TYPES: Final = (ResourceType.topic, ResourceType.group, ResourceType.transactional_id, ResourceType.cluster)
+MAX_THROTTLED: Final = 100
+"""Rows of throttled clients that are shown."""
 MECHANISM_NAMES: Final = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
+    """An access control entry as text."""
+
     principal: str
     host: str
     permission: str
@@ -40,17 +44,19 @@ class RuleRow:
         return cls(
             entry.principal,
             entry.host,
-            title(Permission, entry.permission),
-            title(Operation, entry.operation),
-            title(ResourceType, entry.resource_type),
+            format_code(Permission, entry.permission),
+            format_code(Operation, entry.operation),
+            format_code(ResourceType, entry.resource_type),
             entry.resource_name,
-            title(PatternType, entry.pattern_type),
+            format_code(PatternType, entry.pattern_type),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class UserRow:
-    """A user with SCRAM credentials. `rules`: entries that name them."""
+    """A user with SCRAM credentials: mechanisms with their iterations. `rules`: the number of
+    entries that name the user.
+    """
 
     name: str
     credentials: tuple[tuple[str, int], ...]
@@ -59,8 +65,9 @@ class UserRow:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledRow:
-    """`seconds`: of all throttle times on this broker since it started. `over_s`: until the client
-    is within its quota again; 0: it is.
+    """A client that this broker has throttled. `key`: the quota's name. `count`: throttled
+    responses, and `seconds`: the sum of their throttle times, since the broker started. `over_s`:
+    seconds until the client is within its quota again; 0: it is.
     """
 
     key: str
@@ -73,7 +80,7 @@ class ThrottledRow:
 
 
 class AccessPages:
-    """The rights that each page needs are those of the request that shows clients the same."""
+    """Users need, for each page, the rights for the request that shows clients the same."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -110,7 +117,7 @@ class AccessPages:
                 allowed = ", ".join(one.name for one in OPERATIONS[kind])
                 raise PageError(400, f"operation={operation.name!r}: a {kind.name} has {allowed}")
             config = self._broker.config
-            decision = decide(
+            decision = decide_access(
                 self._broker.image.acls.values(),
                 AuthorizerSettings(
                     config(SUPER_USERS), config(RESTRICTED_SUPER_USERS), config(ALLOW_EVERYONE_IF_NO_ACL_FOUND)
@@ -125,8 +132,8 @@ class AccessPages:
             decision=decision,
             rows=[] if decision is None else [(RuleRow.of(it), it == decision.deciding) for it in decision.matching],
             query=page.http.query,
-            types=[one.name for one in EXPLAINED],
-            operations=sorted({one.name for kind in EXPLAINED for one in OPERATIONS[kind]}),
+            types=[one.name for one in EXPLAINED_TYPES],
+            operations=sorted({one.name for kind in EXPLAINED_TYPES for one in OPERATIONS[kind]}),
             problem="" if self._broker.acl_authorizer is not None else NO_AUTHORIZER,
         )
 
@@ -157,16 +164,20 @@ class AccessPages:
             for usage, totals, limit, over_s in self._broker.client_quotas.describe_throttled()
         ]
         throttled.sort(key=lambda it: (-it.over_s, -it.seconds))
-        return page.render("quotas.html", quotas=shown, throttled=throttled[:100], throttled_count=len(throttled))
+        return page.render(
+            "quotas.html", quotas=shown, throttled=throttled[:MAX_THROTTLED], throttled_count=len(throttled)
+        )
 
 
-def title(kind: type[IntEnum], code: int) -> str:
-    """A code's name in the words of Kafka's tools."""
+def format_code(kind: type[IntEnum], code: int) -> str:
+    """The code's name as Kafka's tools write it, such as DESCRIBE_CONFIGS; digits for an unknown
+    one.
+    """
     return kind(code).name.upper() if code in list(kind) else str(code)
 
 
 def read_code(page: PageRequest, name: str, kind: type[IntEnum], default: int = ANY) -> int:
-    """Raises PageError."""
+    """The code that a parameter of the query names. Raises PageError."""
     text = page.text(name)
     if not text:
         return default

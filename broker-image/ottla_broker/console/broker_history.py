@@ -1,4 +1,6 @@
-"""What brokers have done since this one began to watch: the metadata image has no times."""
+"""States of brokers with their times, as far as this broker has observed their beginning: the
+metadata image has no times.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,8 +16,9 @@ BrokerState = Literal["unfenced", "shutting down", "stopped", "starting", "fence
 @dataclass(frozen=True, slots=True)
 class BrokerPhase:
     """`state`: "stopped" after a controlled shutdown; "starting" while the broker has registered
-    and is still fenced. `epoch`: of its registration. `since_s`: when the state was seen to begin;
-    None if it has been so from the first. `has_restarted`: the broker was seen to register again.
+    and is still fenced. `epoch`: of its registration. `since_s`: when the state began, by the clock
+    of `observe`; None if it began before the first observation. `has_restarted`: the broker has
+    registered again since then.
     """
 
     state: BrokerState

@@ -1,8 +1,9 @@
 """Logins with the certificates that browsers present, as clients of the listener that
 `http.security.listener` names.
 
-The TLS handshake has verified a certificate by the listener's truststore. A session is of the
-connections that present a certificate of the same principal: its cookie alone opens nothing.
+The TLS handshake has verified a certificate by the listener's truststore. A session is
+valid on connections that present a certificate of the same principal: its cookie alone is not
+enough.
 """
 
 import ssl
@@ -21,7 +22,7 @@ from ottla_broker.security.principal_mapping import NoMatchingRule
 
 
 class CertificateLogin:
-    """`listener`: the one whose `ssl.principal.mapping.rules` make principals."""
+    """`listener`: its `ssl.principal.mapping.rules` map subjects of certificates to principals."""
 
     def __init__(self, broker: Broker, listener: str, access: SessionAccess) -> None:
         self._broker = broker
@@ -29,8 +30,8 @@ class CertificateLogin:
         self._mapper = broker.config.listener_value(listener, SSL_PRINCIPAL_MAPPING_RULES)
 
     def find_principal(self, http: web.Request) -> Principal | None:
-        """Of the certificate that the browser presents; None without one, and for a subject that no
-        rule maps.
+        """The principal of the certificate that the browser presents. None without a certificate,
+        and for a subject that no rule maps.
         """
         try:
             found = principal_from_certificate(find_certificate(http), self._mapper)
@@ -54,6 +55,6 @@ class CertificateLogin:
 
 
 def find_certificate(http: web.Request) -> Mapping[str, Any]:
-    """As `SSLSocket.getpeercert` returns it; empty without one."""
+    """The browser's certificate, as `SSLSocket.getpeercert` returns it; empty without one."""
     tls = None if http.transport is None else http.transport.get_extra_info("ssl_object")
     return {} if tls is None else tls.getpeercert() or {}

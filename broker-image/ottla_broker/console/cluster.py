@@ -26,12 +26,12 @@ from ottla_broker.console.departure import Departure, assess_partition
 from ottla_broker.console.metadata_records import decode_rows
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topics import may_describe
-from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting
+from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting, is_waiting
 from ottla_broker.metadata.broker_plans import election_candidates
 from ottla_broker.metadata.election import TopicElectionRules
 from ottla_broker.metadata.metadata_fetch import CONSUMER_REPLICA_ID, MetadataFetchRequest, MetadataFetchResponse
 from ottla_broker.metadata.raft_rules import EpochAndOffset
-from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER, PartitionRecord
+from ottla_broker.metadata.records import METADATA_TOPIC, PartitionRecord
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.client import raise_for_error
@@ -39,15 +39,17 @@ from ottla_broker.wire.client import raise_for_error
 MAX_WAITING: Final = 100
 """Partitions that are listed; all are counted."""
 PARTITIONS_PER_SLICE: Final = 50
-"""Looked at before other tasks may run: at most 1 ms."""
+"""Partitions that are looked at before other tasks may run: at most 1 ms."""
 METADATA_RECORDS: Final = 50
-"""On a page."""
+"""Records of the metadata log on a page, of at most METADATA_BYTES."""
 METADATA_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumRow:
-    """`lag`: records behind the end of the leader's log; −1: unknown."""
+    """A replica of the metadata log. `lag`: records behind the end of the leader's log; −1:
+    unknown. `last_fetch_ms`: milliseconds since 1970.
+    """
 
     broker: int
     role: str
@@ -100,8 +102,8 @@ class ClusterPages:
         return page.render("departure.html", departure=departure, named=named, brokers=sorted(image.brokers))
 
     async def show_metadata(self, page: PageRequest) -> web.Response:
-        """The records of this broker's copy that are committed. Secrets are masked, as for every
-        consumer of the log.
+        """Committed records, of this broker's copy of the metadata log. Secrets are masked, as for
+        every consumer of it.
         """
         page.user.check(Operation.read, Resource.topic(METADATA_TOPIC), ApiKey.FETCH)
         status = await self._fetch_metadata(0, 1)
@@ -121,7 +123,7 @@ class ClusterPages:
         )
 
     async def _find_waiting(self, page: PageRequest) -> tuple[int, list[WaitingPartition]]:
-        """The number of partitions that wait, and the first of them."""
+        """The number of partitions that wait, and the first MAX_WAITING of them."""
         image, count = self._broker.image, 0
         found: list[WaitingPartition] = []
         async for topic, state in iter_partitions(self._broker):
@@ -133,13 +135,13 @@ class ClusterPages:
 
     async def _simulate(self, broker: int) -> Departure:
         departure = Departure(broker)
-        candidates, rules_of = election_candidates(self._broker.image).without(broker), cache(self._rules_of)
+        candidates, rules_of = election_candidates(self._broker.image).without(broker), cache(self._election_rules)
         async for topic, state in iter_partitions(self._broker):
             if broker in state.replicas:
                 departure.add(assess_partition(topic, state, broker, candidates, rules_of(topic)))
         return departure
 
-    def _rules_of(self, topic: str) -> TopicElectionRules:
+    def _election_rules(self, topic: str) -> TopicElectionRules:
         config, overrides = self._broker.config, self._broker.image.topic_config(topic)
         return TopicElectionRules(
             config.topic_value(TOPIC_MIN_INSYNC_REPLICAS, overrides),
@@ -159,9 +161,7 @@ class ClusterPages:
 
 
 async def iter_partitions(broker: Broker) -> AsyncIterator[tuple[str, PartitionRecord]]:
-    """All partitions, with their topics. Other tasks run between slices; the image may change
-    meanwhile.
-    """
+    """All partitions with their topics. Other tasks run in between and may change the image."""
     number = 0
     for name, topic in list(broker.image.topics.items()):
         for state in list(topic.partitions.values()):
@@ -169,10 +169,6 @@ async def iter_partitions(broker: Broker) -> AsyncIterator[tuple[str, PartitionR
             number += 1
             if number % PARTITIONS_PER_SLICE == 0:
                 await asyncio.sleep(0)
-
-
-def is_waiting(state: PartitionRecord) -> bool:
-    return state.leader == NO_LEADER or len(state.isr) < len(state.replicas) or bool(state.adding or state.removing)
 
 
 def describe_replica(replica: ReplicaState, role: str, leader_end: int) -> QuorumRow:

@@ -9,10 +9,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 from kio.schema.types import TopicName
@@ -20,6 +21,7 @@ from kio.static.primitive import i8, i32
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -30,26 +32,32 @@ CLIENT_ID: Final = "console"
 TIMEOUT_S: Final = 5.0
 """How long a page waits for a broker before it shows the responses of the others."""
 FETCH_TIMEOUT_S: Final = 30.0
+"""The same for clients that fetch records (`new_client`)."""
 UNKNOWN: Final = -1
+
+Failures = tuple[str, ...]
+"""Sentences about brokers that did not respond, which pages show."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """`by_broker`: the responses. `failures`: sentences about brokers that did not respond."""
+class BrokerResponses:
+    """The responses of the brokers that responded, and the failures of the others."""
 
-    by_broker: Mapping[int, Any] = field(default_factory=dict)
-    failures: tuple[str, ...] = ()
+    by_broker: Mapping[int, Any]
+    failures: Failures
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log directory of a broker. `used_bytes`: used space of its file system."""
+    """A log directory of a broker. `total_bytes`, `usable_bytes`: of its file system, as
+    DescribeLogDirs reports them.
+    """
 
     broker: int
     path: str
     total_bytes: int
     usable_bytes: int
-    failed: bool
+    has_failed: bool
 
     @property
     def used_bytes(self) -> int:
@@ -58,7 +66,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """`end`: the high watermark. −1: unknown."""
+    """`start`: the log start. `end`: the high watermark. −1: unknown."""
 
     start: int = UNKNOWN
     end: int = UNKNOWN
@@ -70,7 +78,7 @@ class PartitionOffsets:
 
 
 class ClusterRequests:
-    """Keeps connections to the brokers while their addresses and the login between them stay."""
+    """Keeps its connections until the brokers' addresses, or the login between brokers, change."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -80,7 +88,9 @@ class ClusterRequests:
 
     @property
     def client(self) -> Client:
-        """Raises BROKER_NOT_AVAILABLE while the broker starts."""
+        """The client of all requests but fetches. Raises BROKER_NOT_AVAILABLE while the broker
+        starts.
+        """
         made_for = (self._addresses(), self._broker.channels.security)
         if self._client is None or self._made_for != made_for:
             if self._client is not None:
@@ -91,7 +101,9 @@ class ClusterRequests:
 
     @asynccontextmanager
     async def new_client(self) -> AsyncIterator[Client]:
-        """A client with connections of its own: what others ask would wait behind fetches."""
+        """A client with connections of its own, for fetches: on shared ones the requests of other
+        pages would wait behind them.
+        """
         security = self._broker.channels.security
         client = Client(self._addresses(), client_id=CLIENT_ID, timeout_s=FETCH_TIMEOUT_S, security=security)
         try:
@@ -110,69 +122,82 @@ class ClusterRequests:
         if self._client is not None:
             await self._client.close()
 
-    async def send_to_brokers(self, requests: Mapping[int, Any]) -> Answers:
-        """Sends each broker its request, all at once."""
-        answers = await asyncio.gather(
+    async def send_to_brokers(self, requests: Mapping[int, Any]) -> BrokerResponses:
+        """Sends each broker its request, all at once. `requests`: by broker."""
+        results = await asyncio.gather(
             *(self.client.send(request, broker=broker) for broker, request in requests.items()), return_exceptions=True
         )
         found, failures = {}, []
-        for broker, answer in zip(requests, answers, strict=True):
-            if isinstance(answer, OSError | TimeoutError | KafkaError):
-                failures.append(f"Broker {broker} does not respond: {answer or 'timeout'}.")
-            elif isinstance(answer, BaseException):
-                raise answer
+        for broker, result in zip(requests, results, strict=True):
+            if isinstance(result, OSError | TimeoutError | KafkaError):
+                failures.append(f"Broker {broker} does not respond: {result or 'timeout'}.")
+            elif isinstance(result, BaseException):
+                raise result
             else:
-                found[broker] = answer
-        return Answers(found, tuple(failures))
+                found[broker] = result
+        return BrokerResponses(found, tuple(failures))
 
-    async def log_dirs(self) -> tuple[list[LogDirDescription], tuple[str, ...]]:
-        """The log directories of all unfenced brokers, and who did not respond."""
+    async def find_log_dirs(self) -> tuple[list[LogDirDescription], Failures]:
+        """The log directories of all unfenced brokers."""
         request = DescribeLogDirsRequest(topics=())
-        answers = await self.send_to_brokers({one.id: request for one in self._broker.image.unfenced_brokers()})
+        responses = await self.send_to_brokers({one.id: request for one in self._broker.image.unfenced_brokers()})
         dirs = [
             LogDirDescription(broker, one.log_dir, int(one.total_bytes), int(one.usable_bytes), bool(one.error_code))
-            for broker, response in answers.by_broker.items()
+            for broker, response in responses.by_broker.items()
             for one in response.results
         ]
-        return dirs, answers.failures
+        return dirs, responses.failures
 
-    async def replica_sizes(
+    async def find_topic_replica_bytes(
         self, topic: str, states: Mapping[int, PartitionRecord]
-    ) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
-        """Bytes of each replica by partition and broker."""
+    ) -> tuple[dict[tuple[int, int], int], Failures]:
+        """Bytes of each replica of the partitions `states`, by partition and broker, of the
+        unfenced brokers that respond.
+        """
         unfenced = {one.id for one in self._broker.image.unfenced_brokers()}
-        held: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        held: dict[int, list[TopicPartition]] = defaultdict(list)
         for index, state in states.items():
             for broker in unfenced.intersection(state.replicas):
                 held[broker].append((topic, index))
-        sizes, failures = await self.replica_bytes(held)
+        sizes, failures = await self.find_replica_bytes(held)
         return {(index, broker): size for (broker, _, index), size in sizes.items()}, failures
 
-    async def replica_bytes(
-        self, replicas: Mapping[int, Collection[tuple[str, int]]]
-    ) -> tuple[dict[tuple[int, str, int], int], tuple[str, ...]]:
-        """Bytes of replicas, by broker, topic and partition, of the brokers that respond."""
-        answers = await self.send_to_brokers({broker: describe_replicas(held) for broker, held in replicas.items()})
+    async def find_replica_bytes(
+        self, replicas: Mapping[int, Collection[TopicPartition]]
+    ) -> tuple[dict[tuple[int, str, int], int], Failures]:
+        """Bytes of replicas by broker, topic and partition, of the brokers that respond.
+        `replicas`: partitions by broker.
+        """
+        responses = await self.send_to_brokers(
+            {broker: build_log_dirs_request(held) for broker, held in replicas.items()}
+        )
         sizes = {
             (broker, topic, index): size
-            for broker, response in answers.by_broker.items()
-            for (topic, index), size in read_sizes(response).items()
+            for broker, response in responses.by_broker.items()
+            for (topic, index), size in read_replica_bytes(response).items()
         }
-        return sizes, answers.failures
+        return sizes, responses.failures
 
-    async def roll(self) -> StoredRoll | None:
+    async def describe_at_controller(self, resource_type: int, name: str = "") -> DescribeConfigsResult:
+        """The controller's description of one resource, which may have an error code. Raises
+        KafkaError, OSError.
+        """
+        request = build_describe_configs(resource_type, [name])
+        response: DescribeConfigsResponse = await self.client.send_to_controller(request)
+        (result,) = response.results
+        return result
+
+    async def find_roll(self) -> StoredRoll | None:
         """The rolling restart that the operator has reported to the controller. None also if the
         controller is of a version without such reports. Raises KafkaError, OSError.
         """
-        resource = DescribeConfigsResource(resource_type=i8(ROLL_RESOURCE), resource_name="", configuration_keys=None)
-        response = await self.client.send_to_controller(DescribeConfigsRequest(resources=(resource,)))
-        (result,) = response.results
+        result = await self.describe_at_controller(ROLL_RESOURCE)
         return None if result.error_code is ErrorCode.invalid_request else read_roll(result.configs)
 
-    async def partition_offsets(
+    async def find_partition_offsets(
         self, topic: str, indexes: Iterable[int]
-    ) -> tuple[dict[int, PartitionOffsets], tuple[str, ...]]:
-        """Start and end of each partition, as its leader has them."""
+    ) -> tuple[dict[int, PartitionOffsets], Failures]:
+        """Start and end of each partition `indexes`, as its leader has them."""
         partitions = [(topic, index) for index in indexes]
         starts, ends = await asyncio.gather(
             self._list_offsets(partitions, EARLIEST_TIMESTAMP), self._list_offsets(partitions, LATEST_TIMESTAMP)
@@ -182,42 +207,52 @@ class ClusterRequests:
         }
         return offsets, ends[1]
 
-    async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """High watermarks of partitions of any topics; without those of brokers that do not
+    async def find_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """High watermarks of partitions of any topics, without those whose leader does not
         respond.
         """
         return (await self._list_offsets(partitions, LATEST_TIMESTAMP))[0]
 
-    async def offsets_at(self, partitions: Iterable[tuple[str, int]], timestamp: int) -> dict[tuple[str, int], int]:
-        """The first offset at or after a time (ms), or EARLIEST_ or LATEST_TIMESTAMP; −1 where no
-        record is as new. Without those of brokers that do not respond.
+    async def find_offsets_at(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """The first offset at or after a time (ms), or at EARLIEST_ or LATEST_TIMESTAMP, without
+        partitions whose leader does not respond. −1: no record is as new.
         """
         return (await self._list_offsets(partitions, timestamp))[0]
 
     async def _list_offsets(
-        self, partitions: Iterable[tuple[str, int]], timestamp: int
-    ) -> tuple[dict[tuple[str, int], int], tuple[str, ...]]:
-        """Of the partitions that have a leader which responds."""
-        led: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> tuple[dict[TopicPartition, int], Failures]:
+        """As `find_offsets_at`, with the failures."""
+        led: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, index in partitions:
             known = self._broker.image.topics.get(topic)
             state = None if known is None else known.partitions.get(index)
             if state is not None and state.leader != NO_LEADER:
                 led[state.leader].append((topic, index))
-        answers = await self.send_to_brokers(
+        responses = await self.send_to_brokers(
             {leader: build_list_offsets(of_leader, timestamp) for leader, of_leader in led.items()}
         )
         found = {
             (str(listed.name), int(one.partition_index)): int(one.offset)
-            for response in answers.by_broker.values()
+            for response in responses.by_broker.values()
             for listed in response.topics
             for one in listed.partitions
             if one.error_code is ErrorCode.none
         }
-        return found, answers.failures
+        return found, responses.failures
 
 
-def describe_replicas(partitions: Iterable[tuple[str, int]]) -> DescribeLogDirsRequest:
+def build_describe_configs(resource_type: int, names: Iterable[str]) -> DescribeConfigsRequest:
+    """A request for all configs of the resources."""
+    return DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(resource_type=i8(resource_type), resource_name=name, configuration_keys=None)
+            for name in names
+        )
+    )
+
+
+def build_log_dirs_request(partitions: Iterable[TopicPartition]) -> DescribeLogDirsRequest:
     by_topic: dict[str, list[i32]] = defaultdict(list)
     for topic, index in partitions:
         by_topic[topic].append(i32(index))
@@ -229,8 +264,8 @@ def describe_replicas(partitions: Iterable[tuple[str, int]]) -> DescribeLogDirsR
     )
 
 
-def read_sizes(response: DescribeLogDirsResponse) -> dict[tuple[str, int], int]:
-    """Bytes by topic and partition, without replicas that move to another directory. Raises
+def read_replica_bytes(response: DescribeLogDirsResponse) -> dict[TopicPartition, int]:
+    """Bytes by partition, without future replicas, which move to another directory. Raises
     KafkaError.
     """
     raise_for_error(response.error_code, "DescribeLogDirs is refused")
@@ -243,6 +278,12 @@ def read_sizes(response: DescribeLogDirsResponse) -> dict[tuple[str, int], int]:
     }
 
 
-def first_failures(*failures: Collection[str]) -> list[str]:
-    """Each sentence once, in their order."""
+def sum_known(counts: Iterable[int]) -> int:
+    """UNKNOWN if one of them is unknown."""
+    found = list(counts)
+    return UNKNOWN if min(found, default=0) < 0 else sum(found)
+
+
+def merge_failures(*failures: Failures) -> list[str]:
+    """Each sentence once, in the order of their first appearance."""
     return list(dict.fromkeys(sentence for of_one in failures for sentence in of_one))

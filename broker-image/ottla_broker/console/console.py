@@ -1,10 +1,9 @@
-"""Routes of the console, and the checks of every request.
+"""Routes of the console, and the steps of every request: login, page, errors as pages.
 
 Pages contain no inline script or style, and browsers load neither from other addresses. So a
 record's value that is in a page unescaped would not be run.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -29,16 +28,14 @@ from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.server import Server
 from ottla_broker.wire.errors import KafkaError, describe_os_error
 
-logger = logging.getLogger(__name__)
-
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 DENIED: Final = frozenset(AUTHORIZATION_ERRORS.values())
 
 
 class Console:
-    """One per broker. `registry`: None if the broker serves none. Raises SettingError where users
-    of the console cannot log in.
+    """The console of a broker. `registry`: None if the broker serves none. Raises SettingError if
+    users of the console could not log in.
     """
 
     def __init__(self, broker: Broker, server: Server, registry: LazyRegistry | None = None) -> None:
@@ -113,6 +110,7 @@ class Console:
 
 
 def ask_for_login(http: web.Request) -> web.Response:
+    """Redirects to the page of the login, for htmx by its own header."""
     if http.headers.get("HX-Request") == "true":
         return web.Response(status=401, headers={"HX-Redirect": "/login"})
     return redirect("/login")

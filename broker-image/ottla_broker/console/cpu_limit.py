@@ -12,7 +12,9 @@ from typing import Final
 SEARCHES_SHARE: Final = 0.5
 """Of the container's limit, for all searches together."""
 MIN_CPUS: Final = 0.05
-"""Of one search: below it the time limit of a fetch would end searches."""
+"""Of one search, however many run: with less, searches would exceed the time limit of a request to
+their worker (`search_process.REQUEST_TIMEOUT_S`).
+"""
 SLICE_S: Final = 0.005
 """Processor time between two pauses: a small part of a period."""
 CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -30,7 +32,9 @@ def find_cpu_limit(mount: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float | No
 
 
 def _limits(mount: Path, controllers: str, group: str) -> list[float | None]:
-    """Of a group by a line of /proc/self/cgroup. In a container its folder may be the mount's."""
+    """Limits of the group that a line of /proc/self/cgroup names, in processors. In a container the
+    group's folder may be the mount itself.
+    """
     path = group.lstrip("/")
     if not controllers:
         return [_read_limit(folder / "cpu.max") for folder in (mount / path, mount)]
@@ -41,7 +45,7 @@ def _limits(mount: Path, controllers: str, group: str) -> list[float | None]:
 
 
 def _read_limit(*files: Path) -> float | None:
-    """`max 100000` and `-1`: no limit."""
+    """Quota and period as a number of processors; None without a limit (`max 100000`, or `-1`)."""
     try:
         quota_us, period_us = " ".join(one.read_text() for one in files).split()
         return int(quota_us) / int(period_us) if int(quota_us) > 0 else None
@@ -50,7 +54,10 @@ def _read_limit(*files: Path) -> float | None:
 
 
 class Pacer:
-    """`cpu_limit`: that of the container. `cpu_time_s`: processor time of this process."""
+    """Pauses a search so that all searches together use SEARCHES_SHARE of `cpu_limit`, the number
+    of processors that the container may use. `cpu_time_s`: returns the processor time of this
+    process.
+    """
 
     def __init__(
         self,
@@ -64,7 +71,9 @@ class Pacer:
         self._paused_at_s = cpu_time_s()
 
     def pause_if_due(self, searches: int) -> None:
-        """`searches`: number of searches on this broker, each of which has a process."""
+        """Called for each record. `searches`: number of searches on this broker, each of which has
+        a process.
+        """
         used_s = self._cpu_time_s() - self._paused_at_s
         if used_s >= SLICE_S:
             cpus = max(MIN_CPUS, self._searches_cpus / searches)

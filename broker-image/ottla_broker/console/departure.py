@@ -5,7 +5,7 @@ Leaders are elected by the controller's own rules (`metadata.election`), as when
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from ottla_broker.metadata.election import (
     ElectionCandidates,
@@ -17,7 +17,8 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 MAX_NAMED: Final = 100
 """Partitions of each kind that are named; all are counted."""
-KINDS: Final = ("offline", "below_min_isr", "unclean", "new_leader")
+AffectedKind = Literal["offline", "below_min_isr", "unclean", "new_leader"]
+KINDS: Final[tuple[AffectedKind, ...]] = ("offline", "below_min_isr", "unclean", "new_leader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class AffectedPartition:
     refused from then on), unclean (the new leader may lack records), new_leader.
     """
 
-    kind: str
+    kind: AffectedKind
     topic: str
     partition: int
     before: PartitionRecord
@@ -35,19 +36,21 @@ class AffectedPartition:
 
 @dataclass(slots=True)
 class Departure:
-    """`replicas`: partitions with a replica on the broker. `unaffected`: those of them that keep
-    their leader and take acks=all as before. `leaders`: partitions that each broker would lead
+    """`replicas`: number of partitions with a replica on the broker. `unaffected`: number of those
+    that keep their leader and accept acks=all as before. `counts`: numbers of the others by kind,
+    of which `named` has the first MAX_NAMED. `leaders`: how many partitions each broker would lead
     in addition.
     """
 
     broker: int
     replicas: int = 0
     unaffected: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    named: dict[str, list[AffectedPartition]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    counts: Counter[AffectedKind] = field(default_factory=Counter)
+    named: dict[AffectedKind, list[AffectedPartition]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     leaders: Counter[int] = field(default_factory=Counter)
 
     def add(self, affected: AffectedPartition | None) -> None:
+        """Counts a partition with a replica on the broker; None: it is unaffected."""
         self.replicas += 1
         if affected is None:
             self.unaffected += 1
@@ -62,15 +65,15 @@ class Departure:
 def assess_partition(
     topic: str, before: PartitionRecord, broker: int, remaining: ElectionCandidates, rules: TopicElectionRules
 ) -> AffectedPartition | None:
-    """Of a partition with a replica on the broker: None if its clients would not notice.
-    `remaining`: the candidates without it.
+    """How a partition with a replica on the broker would be affected; None if its clients would not
+    notice. `remaining`: the election candidates without the broker.
     """
     after = state_after_fencing(before, broker, remaining, rules) or before
     kind = _kind_of(before, after, effective_min_isr(before, rules.min_insync))
     return None if kind is None else AffectedPartition(kind, topic, before.partition, before, after)
 
 
-def _kind_of(before: PartitionRecord, after: PartitionRecord, min_isr: int) -> str | None:
+def _kind_of(before: PartitionRecord, after: PartitionRecord, min_isr: int) -> AffectedKind | None:
     if after.leader == NO_LEADER:
         return "offline" if before.leader != NO_LEADER else None
     if after.leader not in (*before.isr, *before.eligible):

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ottla_broker.console.write_rate import estimate_lag_s
 from ottla_broker.coordination.consumer_protocol import read_assignment
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.wire.message_reader import MalformedMessage
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
@@ -18,7 +19,10 @@ AssignedPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`coordinator`: a broker. `type`: the group's protocol."""
+    """A group in a list. `type`: CLASSIC, CONSUMER, SHARE or STREAMS. `protocol`: its protocol
+    type, such as "consumer" or "connect". Both words are those of `kafka-groups.sh`. `coordinator`:
+    a broker's id.
+    """
 
     name: str
     type: str
@@ -29,8 +33,9 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """`instance`: instance id of a static member, else empty. `epoch`: −1 with the classic
-    protocol."""
+    """`client`: the client id. `instance`: the instance id of a static member, else empty. `epoch`:
+    the member epoch; −1 with the classic protocol.
+    """
 
     id: str
     client: str
@@ -39,15 +44,12 @@ class MemberDescription:
     epoch: int
     assignment: AssignedPartitions
 
-    @property
-    def partitions(self) -> int:
-        return sum(len(partitions) for _, partitions in self.assignment)
-
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`assignor`: name of the assignor, as the group reports it. `epoch`: −1 with the classic
-    protocol."""
+    """`assignor`: the name of the assignor, as the group reports it. `epoch`: the group epoch; −1
+    with the classic protocol.
+    """
 
     state: str
     assignor: str
@@ -57,7 +59,8 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """`committed`: the next offset that the group reads. `written`: offsets in the last
+    """`committed`: the next offset that the group reads. `member`: client id of the member to which
+    the partition is assigned, or empty. `written`: number of offsets that were written in the last
     RATE_WINDOW_S. −1: unknown.
     """
 
@@ -74,6 +77,7 @@ class PartitionLag:
 
     @property
     def lag_s(self) -> float:
+        """An estimate; −1: unknown."""
         return estimate_lag_s(self.lag, self.written)
 
 
@@ -93,15 +97,15 @@ def describe_classic(group: Any) -> GroupDescription:
 
 
 def read_classic_assignment(data: bytes) -> AssignedPartitions:
-    """Empty for what is no assignment: clients write it."""
+    """Empty if the bytes are not an assignment: members may send any."""
     try:
         return tuple((one.topic, tuple(one.partitions)) for one in read_assignment(data).assigned)
     except MalformedMessage:
         return ()
 
 
-def describe_newer(group: Any) -> GroupDescription:
-    """A consumer or share group."""
+def describe_modern(group: Any) -> GroupDescription:
+    """A consumer or share group: Kafka's ModernGroup."""
     members = tuple(
         make_member(
             one,
@@ -135,8 +139,8 @@ def describe_streams(group: Any) -> GroupDescription:
     return GroupDescription(group.group_state, "tasks of the topology", int(group.group_epoch), members)
 
 
-def find_owners(members: Iterable[MemberDescription]) -> dict[tuple[str, int], str]:
-    """The client id of the member that has each partition."""
+def find_owners(members: Iterable[MemberDescription]) -> dict[TopicPartition, str]:
+    """The client id of the member to which each partition is assigned."""
     return {
         (topic, partition): member.client
         for member in members
@@ -146,18 +150,18 @@ def find_owners(members: Iterable[MemberDescription]) -> dict[tuple[str, int], s
 
 
 def total_lag(partitions: Iterable[PartitionLag]) -> int:
-    """−1 if it is known of no partition."""
+    """The sum of the lags that are known; −1 if none is."""
     known = [one.lag for one in partitions if one.lag >= 0]
     return sum(known) if known else -1
 
 
 def largest_lag_s(partitions: Iterable[PartitionLag]) -> float:
-    """−1 if it is known of no partition."""
+    """−1 if the lag of no partition is known."""
     return max((one.lag_s for one in partitions), default=-1.0)
 
 
 def lag_by_topic(partitions: Iterable[PartitionLag]) -> dict[str, int]:
-    """Of the topics of which it is known."""
+    """The lag of each topic, without topics of which it is unknown."""
     lags: dict[str, int] = {}
     for one in partitions:
         if one.lag >= 0:

@@ -10,10 +10,15 @@ from ottla_broker.console.group_description import ListedGroup, PartitionLag, la
 from ottla_broker.console.group_requests import GroupRequests, OffsetsByPartition
 from ottla_broker.console.lag_history import SAMPLE_INTERVAL_S, LagHistory, LagSample
 from ottla_broker.console.write_rate import RATE_WINDOW_S, count_written
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.wire.errors import KafkaError
 
 
 class GroupLags:
+    """Finds lags of groups, and samples the lag of groups whose pages are open. `tasks`: run the
+    sampling.
+    """
+
     def __init__(
         self, broker: Broker, requests: ClusterRequests, groups: GroupRequests, tasks: BackgroundTasks
     ) -> None:
@@ -27,14 +32,16 @@ class GroupLags:
     async def find_lags(
         self,
         committed: OffsetsByPartition,
-        owners: Mapping[tuple[str, int], str],
-        partitions: Iterable[tuple[str, int]],
+        owners: Mapping[TopicPartition, str],
+        partitions: Iterable[TopicPartition],
     ) -> list[PartitionLag]:
-        """In the order of the partitions, without those of which nothing is known."""
+        """The lags of the partitions, in their order, without partitions of which neither the end
+        nor a committed offset is known. `owners`: client ids by partition.
+        """
         wanted = list(partitions)
         began_ms = self._broker.runtime.now_ms() - RATE_WINDOW_S * 1000
         ends, before = await asyncio.gather(
-            self._requests.end_offsets(wanted), self._requests.offsets_at(wanted, began_ms)
+            self._requests.find_end_offsets(wanted), self._requests.find_offsets_at(wanted, began_ms)
         )
         return [
             PartitionLag(
@@ -49,29 +56,34 @@ class GroupLags:
         ]
 
     def open(self, group: ListedGroup) -> None:
-        """Samples the lag of the group from now on, while somebody looks at it."""
+        """Called when the group's page is opened: samples its lag until nobody has had the page
+        open for `lag_history.KEPT_S`.
+        """
         self._history.open(group.name, self._now_s())
         if group.name not in self._sampled:
             self._sampled.add(group.name)
             self._tasks.start(self._sample(group.name, group))
 
     def columns(self, group: str, may_describe: Callable[[str], bool]) -> dict[str, list[float]]:
-        """Called while the group's page is open."""
+        """The samples as `LagHistory.columns` returns them. Called while the group's page is
+        open.
+        """
         self._history.renew(group, self._now_s())
         return self._history.columns(group, may_describe)
 
     async def _sample(self, name: str, group: ListedGroup | None) -> None:
+        """`group`: None where its coordinator is to be found again."""
         while self._history.is_sampled(name, self._now_s()):
             try:
                 if group is None:
                     group, _ = await self._groups.find(name)
-                committed = {} if group is None else await self._groups.committed_offsets(group)
+                committed = {} if group is None else await self._groups.find_committed_offsets(group)
                 if committed:
-                    ends = await self._requests.end_offsets(committed)
+                    ends = await self._requests.find_end_offsets(committed)
                     lags = [PartitionLag(*one, at, ends.get(one, -1)) for one, at in committed.items()]
                     self._history.add(name, LagSample(self._now_s(), lag_by_topic(lags)))
                 else:
-                    group = None  # it may have another coordinator now
+                    group = None  # the group may have moved to another coordinator
             except (KafkaError, OSError):
                 group = None
             await asyncio.sleep(SAMPLE_INTERVAL_S)

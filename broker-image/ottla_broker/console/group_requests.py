@@ -22,7 +22,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32
 
 from ottla_broker.broker import Broker
-from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.cluster_requests import ClusterRequests, Failures
 from ottla_broker.console.group_description import (
     CLASSIC,
     CONSUMER,
@@ -31,9 +31,10 @@ from ottla_broker.console.group_description import (
     GroupDescription,
     ListedGroup,
     describe_classic,
-    describe_newer,
+    describe_modern,
     describe_streams,
 )
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.wire.client import raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -44,11 +45,11 @@ DESCRIBERS: Final[Mapping[str, Any]] = {
     ),
     CONSUMER: (
         lambda name: ConsumerGroupDescribeRequest(group_ids=(name,), include_authorized_operations=False),
-        describe_newer,
+        describe_modern,
     ),
     SHARE: (
         lambda name: ShareGroupDescribeRequest(group_ids=(name,), include_authorized_operations=False),
-        describe_newer,
+        describe_modern,
     ),
     STREAMS: (
         lambda name: StreamsGroupDescribeRequest(group_ids=(name,), include_authorized_operations=False),
@@ -57,7 +58,7 @@ DESCRIBERS: Final[Mapping[str, Any]] = {
 }
 """The request that describes a group, and the reader of its response, by the type of the group."""
 
-OffsetsByPartition = dict[tuple[str, int], int]
+OffsetsByPartition = dict[TopicPartition, int]
 
 
 class GroupRequests:
@@ -65,14 +66,14 @@ class GroupRequests:
         self._broker = broker
         self._requests = requests
 
-    async def list_groups(self) -> tuple[list[ListedGroup], tuple[str, ...]]:
-        """All groups by name, and who did not respond."""
+    async def list_groups(self) -> tuple[list[ListedGroup], Failures]:
+        """All groups, sorted by name."""
         request = ListGroupsRequest(states_filter=(), types_filter=())
-        answers = await self._requests.send_to_brokers(
+        responses = await self._requests.send_to_brokers(
             {one.id: request for one in self._broker.image.unfenced_brokers()}
         )
-        groups, failures = [], list(answers.failures)
-        for broker, response in answers.by_broker.items():
+        groups, failures = [], list(responses.failures)
+        for broker, response in responses.by_broker.items():
             if response.error_code is not ErrorCode.none:
                 failures.append(f"Broker {broker} cannot list its groups: {response.error_code.name}.")
             groups += [
@@ -81,8 +82,8 @@ class GroupRequests:
             ]
         return sorted(groups, key=lambda it: it.name), tuple(failures)
 
-    async def find(self, name: str) -> tuple[ListedGroup | None, tuple[str, ...]]:
-        """The group, and who did not respond; None if nobody who did has it."""
+    async def find(self, name: str) -> tuple[ListedGroup | None, Failures]:
+        """The group; None if no broker that responds is its coordinator."""
         groups, failures = await self.list_groups()
         return next((one for one in groups if one.name == name), None), failures
 
@@ -96,19 +97,21 @@ class GroupRequests:
         found: GroupDescription = read(described)
         return found
 
-    async def committed_offsets(self, group: ListedGroup) -> OffsetsByPartition:
-        """Of a share group: the offsets from which its partitions are shared. Raises KafkaError,
-        OSError.
+    async def find_committed_offsets(self, group: ListedGroup) -> OffsetsByPartition:
+        """Committed offsets; of a share group the start offsets of its share-partitions. Raises
+        KafkaError, OSError.
         """
         if group.type == SHARE:
             return await self._share_offsets(group)
         fetched = await self._fetch_offsets(group.coordinator, [group.name], None)
         return fetched.get(group.name, {})
 
-    async def groups_of_topic(
+    async def find_groups_of_topic(
         self, topic: str, partitions: Sequence[int], groups: Sequence[ListedGroup]
     ) -> dict[str, OffsetsByPartition]:
-        """The groups that have committed offsets of the topic. Raises KafkaError, OSError."""
+        """By name, those of `groups` that have committed offsets of the topic, with these offsets.
+        Raises KafkaError, OSError.
+        """
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         for group in groups:
             if group.type != SHARE:
@@ -119,19 +122,23 @@ class GroupRequests:
         return {name: offsets for name, offsets in found.items() if offsets}
 
     async def _fetch_offsets(
-        self, coordinator: int, names: Sequence[str], of: tuple[str, Sequence[int]] | None
+        self, coordinator: int, names: Sequence[str], topic: tuple[str, Sequence[int]] | None
     ) -> dict[str, OffsetsByPartition]:
+        """The committed offsets of the groups `names`. `topic`: a topic and its partitions; None:
+        all topics.
+        """
         topics = None
-        if of is not None:
-            indexes = tuple(i32(one) for one in of[1])
-            topics = (OffsetFetchRequestTopics(name=TopicName(of[0]), partition_indexes=indexes),)
-        groups = tuple(OffsetFetchRequestGroup(group_id=GroupId(name), topics=topics) for name in names)
+        if topic is not None:
+            name, partitions = topic
+            indexes = tuple(i32(one) for one in partitions)
+            topics = (OffsetFetchRequestTopics(name=TopicName(name), partition_indexes=indexes),)
+        groups = tuple(OffsetFetchRequestGroup(group_id=GroupId(one), topics=topics) for one in names)
         response = await self._requests.client.send(OffsetFetchRequest(groups=groups), broker=coordinator)
         return {
             str(group.group_id): {
-                (str(topic.name), int(one.partition_index)): int(one.committed_offset)
-                for topic in group.topics
-                for one in topic.partitions
+                (str(found.name), int(one.partition_index)): int(one.committed_offset)
+                for found in group.topics
+                for one in found.partitions
                 if one.error_code is ErrorCode.none and one.committed_offset >= 0
             }
             for group in response.groups

@@ -40,6 +40,7 @@ from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.offset_commit import build_offset_commit
 
 MAX_SHOWN: Final = 1000
+"""Partitions that are listed; the forms and files have all."""
 FILES: Final = ("undo", "reset")
 MEMBER_ERRORS: Final = frozenset(
     {
@@ -50,7 +51,7 @@ MEMBER_ERRORS: Final = frozenset(
         ErrorCode.stale_member_epoch,
     }
 )
-"""Errors of a commit from outside for a group that has members."""
+"""Error codes of a commit, by a client that is no member, for a group that has members."""
 
 
 class GroupResetPages:
@@ -59,7 +60,7 @@ class GroupResetPages:
         self._groups = GroupRequests(broker, requests)
 
     async def show(self, page: PageRequest) -> web.Response:
-        """Offsets of topics that the user may describe. Nothing is written."""
+        """Shows a dry run if the query names a target (`to`). Writes nothing."""
         group, committed = await self._find(page, page.http.query.get("id", ""))
         target = parse_target(page) if page.text("to") else None
         resets = [] if target is None else await self._plan(select_topic(committed, page.text("topic")), target)
@@ -78,7 +79,7 @@ class GroupResetPages:
 
     async def reset(self, page: PageRequest) -> web.Response:
         """Commits the changes of a form, which a dry run has shown. Users need READ on the group
-        and the topics, as those who commit with Kafka's clients.
+        and the topics, as for a commit by Kafka's clients.
         """
         form = await read_write_form(page)
         group, committed = await self._find(page, form.get("id", ""))
@@ -101,7 +102,9 @@ class GroupResetPages:
         )
 
     async def download_undo(self, page: PageRequest) -> web.Response:
-        """The offsets after the changes of a form, as a file for Kafka's tool."""
+        """The `after` offsets of a form's changes, as a file for Kafka's tool. The form is that of
+        the page after a reset, whose changes undo it.
+        """
         changes = read_changes(await read_write_form(page))
         return build_file_response((one.topic, one.partition, one.after) for one in changes)
 
@@ -137,17 +140,20 @@ class GroupResetPages:
         return build_file_response(offsets, file)
 
     async def _find(self, page: PageRequest, name: str) -> tuple[ListedGroup, OffsetsByPartition]:
+        """The group, and its committed offsets of topics that the user may describe. Raises
+        PageError, KafkaError, OSError.
+        """
         group = await find_group(self._groups, page, name)
         if group.type == SHARE:
             raise PageError(400, f"{group.name} is a share group, which has no committed offsets.")
-        committed = await self._groups.committed_offsets(group)
+        committed = await self._groups.find_committed_offsets(group)
         return group, {one: offset for one, offset in committed.items() if may_describe(page, one[0])}
 
     async def _plan(self, committed: OffsetsByPartition, target: ResetTarget) -> list[PartitionReset]:
         partitions = sorted(committed)
         at = target.at if target.kind == "time" else LATEST_TIMESTAMP
         starts, ends, times = await asyncio.gather(
-            *(self._requests.offsets_at(partitions, when) for when in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, at))
+            *(self._requests.find_offsets_at(partitions, when) for when in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, at))
         )
         return [
             PartitionReset(
@@ -167,7 +173,7 @@ def build_file_response(offsets: Iterable[tuple[str, int, int]], name: str = "un
 
 
 def read_changes(form: Mapping[str, str]) -> list[OffsetChange]:
-    """Raises PageError."""
+    """The changes in a form's field. Raises PageError, also if there is none."""
     try:
         changes = parse_changes(form.get("changes", ""))
     except ValueError as reason:
@@ -178,12 +184,12 @@ def read_changes(form: Mapping[str, str]) -> list[OffsetChange]:
 
 
 def select_topic(committed: OffsetsByPartition, topic: str) -> OffsetsByPartition:
-    """`topic` empty: all."""
+    """The offsets of one topic; of all, if `topic` is empty."""
     return {one: offset for one, offset in committed.items() if topic in ("", one[0])}
 
 
 def parse_target(page: PageRequest) -> ResetTarget:
-    """Raises PageError."""
+    """The target that the query names. Raises PageError."""
     kind, at = page.text("to"), page.text("at")
     if kind not in RESET_KINDS:
         raise PageError(400, f"to={kind!r}: expected {', '.join(RESET_KINDS)}")

@@ -27,6 +27,7 @@ from ottla_broker.console.topics import TopicPages, may_describe
 from ottla_broker.security.authorizer import Operation, Resource
 
 MAX_PARTITIONS: Final = 1000
+"""Partitions of a group that are shown: those with the largest lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,9 @@ class TopicReader:
 
 
 class GroupPages:
+    """Users see the groups and topics that they may describe."""
+
     def __init__(self, broker: Broker, requests: ClusterRequests, topics: TopicPages, tasks: BackgroundTasks) -> None:
-        self._broker = broker
         self._requests = requests
         self._groups = GroupRequests(broker, requests)
         self._lags = GroupLags(broker, requests, self._groups, tasks)
@@ -55,11 +57,10 @@ class GroupPages:
         return page.render(template, groups=shown, search=search, failures=failures)
 
     async def show_group(self, page: PageRequest) -> web.Response:
-        """Offsets of topics that the user may describe."""
-        name = page.http.query.get("id", "")  # may have any characters
+        name = page.http.query.get("id", "")  # not in the path: it may have any characters
         group = await find_group(self._groups, page, name)
         description, committed = await asyncio.gather(
-            self._groups.describe(group), self._groups.committed_offsets(group)
+            self._groups.describe(group), self._groups.find_committed_offsets(group)
         )
         owners = find_owners(description.members)
         partitions = sorted(
@@ -81,19 +82,21 @@ class GroupPages:
         )
 
     async def lag_history(self, page: PageRequest) -> web.Response:
-        """Empty for a group that has no page, or that the user may not describe."""
+        """JSON for the plot of a group's page. Empty for a group whose page was not opened, or that
+        the user may not describe.
+        """
         name = page.http.query.get("id", "")
         if not may_describe_group(page, name):
             return web.json_response({"at_s": [], "lag": []})
         return web.json_response(self._lags.columns(name, lambda topic: may_describe(page, topic)))
 
     async def show_readers(self, page: PageRequest) -> web.Response:
-        """The groups of a topic, with their lag there."""
+        """The groups that have committed offsets of a topic, with their lag in it."""
         topic = self._topics.find_topic(page)
         groups, failures = await self._groups.list_groups()
         visible = [one for one in groups if may_describe_group(page, one.name)]
-        offsets = await self._groups.groups_of_topic(topic.name, sorted(topic.partitions), visible)
-        ends = await self._requests.end_offsets((topic.name, index) for index in topic.partitions)
+        offsets = await self._groups.find_groups_of_topic(topic.name, sorted(topic.partitions), visible)
+        ends = await self._requests.find_end_offsets((topic.name, index) for index in topic.partitions)
         readers = [
             TopicReader(
                 one, total_lag(PartitionLag(*at, offset, ends.get(at, -1)) for at, offset in offsets[one.name].items())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ottla_broker.console.partition_census import PartitionCensus
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.metadata.image import BrokerRegistration
 
 Severity = Literal["error", "warning"]
@@ -15,19 +16,19 @@ DOCTOR: Final = "ottla doctor"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`command`: the command to run next. `partitions`: topics and indexes, the first of those
-    concerned.
+    """`command`: the command to run next. `partitions`: the first of those that have the
+    problem.
     """
 
     severity: Severity
     sentence: str
     command: str
-    partitions: tuple[tuple[str, int], ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`state`: ok, warning or error. `sentence`: summary of the cluster's health."""
+    """`sentence`: the cluster's health in one sentence."""
 
     state: Literal["ok", "warning", "error"]
     sentence: str
@@ -40,18 +41,18 @@ def assess_health(
     census: PartitionCensus,
     own_problems: Sequence[str] = (),
 ) -> Health:
-    """`own_problems`: why the broker that answers is not ready."""
-    problems = [*_broker_problems(brokers, controller, own_problems), *_partition_problems(census)]
+    """`own_problems`: reasons why this broker is not ready."""
+    problems = [*_find_broker_problems(brokers, controller, own_problems), *_find_partition_problems(census)]
     errors = [one for one in problems if one.severity == "error"]
     if errors:
         return Health("error", f"The cluster does not serve everything: {errors[0].sentence}", tuple(problems))
     if problems:
-        return Health("warning", f"Everything is served, but {_lower(problems[0].sentence)}", tuple(problems))
+        return Health("warning", f"Everything is served, but {_lower_first(problems[0].sentence)}", tuple(problems))
     count = f"{len(brokers)} brokers" if len(brokers) != 1 else "one broker"
     return Health("ok", f"All is well: {count}, every partition has a leader and all its replicas.", ())
 
 
-def _broker_problems(
+def _find_broker_problems(
     brokers: Collection[BrokerRegistration], controller: int, own_problems: Sequence[str]
 ) -> list[Problem]:
     problems = [Problem("error", f"This broker is not ready: {reason}.", DOCTOR) for reason in own_problems]
@@ -68,25 +69,25 @@ def _broker_problems(
     return problems
 
 
-def _partition_problems(census: PartitionCensus) -> list[Problem]:
+def _find_partition_problems(census: PartitionCensus) -> list[Problem]:
     counts = census.counts
     problems = []
     if counts["offline"]:
-        sentence = f"{_partitions(counts['offline'], 'has', 'have')} no leader: nothing is read or written there."
+        sentence = f"{_count_partitions(counts['offline'], 'has', 'have')} no leader: nothing is read or written there."
         problems.append(Problem("error", sentence, DESCRIBE_HEALTH, tuple(census.offline)))
     if counts["below_min_isr"]:
-        who = _partitions(counts["below_min_isr"], "has", "have")
-        sentence = f"{who} fewer in-sync replicas than min.insync.replicas: producers with acks=all are refused."
+        subject = _count_partitions(counts["below_min_isr"], "has", "have")
+        sentence = f"{subject} fewer in-sync replicas than min.insync.replicas: producers with acks=all are refused."
         problems.append(Problem("error", sentence, DESCRIBE_HEALTH, tuple(census.below_min_isr)))
     if counts["under_replicated"]:
-        sentence = f"{_partitions(counts['under_replicated'], 'has', 'have')} replicas that are not in sync."
+        sentence = f"{_count_partitions(counts['under_replicated'], 'has', 'have')} replicas that are not in sync."
         problems.append(Problem("warning", sentence, DESCRIBE_HEALTH, tuple(census.under_replicated)))
     return problems
 
 
-def _partitions(count: int, singular: str, plural: str) -> str:
+def _count_partitions(count: int, singular: str, plural: str) -> str:
     return f"One partition {singular}" if count == 1 else f"{count:,} partitions {plural}"
 
 
-def _lower(sentence: str) -> str:
+def _lower_first(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]

@@ -13,7 +13,9 @@ from ottla_broker.runtime import Runtime
 
 
 class LazyPages:
-    """`module`: of this package. `build`: makes the pages of the module."""
+    """`module`: the name of a module of this package. `build`: makes the pages from the imported
+    module.
+    """
 
     def __init__(self, runtime: Runtime, module: str, build: Callable[[Any], Any]) -> None:
         self._runtime = runtime
@@ -22,7 +24,7 @@ class LazyPages:
         self._pages: Any = None
 
     def handler(self, name: str) -> PageHandler:
-        """The handler of that name, of the pages."""
+        """A page handler that calls the method `name` of the pages."""
 
         async def handle(page: PageRequest) -> web.StreamResponse:
             response: web.StreamResponse = await getattr(await self._load(), name)(page)

@@ -1,9 +1,9 @@
 """Logging in and out.
 
 Browsers send the cookie of a session with requests of the console's own pages only
-(SameSite=Strict), and no script reads it (HttpOnly). A form is taken from the same origin, and
-every form of a page needs the session's token besides; on an open cluster a token that other sites
-cannot read either.
+(SameSite=Strict), and no script reads it (HttpOnly). A form is accepted from the same origin
+only, and every form of a page needs the session's token besides. On an open cluster it is a token
+of the console, which other sites cannot read either.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ NOT_PRIVATE: Final = (
 
 
 class OpenAccess:
-    """Of a cluster without authentication: everyone is User:ANONYMOUS."""
+    """Access to a cluster without authentication: everyone is User:ANONYMOUS."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -43,14 +43,14 @@ class OpenAccess:
         self._may_write = broker.config(CONSOLE_WRITE) == "everyone"
 
     def find_user(self, http: web.Request) -> ConsoleUser:
-        """Raises PageError."""
+        """Raises PageError for a request whose host is not one of AllowedHosts."""
         if (http.url.host or "") not in self._hosts:
             raise PageError(421, f"This console does not answer under the name {http.url.host!r}.")
         return ConsoleUser(self._broker, ANONYMOUS, http.remote or "", self._form_token, self._may_write)
 
 
 class SessionAccess:
-    """Of a cluster whose users log in."""
+    """Access to a cluster whose users log in: they need a session."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -60,7 +60,9 @@ class SessionAccess:
         self._cookie = f"ottla-console-{broker.node_id}"
 
     def find_user(self, http: web.Request) -> ConsoleUser | None:
-        """None if nobody has logged in. Raises PageError."""
+        """The user of the session that the request's cookie names; None without one. Raises
+        PageError on a connection that is not private.
+        """
         require_private_connection(http)
         token = http.cookies.get(self._cookie, "")
         session = self._sessions.find(token)
@@ -72,15 +74,17 @@ class SessionAccess:
         )
 
     def open_session(self, http: web.Request, login: Login, response: web.Response) -> web.Response:
-        """The response, with the cookie of a new session in place of the browser's present one."""
+        """Sets the cookie of a new session on the response, and closes the browser's present
+        one.
+        """
         self._sessions.close(http.cookies.get(self._cookie, ""))
         token = self._sessions.open(login)
         response.set_cookie(self._cookie, token, httponly=True, samesite="Strict", secure=http.secure, path="/")
         return response
 
     async def refuse_login(self, http: web.Request, name: str, message: str, status: int = 401) -> NoReturn:
-        """Records a login that failed in the audit log. Raises PageError after the delay of such
-        logins. `name`: that of the user, as far as it is known.
+        """Records a failed login in the audit log, and raises PageError after the delay of failed
+        logins. `name`: the user's name; empty if it is unknown.
         """
         context = make_context(self._broker, ANONYMOUS, http.remote or "", ApiKey.SASL_AUTHENTICATE)
         user = AuditedResource("USER", name[:MAX_AUDITED_NAME])
@@ -89,7 +93,7 @@ class SessionAccess:
         raise PageError(status, message)
 
     async def log_out(self, http: web.Request) -> web.Response:
-        """Raises PageError."""
+        """Closes the session and redirects to the page of the login. Raises PageError."""
         token = http.cookies.get(self._cookie, "")
         session = self._sessions.find(token)
         await read_page_form(http, "" if session is None else session.form_token)
@@ -106,8 +110,8 @@ def require_private_connection(http: web.Request) -> None:
 
 
 async def read_page_form(http: web.Request, form_token: str) -> dict[str, str]:
-    """A form of a page. `form_token`: of the user's session; empty if nobody has logged in. Raises
-    PageError for a form of another session too.
+    """The fields of a page's form. `form_token`: that of the user; empty: the form needs none.
+    Raises PageError as `read_form` does, and for a form with another token.
     """
     form = await read_form(http)
     if form_token and not hmac.compare_digest(form.get("token", "").encode(), form_token.encode()):
@@ -116,7 +120,9 @@ async def read_page_form(http: web.Request, form_token: str) -> dict[str, str]:
 
 
 async def read_form(http: web.Request) -> dict[str, str]:
-    """Raises PageError for a form of another site, for one that is not UTF-8 or too large."""
+    """The fields of a form. Raises PageError for a form of another site, and for one that is not in
+    UTF-8 or is too large.
+    """
     if not is_same_origin(http):
         raise PageError(403, "This form was sent by another site.")
     try:
@@ -129,8 +135,8 @@ async def read_form(http: web.Request) -> dict[str, str]:
 
 
 def is_same_origin(http: web.Request) -> bool:
-    """Every browser sends `Origin` with a form. Its scheme is not compared, because a proxy may
-    terminate TLS."""
+    """True for a form that the browser sends from a page of this console."""
+    # Every browser sends `Origin` with a form. A proxy may terminate TLS: schemes are not compared.
     origin = http.headers.get("Origin", "")
     return http.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin" and urlsplit(origin).netloc == http.host
 

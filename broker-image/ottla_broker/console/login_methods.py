@@ -30,9 +30,9 @@ PASSWORD_MECHANISMS: Final = frozenset({PLAIN, *MECHANISMS})
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """`oauth` names the claim of principals and the authorities that sign the provider's
-    certificate. `client_secret`: empty for a public client. `redirect_uri`: empty: that of each
-    request.
+    """`client_secret`: empty for a public client. `redirect_uri`: empty: made from the host of each
+    request. `oauth`: names the claim of the principal, and the authorities that sign the
+    provider's certificate.
     """
 
     issuer: str
@@ -45,8 +45,9 @@ class OidcSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoginMethods:
-    """`password_listener`: the one whose users log in with their passwords. `certificate_listener`:
-    the one as whose clients browsers are, by the certificates that they present.
+    """`password_listener`: the listener whose users log in with their passwords.
+    `certificate_listener`: the listener by whose rules browsers' certificates become principals.
+    None: the console has no such logins.
     """
 
     password_listener: str | None
@@ -57,7 +58,7 @@ class LoginMethods:
 def find_login_methods(config: Config) -> LoginMethods | None:
     """None on an open cluster. Raises SettingError where users of the console could not log in."""
     oidc = find_oidc_settings(config)
-    if not (reasons := list(find_authentication(config))):
+    if not (reasons := list(iter_authentication_settings(config))):
         return None
     methods = LoginMethods(find_password_listener(config), find_certificate_listener(config), oidc)
     if methods == LoginMethods(None, None, None):
@@ -71,9 +72,9 @@ def find_login_methods(config: Config) -> LoginMethods | None:
     return methods
 
 
-def find_authentication(config: Config) -> Iterator[str]:
-    """The settings by which clients of this broker authenticate or are authorized; none on an open
-    cluster.
+def iter_authentication_settings(config: Config) -> Iterator[str]:
+    """The settings by which clients of this broker are authenticated or authorized, as text; none
+    on an open cluster.
     """
     if name := config(AUTHORIZER_CLASS_NAME):
         yield f"{AUTHORIZER_CLASS_NAME.name}={name}"
@@ -87,15 +88,15 @@ def find_authentication(config: Config) -> Iterator[str]:
 
 
 def find_password_listener(config: Config) -> str | None:
-    """The first with PLAIN or SCRAM, one for clients before that between brokers. None if there is
-    none.
+    """The first listener with PLAIN or SCRAM. The inter-broker listener comes last. None without
+    one.
     """
     return _find_sasl_listener(config, PASSWORD_MECHANISMS)
 
 
 def find_certificate_listener(config: Config) -> str | None:
-    """`http.security.listener`, if its clients log in by certificates: where a listener has SASL,
-    they do not.
+    """`http.security.listener`, if its clients log in with certificates; else None. Clients of a
+    listener with SASL do not.
     """
     name = config(HTTP_SECURITY_LISTENER)
     if name not in {one.name for one in config.listeners if config.security_protocol(one.name) == "SSL"}:
@@ -115,7 +116,7 @@ def find_oidc_settings(config: Config) -> OidcSettings | None:
     if client_id is None:
         raise SettingError([f"{CONSOLE_OIDC_ISSUER.name}={issuer} needs {CONSOLE_OIDC_CLIENT_ID.name}"])
     listener = _find_sasl_listener(config, frozenset({OAUTHBEARER})) or ""
-    oauth = oauth_settings(config, listener, issuer)  # the provider's metadata name the URL of its keys
+    oauth = oauth_settings(config, listener, issuer)  # the provider's metadata names the URL of its keys
     if truststore := config(CONSOLE_OIDC_TRUSTSTORE_LOCATION):
         oauth = replace(oauth, endpoint=replace(oauth.endpoint, trusted_certificates=truststore))
     return OidcSettings(issuer, client_id, secret or "", config(CONSOLE_OIDC_SCOPE), redirect_uri or "", oauth)

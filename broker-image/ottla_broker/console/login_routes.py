@@ -1,4 +1,4 @@
-"""The pages and forms by which users log in and out, of the methods that the settings allow."""
+"""The pages and forms by which users log in and out, for each login method of the settings."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ LoginHandler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class LoginRoutes:
-    """`make_page`: a page for users who have not logged in."""
+    """`make_page`: makes a page request of a user who has not logged in."""
 
     def __init__(
         self,
@@ -32,21 +32,21 @@ class LoginRoutes:
         self._passwords = None if passwords is None else PasswordLogin(broker, passwords, access)
         self._certificates = None if certificates is None else CertificateLogin(broker, certificates, access)
         self._provider_name = "" if oidc is None else urlsplit(oidc.issuer).netloc
-        self._oidc = None if oidc is None else OidcLogin(broker, oidc, access, self._show_entry)
+        self._oidc = None if oidc is None else OidcLogin(broker, oidc, access, self._show_logged_in)
 
     @property
     def wants_certificates(self) -> bool:
         return self._certificates is not None
 
     def routes(self) -> list[web.RouteDef]:
-        served = [web.get("/login", self._show), web.post("/logout", self._answer(self._access.log_out))]
+        served = [web.get("/login", self._show), web.post("/logout", self._with_errors(self._access.log_out))]
         if self._passwords is not None:
-            served.append(web.post("/login", self._answer(self._passwords.log_in)))
+            served.append(web.post("/login", self._with_errors(self._passwords.log_in)))
         if self._certificates is not None:
-            served.append(web.post("/login/certificate", self._answer(self._certificates.log_in)))
+            served.append(web.post("/login/certificate", self._with_errors(self._certificates.log_in)))
         if self._oidc is not None:
-            served.append(web.get(START_PATH, self._answer(self._oidc.send_to_provider)))
-            served.append(web.get(REDIRECT_PATH, self._answer(self._oidc.finish)))
+            served.append(web.get(START_PATH, self._with_errors(self._oidc.send_to_provider)))
+            served.append(web.get(REDIRECT_PATH, self._with_errors(self._oidc.finish)))
         return served
 
     def start(self) -> None:
@@ -57,13 +57,15 @@ class LoginRoutes:
         if self._oidc is not None:
             await self._oidc.close()
 
-    def _show_entry(self, http: web.Request) -> web.Response:
+    def _show_logged_in(self, http: web.Request) -> web.Response:
         return self._make_page(http).render("logged_in.html")
 
     async def _show(self, http: web.Request) -> web.Response:
         return with_security_headers(self._render(http, ""))
 
-    def _answer(self, handler: LoginHandler) -> LoginHandler:
+    def _with_errors(self, handler: LoginHandler) -> LoginHandler:
+        """The handler, which shows a PageError on the page of the login."""
+
         async def answer(http: web.Request) -> web.Response:
             try:
                 response = await handler(http)

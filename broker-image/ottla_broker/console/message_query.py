@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Final, Literal, cast
 
 from ottla_broker.console.partition_reader import START_KINDS, Start, StartKind
-from ottla_broker.console.record_display import FORMS, Form
+from ottla_broker.console.record_display import DISPLAY_FORMS, DisplayForm
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.search_messages import EXPORT_FORMATS, ExportFormat
 
@@ -21,8 +21,9 @@ QueryMode = Literal["browse", "search", "follow"]
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """`partition` None: all. `start_text`, `at`: as they were written. `limit`: records on a page,
-    or found. `positions`: next offsets by partition, where a search is resumed.
+    """`partition`: None: all. `start_text`, `at`: as the user wrote them; empty for the default.
+    `limit`: records on a page, or to find. `expression`: a CEL filter, or empty. `key`: the key to
+    find, or empty. `positions`: where a search is resumed, next offsets by partition.
     """
 
     mode: QueryMode
@@ -31,7 +32,7 @@ class MessageQuery:
     start_text: str
     at: str
     limit: int
-    form: Form
+    form: DisplayForm
     expression: str
     key: str
     positions: Mapping[int, int]
@@ -39,12 +40,14 @@ class MessageQuery:
 
 
 def parse_query(page: PageRequest) -> MessageQuery:
-    """Parses the query. With a filter, the mode `browse` becomes `search`. Raises PageError."""
+    """Parses the query. The mode `browse` becomes `search` for a query with a filter or a key.
+    Raises PageError.
+    """
     expression, key = page.text("filter"), page.text("key")
-    mode = _one_of(page, "mode", MODES, "browse")
+    mode = _read_choice(page, "mode", MODES, "browse")
     if mode == "browse" and (expression or key):
         mode = "search"
-    kind = cast(StartKind, _one_of(page, "start", START_KINDS, DEFAULT_START[mode]))
+    kind = cast(StartKind, _read_choice(page, "start", START_KINDS, DEFAULT_START[mode]))
     at = page.text("at")
     partition = None if page.text("partition") == "" else page.integer("partition", 0)
     return MessageQuery(
@@ -54,11 +57,11 @@ def parse_query(page: PageRequest) -> MessageQuery:
         page.text("start"),
         at,
         page.integer("limit", DEFAULT_LIMIT, at_least=1, at_most=MAX_LIMIT),
-        cast(Form, _one_of(page, "form", FORMS, "auto")),
+        cast(DisplayForm, _read_choice(page, "form", DISPLAY_FORMS, "auto")),
         expression,
         key,
         parse_positions(page.text("positions")),
-        cast(ExportFormat, _one_of(page, "format", EXPORT_FORMATS, "jsonl")),
+        cast(ExportFormat, _read_choice(page, "format", EXPORT_FORMATS, "jsonl")),
     )
 
 
@@ -69,13 +72,13 @@ def available_formats() -> tuple[ExportFormat, ...]:
 
 
 def check_format(export_format: ExportFormat) -> None:
-    """Raises PageError."""
+    """Raises PageError for a format whose library is not installed."""
     if export_format not in available_formats():
         raise PageError(400, "an export as Parquet needs arro3-io on the broker: pip install 'ottla[parquet]'")
 
 
 def parse_start(kind: StartKind, at: str) -> Start:
-    """Raises PageError."""
+    """`at`: an offset or a time, by the kind. Raises PageError."""
     if kind in ("newest", "oldest"):
         return Start(kind)
     if kind == "offset":
@@ -86,8 +89,8 @@ def parse_start(kind: StartKind, at: str) -> Start:
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970 of an ISO time, in UTC unless it names another zone, or of a number
-    of them. Raises PageError.
+    """Milliseconds since 1970. `text`: such a number, or an ISO 8601 time, which is in UTC unless
+    it names another zone. Raises PageError.
     """
     if text.isdecimal() and 4 < len(text) <= 15:
         return int(text)
@@ -101,8 +104,14 @@ def parse_time_ms(text: str) -> int:
     return max(0, int(at.timestamp() * 1000))
 
 
+def parse_record_position(page: PageRequest) -> tuple[int, int]:
+    """The partition and the offset in a path whose pattern allows only digits there."""
+    partition, offset = (int(page.http.match_info[name]) for name in ("partition", "offset"))
+    return partition, offset
+
+
 def parse_positions(text: str) -> dict[int, int]:
-    """`0:120,1:98`. Raises PageError."""
+    """Next offsets by partition, from `0:120,1:98`. Raises PageError."""
     found = {}
     for part in filter(None, text.split(",")):
         partition, colon, offset = part.partition(":")
@@ -112,7 +121,8 @@ def parse_positions(text: str) -> dict[int, int]:
     return found
 
 
-def _one_of(page: PageRequest, name: str, allowed: tuple[str, ...], default: str) -> str:
+def _read_choice(page: PageRequest, name: str, allowed: tuple[str, ...], default: str) -> str:
+    """A parameter of the query that must be one of `allowed`. Raises PageError."""
     text = page.text(name) or default
     if text not in allowed:
         raise PageError(400, f"{name}={text!r}: expected {', '.join(allowed)}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ottla_broker.console.record_display import printable
+from ottla_broker.console.record_display import escape_unprintable
 from ottla_broker.metadata.redaction import redact_secrets
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.records import iter_records
@@ -12,8 +12,8 @@ from ottla_broker.wire.records import iter_records
 
 @dataclass(frozen=True, slots=True)
 class MetadataRow:
-    """`kind`: the record's type, or of a control record `control`. `fields`: JSON. `topic_id`: of
-    the topic that it is about, or empty.
+    """`kind`: the record's type; `control` for a control record, `unknown` for other data.
+    `fields`: JSON. `topic_id`: id of the topic that the record is about, or empty.
     """
 
     offset: int
@@ -25,7 +25,9 @@ class MetadataRow:
 
 
 def decode_rows(data: bytes, first: int, limit: int) -> list[MetadataRow]:
-    """At most `limit` records from offset `first` on. Raises CORRUPT_MESSAGE."""
+    """At most `limit` records of the batches `data`, from offset `first` on. Raises
+    CORRUPT_MESSAGE.
+    """
     rows: list[MetadataRow] = []
     for at, batch in iter_batches(data):
         if batch.next_offset <= first:
@@ -42,7 +44,7 @@ def decode_rows(data: bytes, first: int, limit: int) -> list[MetadataRow]:
 
 
 def read_fields(value: bytes | None) -> tuple[str, str, str]:
-    """The type, the other fields, and the topic's id."""
+    """`kind`, `fields` and `topic_id` of a MetadataRow."""
     try:
         decoded = msgspec.json.decode(value or b"null")
     except msgspec.DecodeError:
@@ -50,4 +52,4 @@ def read_fields(value: bytes | None) -> tuple[str, str, str]:
     if not isinstance(decoded, dict):
         return "unknown", "", ""
     kind = str(decoded.pop("type", "unknown"))
-    return kind, printable(msgspec.json.encode(decoded).decode()), str(decoded.get("topic", ""))
+    return kind, escape_unprintable(msgspec.json.encode(decoded).decode()), str(decoded.get("topic", ""))

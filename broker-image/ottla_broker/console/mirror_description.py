@@ -2,13 +2,14 @@
 Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.config import FAILED_OVER
+from ottla_broker.console.cluster_requests import UNKNOWN, sum_known
 from ottla_broker.mirroring.mirror_config import MirrorConfig
-from ottla_broker.requests.mirror_status import UNKNOWN, PartitionStatus
+from ottla_broker.requests.mirror_status import PartitionStatus
 
 UNREPORTED: Final = "Unreported"
 """State of a partition whose leader does not respond, or that has none."""
@@ -19,7 +20,9 @@ MAX_NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CopiedPartition:
-    """`status`: as its leader reports it; None if none does."""
+    """A partition of a mirrored topic. `status`: as its leader reports it; None without a
+    report.
+    """
 
     topic: str
     partition: int
@@ -36,7 +39,7 @@ class CopiedPartition:
 
 @dataclass(frozen=True, slots=True)
 class MirroredTopic:
-    """The partitions of one topic. `states`: each with its number of partitions."""
+    """A topic that a mirror copies. `states`: each with its number of partitions."""
 
     name: str
     source_topic: str
@@ -49,27 +52,28 @@ class MirroredTopic:
     @property
     def lag(self) -> int:
         """Records that are not copied; −1 if it is unknown of a partition."""
-        return add_known(one.status.lag if one.status else UNKNOWN for one in self.partitions)
+        return sum_known(one.status.lag if one.status else UNKNOWN for one in self.partitions)
 
     @property
     def lag_bytes(self) -> int:
-        return add_known(one.status.lag_bytes if one.status else UNKNOWN for one in self.partitions)
+        return sum_known(one.status.lag_bytes if one.status else UNKNOWN for one in self.partitions)
 
     @property
     def lag_s(self) -> float:
-        """The longest."""
+        """The longest lag of a partition; −1 if it is unknown of all."""
         return max((one.status.lag_seconds for one in self.partitions if one.status), default=UNKNOWN)
 
     @property
     def reason(self) -> str:
-        """Why the state of the first partition that has a problem is not the desired one."""
+        """Why the first partition that has a problem has it; empty without one."""
         return next((one.status.why for one in self.partitions if one.status and one.status.why), "")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedMirrorProblems:
-    """As the controller reports them. `source_error`: why the source cannot be read. `refused`:
-    topics that nothing is copied into, and why. `failure`: why the controller does not report.
+    """Problems of a mirror that its controller reports. `source_error`: why the source cannot be
+    read. `refused`: topics that nothing is copied into, and why. `failure`: why the controller does
+    not report.
     """
 
     source_error: str = ""
@@ -78,63 +82,62 @@ class ReportedMirrorProblems:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the checklist. `is_met`: None if brokers cannot know it: a person has to."""
+class ChecklistItem:
+    """`is_met`: None if brokers cannot know it, so that a person has to check it."""
 
     is_met: bool | None
     text: str
 
 
-def add_known(values: Iterable[int]) -> int:
-    found = list(values)
-    return UNKNOWN if UNKNOWN in found else sum(found)
-
-
 def check_failover(
     config: MirrorConfig, topics: Sequence[MirroredTopic], problems: ReportedMirrorProblems
-) -> Iterator[Check]:
-    """What a failover would find, and lose, now."""
+) -> Iterator[ChecklistItem]:
+    """The checklist of a failover: what it would find and lose now, or what is still to be done
+    after it.
+    """
     partitions = [one for topic in topics for one in topic.partitions]
     if config.role == FAILED_OVER:
         left = [one.name for one in partitions if one.state not in ENDED]
         failing = [one.name for one in partitions if one.state == "FailingOver"]
-        yield Check(not left, f"Copying has ended{describe_exceptions(left)}.")
-        yield Check(not failing, f"Producers may write to every partition{describe_exceptions(failing)}.")
+        yield ChecklistItem(not left, f"Copying has ended{describe_exceptions(left)}.")
+        yield ChecklistItem(not failing, f"Producers may write to every partition{describe_exceptions(failing)}.")
         return
-    yield Check(None, "Producers of the source are stopped, or cannot reach it any more.")
-    yield Check(bool(partitions), "Topics are mirrored." if partitions else "No topic is mirrored.")
+    yield ChecklistItem(None, "Producers of the source are stopped, or cannot reach it any more.")
+    yield ChecklistItem(bool(partitions), "Topics are mirrored." if partitions else "No topic is mirrored.")
     unreported = [one.name for one in partitions if one.status is None]
-    yield Check(not unreported, f"The leader of every partition reports its state{describe_exceptions(unreported)}.")
+    yield ChecklistItem(
+        not unreported, f"The leader of every partition reports its state{describe_exceptions(unreported)}."
+    )
     bad = [one.name for one in partitions if one.state in NEEDS_OPERATOR]
-    yield Check(not bad, f"No partition has stopped or diverged{describe_exceptions(bad)}.")
+    yield ChecklistItem(not bad, f"No partition has stopped or diverged{describe_exceptions(bad)}.")
     yield _check_source(partitions, problems)
     known = sum(max(one.status.lag, 0) for one in partitions if one.status)
     unknown = [one.name for one in partitions if one.status is None or one.status.lag == UNKNOWN]
     text = "Every record of the source that is known here is copied"
     if known:
         text = f"{known:,} record{'s are' if known > 1 else ' is'} not copied, and would be lost here"
-    yield Check(not known and not unknown, text + describe_exceptions(unknown, "the lag is unknown of") + ".")
+    yield ChecklistItem(not known and not unknown, text + describe_exceptions(unknown, "the lag is unknown of") + ".")
     refused = [f"{topic} ({why})" for topic, why in sorted(problems.refused.items())]
-    yield Check(not refused, f"No topic is refused{describe_exceptions(refused)}.")
+    yield ChecklistItem(not refused, f"No topic is refused{describe_exceptions(refused)}.")
     if config.groups:
         text = f"Offsets of groups are copied: {', '.join(config.groups)}."
     else:
         text = "Offsets of groups are not copied: consumers begin where auto.offset.reset says."
-    yield Check(bool(config.groups), text)
-    yield Check(None, "Clients know the bootstrap servers of this cluster, and may log in and write here.")
+    yield ChecklistItem(bool(config.groups), text)
+    yield ChecklistItem(None, "Clients know the bootstrap servers of this cluster, and may log in and write here.")
 
 
-def _check_source(partitions: Sequence[CopiedPartition], problems: ReportedMirrorProblems) -> Check:
+def _check_source(partitions: Sequence[CopiedPartition], problems: ReportedMirrorProblems) -> ChecklistItem:
     if problems.source_error:
-        return Check(False, f"The source cannot be read: {problems.source_error}.")
+        return ChecklistItem(False, f"The source cannot be read: {problems.source_error}.")
     if problems.failure:
-        return Check(False, f"The controller does not report on the source: {problems.failure}.")
+        return ChecklistItem(False, f"The controller does not report on the source: {problems.failure}.")
     silent = [one for one in partitions if one.state == "Unreachable" and one.status is not None]
     if not silent:
-        return Check(True, "The source responds.")
+        return ChecklistItem(True, "The source responds.")
     longest_s = max(one.status.silent_seconds for one in silent if one.status)
     number = f"{len(silent)} partition{'s' if len(silent) > 1 else ''}"
-    return Check(
+    return ChecklistItem(
         False,
         f"The source of {number} has not responded for up to {max(longest_s, 0):.0f} seconds: records written there "
         "since are unknown here.",

@@ -8,17 +8,20 @@ from typing import Final
 
 import msgspec
 from aiohttp import web
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.static.primitive import i8
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import MIRROR_ROLE
-from ottla_broker.console.cluster_requests import ClusterRequests, first_failures
+from ottla_broker.console.cluster_requests import (
+    ClusterRequests,
+    Failures,
+    build_describe_configs,
+    merge_failures,
+    sum_known,
+)
 from ottla_broker.console.mirror_description import (
     CopiedPartition,
     MirroredTopic,
     ReportedMirrorProblems,
-    add_known,
     check_failover,
 )
 from ottla_broker.console.requests import PageError, PageRequest
@@ -30,6 +33,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError, describe_os_error
 
 MAX_PARTITIONS: Final = 1000
+"""Partitions with a problem that are shown."""
 PROBLEM_STATES: Final = ("Stopped", "Diverged", "Unreachable", "Unreported")
 
 
@@ -42,8 +46,8 @@ class MirrorRow:
 
 
 class MirrorPages:
-    """Users need DESCRIBE_CONFIGS on the cluster, as for a mirror's configs, and see topics that
-    they may DESCRIBE_CONFIGS of.
+    """Users need DESCRIBE_CONFIGS on the cluster, as for a mirror's configs, and see the topics on
+    which they have DESCRIBE_CONFIGS.
     """
 
     def __init__(self, broker: Broker, requests: ClusterRequests) -> None:
@@ -54,7 +58,7 @@ class MirrorPages:
         check_authorized(page)
         image = self._broker.image
         rows = [
-            MirrorRow(name, config.bootstrap_servers, config.role, len(dict(find_topics(image, name))))
+            MirrorRow(name, config.bootstrap_servers, config.role, len(dict(iter_mirrored_topics(image, name))))
             for name, config in sorted(mirror_configs(image).items())
         ]
         return page.render("mirrors.html", mirrors=rows)
@@ -65,34 +69,34 @@ class MirrorPages:
         config = mirror_config(self._broker.image, name)
         if config is None:
             raise PageError(404, f"There is no mirror {name!r}.")
-        (topics, failures), problems = await asyncio.gather(self._topics(page, name), self._problems(name))
+        (topics, failures), problems = await asyncio.gather(self._find_topics(page, name), self._find_problems(name))
         partitions = [one for topic in topics for one in topic.partitions]
         return page.render(
             "mirror_parts.html" if page.wants_fragment else "mirror.html",
             config=config,
             role_setting=MIRROR_ROLE.name,
             topics=topics,
-            lag=add_known(topic.lag for topic in topics),
+            lag=sum_known(topic.lag for topic in topics),
             problem_states=PROBLEM_STATES,
             problems=problems,
             partitions=[one for one in partitions if one.state in PROBLEM_STATES][:MAX_PARTITIONS],
             checks=list(check_failover(config, topics, problems)),
-            failures=first_failures(failures),
+            failures=merge_failures(failures),
         )
 
-    async def _topics(self, page: PageRequest, mirror: str) -> tuple[list[MirroredTopic], tuple[str, ...]]:
+    async def _find_topics(self, page: PageRequest, mirror: str) -> tuple[list[MirroredTopic], Failures]:
+        """The mirrored topics that the user may see, with the statuses that all brokers report."""
         image = self._broker.image
         named = {
             topic: source
-            for topic, source in find_topics(image, mirror)
+            for topic, source in iter_mirrored_topics(image, mirror)
             if page.user.may(Operation.describe_configs, Resource.topic(topic))
         }
-        resources = tuple(describe(MIRRORED_TOPIC_RESOURCE, topic) for topic in named)
-        request = DescribeConfigsRequest(resources=resources)
-        brokers = [one.id for one in image.unfenced_brokers()] if resources else []
-        answers = await self._requests.send_to_brokers(dict.fromkeys(brokers, request))
+        request = build_describe_configs(MIRRORED_TOPIC_RESOURCE, named)
+        brokers = [one.id for one in image.unfenced_brokers()] if named else []
+        responses = await self._requests.send_to_brokers(dict.fromkeys(brokers, request))
         reported: dict[str, dict[int, PartitionStatus]] = defaultdict(dict)
-        for response in answers.by_broker.values():
+        for response in responses.by_broker.values():
             for result in response.results:
                 entries = {str(one.name): one.value or "" for one in result.configs}
                 reported[result.resource_name] |= read_statuses(entries, mirror)
@@ -108,12 +112,11 @@ class MirrorPages:
             for topic, source in sorted(named.items())
             if topic in image.topics
         ]
-        return found, answers.failures
+        return found, responses.failures
 
-    async def _problems(self, mirror: str) -> ReportedMirrorProblems:
-        request = DescribeConfigsRequest(resources=(describe(MIRROR_RESOURCE, mirror),))
+    async def _find_problems(self, mirror: str) -> ReportedMirrorProblems:
         try:
-            (result,) = (await self._requests.client.send_to_controller(request)).results
+            result = await self._requests.describe_at_controller(MIRROR_RESOURCE, mirror)
         except (KafkaError, OSError) as reason:
             return ReportedMirrorProblems(
                 failure=describe_os_error(reason) if isinstance(reason, OSError) else str(reason)
@@ -126,12 +129,12 @@ class MirrorPages:
 
 
 def check_authorized(page: PageRequest) -> None:
-    """Raises CLUSTER_AUTHORIZATION_FAILED."""
+    """Raises CLUSTER_AUTHORIZATION_FAILED for users who may not see mirrors."""
     page.user.check(Operation.describe_configs, CLUSTER, ApiKey.DESCRIBE_CONFIGS)
 
 
-def find_topics(image: MetadataImage, mirror: str) -> Iterator[tuple[str, str]]:
-    """The topics that a mirror copies into, each with its source's name."""
+def iter_mirrored_topics(image: MetadataImage, mirror: str) -> Iterator[tuple[str, str]]:
+    """The topics that a mirror copies into, each with its name at the source."""
     for id_, mirrored in image.mirrored_topics.items():
         if mirrored.mirror == mirror:
             yield image.topic_names[id_], mirrored.source_topic
@@ -141,12 +144,10 @@ def find_topics(image: MetadataImage, mirror: str) -> Iterator[tuple[str, str]]:
                 yield image.topic_names[id_], source.source_topic
 
 
-def describe(kind: int, name: str) -> DescribeConfigsResource:
-    return DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=None)
-
-
 def read_statuses(entries: dict[str, str], mirror: str) -> dict[int, PartitionStatus]:
-    """The partitions that a broker leads, from its description of a mirrored topic."""
+    """The statuses of the partitions that a broker leads, by index. `entries`: the broker's
+    description of a mirrored topic (`requests.mirror_status`).
+    """
     own = {key.removeprefix(f"{mirror}/"): text for key, text in entries.items() if key.startswith(f"{mirror}/")}
     if entries.get("mirror") == mirror:
         own = entries

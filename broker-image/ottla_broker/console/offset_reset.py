@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ottla_broker.log.file_names import TopicPartition
+
 ResetKind = Literal["earliest", "latest", "offset", "time", "shift"]
 RESET_KINDS: Final = ("earliest", "latest", "offset", "time", "shift")
 
@@ -18,7 +20,9 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReset:
-    """`target`: the next offset that the group would read; −1: unknown."""
+    """A partition in a dry run. `committed`: the group's offset now. `target`: the next offset that
+    the group would read; −1: unknown. `end`: the high watermark; −1: unknown.
+    """
 
     topic: str
     partition: int
@@ -61,7 +65,7 @@ def write_changes(changes: Iterable[OffsetChange]) -> str:
 
 
 def parse_changes(text: str) -> list[OffsetChange]:
-    """Raises ValueError."""
+    """Parses what `write_changes` has written. Raises ValueError."""
     changes = []
     for line in text.split():
         topic, *numbers = line.split(",")
@@ -72,17 +76,19 @@ def parse_changes(text: str) -> list[OffsetChange]:
 
 
 def find_conflicts(
-    changes: Iterable[OffsetChange], committed: Mapping[tuple[str, int], int]
+    changes: Iterable[OffsetChange], committed: Mapping[TopicPartition, int]
 ) -> list[tuple[OffsetChange, int | None]]:
-    """Changes whose `before` is not the committed offset, each with that offset, or None."""
+    """Changes whose `before` is not the committed offset, each with the committed offset, or None
+    without one.
+    """
     found = [(one, committed.get((one.topic, one.partition))) for one in changes]
     return [(one, now) for one, now in found if now != one.before]
 
 
 def choose_offset(target: ResetTarget, committed: int, start: int, end: int, at_time: int) -> int:
-    """Within the partition's offsets, as Kafka's tools choose it. `at_time`: the first offset at or
-    after the target's time; −1: no record is as new, and the end is chosen. −1 if the start or end
-    is unknown.
+    """The offset that a reset would commit, as Kafka's tools choose it: at least the start and at
+    most the end. −1 if the start or end is unknown. `at_time`: the first offset at or after the
+    target's time; −1: no record is as new, and the end is chosen.
     """
     if min(start, end) < 0:
         return -1

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 START_PATH: Final = "/login/oidc/start"
 REDIRECT_PATH: Final = "/login/oidc"
 ATTEMPT_LIFETIME_S: Final = 600
-"""How long a user may take at the provider."""
+"""Time that a user may take at the provider to log in."""
 NOT_STARTED: Final = (
     f"This login was not started in this browser, or more than {ATTEMPT_LIFETIME_S // 60} minutes ago. Log in again."
 )
@@ -58,7 +58,7 @@ class LoginAttempt:
 
 
 class LoginAttempts:
-    """`now_s`: seconds of any clock."""
+    """Starts login attempts and recognises them again. `now_s`: seconds by any clock."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -83,19 +83,19 @@ class LoginAttempts:
 
 
 class OidcLogin:
-    """`show_entry`: the page that loads the overview."""
+    """`show_logged_in`: makes the page that loads the overview."""
 
     def __init__(
         self,
         broker: Broker,
         settings: OidcSettings,
         access: SessionAccess,
-        show_entry: Callable[[web.Request], web.Response],
+        show_logged_in: Callable[[web.Request], web.Response],
     ) -> None:
         self._broker = broker
         self._settings = settings
         self._access = access
-        self._show_entry = show_entry
+        self._show_logged_in = show_logged_in
         self._provider = OidcProvider(settings, broker.runtime)
         self._keys = make_key_set(settings.issuer, self._provider.fetch_keys, settings.oauth)
         self._rules: TokenRules = replace(settings.oauth.rules, audiences=(settings.client_id,), issuer=settings.issuer)
@@ -111,7 +111,7 @@ class OidcLogin:
         await self._tasks.cancel()
 
     async def send_to_provider(self, http: web.Request) -> web.Response:
-        """Redirects to the provider. Raises PageError."""
+        """Starts an attempt and redirects to the provider. Raises PageError."""
         require_private_connection(http)
         try:
             metadata = await self._provider.find_metadata()
@@ -158,12 +158,12 @@ class OidcLogin:
         logger.info("%s logged in by %s", token.subject, self._settings.issuer)
         lifetime_s = (token.expires_ms - self._broker.runtime.now_ms()) / 1000
         login = Login(Principal("User", token.subject), lifetime_s)
-        response = self._access.open_session(http, login, self._show_entry(http))
+        response = self._access.open_session(http, login, self._show_logged_in(http))
         response.del_cookie(self._cookie, path=REDIRECT_PATH, httponly=True, samesite="Lax", secure=http.secure)
         return response
 
     async def _fetch_id_token(self, http: web.Request, code: str, attempt: LoginAttempt) -> IdToken:
-        """Raises PageError."""
+        """Exchanges the code for an id token and validates it. Raises PageError."""
         try:
             text = await self._provider.redeem_code(code, attempt.verifier, self._redirect_uri(http))
             if key_id := read_key_id(text):
@@ -187,6 +187,7 @@ class OidcLogin:
         await self._access.refuse_login(http, "", message, 502)
 
     async def _refuse(self, http: web.Request, message: str, reason: str) -> NoReturn:
+        """Logs the reason, and raises PageError with the message."""
         logger.info("login from %s by %s failed: %s", http.remote, self._settings.issuer, reason)
         await self._access.refuse_login(http, "", message)
 

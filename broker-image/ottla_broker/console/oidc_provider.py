@@ -23,10 +23,13 @@ DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 SECRET_IN_HEADER: Final = "client_secret_basic"
 SECRET_IN_FORM: Final = "client_secret_post"
 MAX_SHOWN: Final = 200
+"""Characters of a provider's text in an error."""
 
 
 class ProviderError(OSError):
-    """The provider does not respond, or not as OpenID Connect asks. The message says which URL."""
+    """The provider does not respond, or not as OpenID Connect requires. The message names the
+    URL.
+    """
 
 
 class LoginRefused(Exception):
@@ -50,7 +53,9 @@ class TokenResponse(msgspec.Struct, frozen=True):
 
 
 def parse_metadata(text: bytes, issuer: str) -> ProviderMetadata:
-    """Raises ValueError."""
+    """Raises ValueError for metadata of another issuer, or with URLs that are less secure than the
+    issuer's.
+    """
     try:
         metadata = msgspec.json.decode(text, type=ProviderMetadata)
     except msgspec.MsgspecError as reason:
@@ -65,7 +70,7 @@ def parse_metadata(text: bytes, issuer: str) -> ProviderMetadata:
 
 
 def describe_refusal(error: str, description: str) -> str:
-    """`error` and `error_description` of a response, as RFC 6749 defines them."""
+    """The text of `error` and `error_description` of a response (RFC 6749)."""
     return error[:MAX_SHOWN] + (f" ({description[:MAX_SHOWN]})" if description else "")
 
 
@@ -76,11 +81,15 @@ class OidcProvider:
         self._metadata: ProviderMetadata | None = None
 
     async def find_metadata(self) -> ProviderMetadata:
-        """As fetched last. Raises ProviderError."""
+        """The provider's metadata as fetched last, or now for the first time. Raises
+        ProviderError.
+        """
         return self._metadata or await self._fetch_metadata()
 
     async def fetch_keys(self) -> list[JsonWebKey]:
-        """The keys that sign id tokens, by new metadata. Raises ProviderError."""
+        """The keys that sign id tokens, from the URL in newly fetched metadata. Raises
+        ProviderError.
+        """
         url = (await self._fetch_metadata()).jwks_uri
         try:
             return parse_key_set(await self._get(url))
@@ -148,7 +157,9 @@ class OidcProvider:
 
 
 def describe_failure(reason: Exception) -> str:
-    """aiohttp's own errors of connections have the system's within them."""
+    """The reason of a failed request. aiohttp's connection errors contain the system's error, which
+    says more.
+    """
     cause = reason
     if isinstance(reason, aiohttp.ClientConnectorCertificateError):
         cause = reason.certificate_error
@@ -158,7 +169,7 @@ def describe_failure(reason: Exception) -> str:
 
 
 async def read_bounded(content: aiohttp.StreamReader) -> bytes:
-    """Raises ValueError, aiohttp.ClientError."""
+    """Reads a response of at most MAX_RESPONSE_BYTES. Raises ValueError, aiohttp.ClientError."""
     read = bytearray()
     async for chunk in content.iter_any():
         read += chunk
@@ -168,5 +179,7 @@ async def read_bounded(content: aiohttp.StreamReader) -> bytes:
 
 
 def encode_basic(client_id: str, secret: str) -> str:
-    """The header of a client's id and secret, which are form-encoded first (RFC 6749, 2.3.1)."""
+    """The value of the Authorization header for a client's id and secret, which are form-encoded
+    first (RFC 6749, 2.3.1).
+    """
     return "Basic " + b64encode(f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()).decode()

@@ -3,7 +3,6 @@ and latency of this broker.
 """
 
 import asyncio
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,14 +13,15 @@ from aiohttp import web
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.broker_history import OBSERVE_INTERVAL_S, BrokerHistory, BrokerState
-from ottla_broker.console.cluster_requests import ClusterRequests, LogDirDescription
+from ottla_broker.console.cluster_requests import ClusterRequests, Failures
 from ottla_broker.console.health import assess_health
 from ottla_broker.console.partition_census import CensusTaker, PartitionCensus
 from ottla_broker.console.requests import PageRequest
 from ottla_broker.console.restarts import SILENT_S, describe_restarts, describe_roll
-from ottla_broker.console.throughput import FIRST_INTERVAL_S, SAMPLE_INTERVAL_S, ThroughputHistory, add_up
+from ottla_broker.console.throughput import FIRST_INTERVAL_S, SAMPLE_INTERVAL_S, ThroughputHistory, sum_totals
 from ottla_broker.console.topics import may_describe
 from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.security.client_quota_manager import ClientQuotaManager
@@ -29,11 +29,11 @@ from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
+    """`leaders`: number of partitions that the broker leads. `replicas`: number of its replicas."""
+
     id: int
     address: str
     rack: str
@@ -45,6 +45,8 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
+    """`catching_up`: the brokers of `adding` that are not in sync yet."""
+
     topic: str
     partition: int
     adding: tuple[int, ...]
@@ -59,11 +61,11 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledClients:
-    """Users with their client ids, and addresses: throttled since the broker started, and those
-    that are over a quota now.
+    """Number of clients, by user or address and client id, that this broker has throttled since it
+    started, and of those that are over a quota now.
     """
 
-    all: int
+    since_start: int
     now: int
 
     @classmethod
@@ -75,6 +77,10 @@ class ThrottledClients:
 
 
 class Overview:
+    """The overview and the parts that it loads. `start` begins to sample throughput and to observe
+    brokers.
+    """
+
     def __init__(self, broker: Broker, server: Server, requests: ClusterRequests) -> None:
         self._broker = broker
         self._server = server
@@ -117,15 +123,15 @@ class Overview:
         )
 
     async def show_restarts(self, page: PageRequest) -> web.Response:
-        """Brokers that restart, and the roll that the operator has reported; nothing if none is
-        in progress.
+        """Restarts of brokers, and the rolling restart that the operator has reported. The part is
+        empty if none is in progress.
         """
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_CLUSTER)
         census = await self._census.current()
         bytes_behind, failures = await self._find_bytes_behind(census)
         roll = None
         try:
-            roll = await self._requests.roll()
+            roll = await self._requests.find_roll()
         except (KafkaError, OSError) as reason:
             failures = (*failures, f"The controller does not respond: {reason or 'timeout'}.")
         now_s = asyncio.get_running_loop().time()
@@ -140,8 +146,10 @@ class Overview:
 
     async def show_log_dirs(self, page: PageRequest) -> web.Response:
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_LOG_DIRS)
-        log_dirs, failures = await self._requests.log_dirs()
-        return page.render("log_dirs.html", log_dirs=sorted(log_dirs, key=_by_broker), failures=failures)
+        log_dirs, failures = await self._requests.find_log_dirs()
+        return page.render(
+            "log_dirs.html", log_dirs=sorted(log_dirs, key=lambda it: (it.broker, it.path)), failures=failures
+        )
 
     async def throughput(self, page: PageRequest) -> web.Response:
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_CLUSTER)
@@ -152,7 +160,7 @@ class Overview:
         while True:
             traffic = [partition.traffic for partition in self._broker.partitions]
             dispatcher = self._server.dispatcher
-            totals = add_up(traffic, dispatcher.request_counts, dispatcher.request_times.by_api)
+            totals = sum_totals(traffic, dispatcher.request_counts, dispatcher.request_times.by_api)
             self._history.add(self._broker.runtime.now_ms() / 1000, totals)
             await asyncio.sleep(interval_s)
             interval_s = SAMPLE_INTERVAL_S
@@ -162,14 +170,14 @@ class Overview:
             self._brokers.observe(self._broker.image.brokers.values(), asyncio.get_running_loop().time())
             await asyncio.sleep(OBSERVE_INTERVAL_S)
 
-    async def _find_bytes_behind(self, census: PartitionCensus) -> tuple[dict[int, int], tuple[str, ...]]:
-        """By unfenced broker, the bytes that its replicas have less than their leaders', of those
-        that the census names. Without those of which either size is unknown.
+    async def _find_bytes_behind(self, census: PartitionCensus) -> tuple[dict[int, int], Failures]:
+        """By unfenced broker, how many bytes shorter its replicas are than their leaders, as far as
+        the census names them. Replicas are left out if either size is unknown.
         """
         image = self._broker.image
         unfenced = {one.id for one in image.unfenced_brokers()}
-        held: dict[int, set[tuple[str, int]]] = defaultdict(set)
-        pairs: list[tuple[int, int, tuple[str, int]]] = []
+        held: dict[int, set[TopicPartition]] = defaultdict(set)
+        pairs: list[tuple[int, int, TopicPartition]] = []
         for broker in unfenced & census.behind_named.keys():
             for topic, index in census.behind_named[broker]:
                 state = image.topics[topic].partitions.get(index) if topic in image.topics else None
@@ -177,7 +185,7 @@ class Overview:
                     pairs.append((broker, state.leader, (topic, index)))
                     held[broker].add((topic, index))
                     held[state.leader].add((topic, index))
-        sizes, failures = await self._requests.replica_bytes(held)
+        sizes, failures = await self._requests.find_replica_bytes(held)
         behind: Counter[int] = Counter()
         for broker, leader, partition in pairs:
             own, whole = sizes.get((broker, *partition)), sizes.get((leader, *partition))
@@ -186,7 +194,9 @@ class Overview:
         return dict(behind), failures
 
     def _describe_elections(self, page: PageRequest, census: PartitionCensus) -> Iterator[WaitingPartition]:
-        """Of partitions without a leader: the brokers that an election waits for."""
+        """The partitions without a leader that the census names, and the brokers that their
+        elections wait for.
+        """
         image = self._broker.image
         for topic, index in census.offline:
             state = image.topics[topic].partitions.get(index) if topic in image.topics else None
@@ -204,6 +214,7 @@ class Overview:
 
 
 def find_own_problems(broker: Broker) -> list[str]:
+    """Reasons why this broker is not ready."""
     reasons = [] if broker.ready else ["it is starting or stopping"]
     reasons += [f"log directory {one.path} failed: {one.failure}" for one in broker.log_dirs if one.failure is not None]
     return reasons + broker.unrecoverable_errors
@@ -223,7 +234,3 @@ def describe_brokers(
             census.leaders[id_],
             census.replicas[id_],
         )
-
-
-def _by_broker(log_dir: LogDirDescription) -> tuple[int, str]:
-    return log_dir.broker, log_dir.path

@@ -1,6 +1,6 @@
 """The pages of the console and their paths.
 
-Those that not everybody opens are imported with their first request (`LazyPages`).
+Pages that not everybody opens are imported with their first request (`LazyPages`).
 """
 
 from collections.abc import Iterator

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """`found`: items on all pages. `number`: of this page, from 1. `last`: number of the last
-    one.
+    """One page of a list. `found`: number of items on all pages. `number`: this page's number, from
+    1. `last`: that of the last page.
     """
 
     rows: Sequence[T]
@@ -22,7 +22,7 @@ class ListPage(Generic[T]):
 
 
 def cut_page(items: Sequence[T], number: int) -> ListPage[T]:
-    """Page `number` from 1; the last one if there are fewer."""
+    """The page with that number, from 1; the last one if there are fewer pages."""
     last = max(1, -(-len(items) // PAGE_SIZE))
     number = min(max(1, number), last)
     return ListPage(items[(number - 1) * PAGE_SIZE : number * PAGE_SIZE], len(items), number, last)

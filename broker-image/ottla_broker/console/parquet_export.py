@@ -13,7 +13,7 @@ from typing import IO, Final, cast
 from arro3.core import Array, DataType, Field, RecordBatch, RecordBatchReader, Schema
 from arro3.io import write_parquet
 
-from ottla_broker.console.record_fields import COLUMNS, list_texts
+from ottla_broker.console.record_fields import COLUMNS, list_cells
 from ottla_broker.console.schema_framing import DecodedRecord
 from ottla_broker.wire.records import Record
 
@@ -29,7 +29,7 @@ SCHEMA: Final = Schema([Field(name, TYPES.get(name, DataType.string())) for name
 
 
 class WrittenBytes:
-    """The file that the library writes to, as far as it is not taken."""
+    """A file for the library to write to. `take` returns what was written since the last call."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -39,10 +39,10 @@ class WrittenBytes:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """The library calls it; nothing is buffered elsewhere."""
 
     def seek(self, offset: int) -> int:
-        """The library asks for the method and does not call it."""
+        """The library requires the method and does not call it."""
         raise UnsupportedOperation(f"seek({offset})")
 
     def take(self) -> bytes:
@@ -51,8 +51,8 @@ class WrittenBytes:
 
 
 class ParquetExport:
-    """The COLUMNS. Either the library's thread works or its caller, never both. Methods raise what
-    the library has raised.
+    """A file with the COLUMNS; see `RecordExport`. Either the library's thread runs or the
+    caller's, never both. Methods raise what the library has raised.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class ParquetExport:
         self._wait_for_pause()
 
     def add(self, partition: int, record: Record, decoded: DecodedRecord) -> None:
-        self._rows.append((partition, record.offset, record.timestamp_ms, *list_texts(record, decoded)))
+        self._rows.append((partition, record.offset, record.timestamp_ms, *list_cells(record, decoded)))
 
     def take(self) -> bytes:
         if self._rows:

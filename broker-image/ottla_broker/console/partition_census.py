@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla_broker.console.waiting_partitions import is_waiting
+from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 PARTITIONS_PER_SLICE: Final = 500
 """Counted before other tasks may run: about 0.5 ms."""
 MAX_NAMED: Final = 50
+"""Partitions of each kind that are named; all are counted."""
 MIN_INTERVAL_S: Final = 2.0
-"""Browsers that ask more often get the counts of the last time."""
+"""Between two counts: browsers that ask more often get the last one."""
 
 MinInsync = Callable[[str], int]
 """min.insync.replicas of a topic."""
@@ -22,22 +25,22 @@ MinInsync = Callable[[str], int]
 @dataclass(slots=True)
 class PartitionCensus:
     """`offline` (no leader), `below_min_isr`, `under_replicated` and `reassigned`: the first
-    MAX_NAMED partitions of each kind, whose numbers are in `counts`. `leaders`, `replicas`: by
-    broker. `behind`: by broker, the number of its replicas that are not in sync and are not being
-    added; `behind_named`: the first MAX_NAMED of them.
+    MAX_NAMED partitions of each kind; `counts` has the number of all of each kind. `leaders`,
+    `replicas`: numbers by broker. `behind`: by broker, the number of its replicas that are not in
+    sync and are not being added; `behind_named`: the first MAX_NAMED of them.
     """
 
     topics: int = 0
     partitions: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    offline: list[tuple[str, int]] = field(default_factory=list)
-    below_min_isr: list[tuple[str, int]] = field(default_factory=list)
-    under_replicated: list[tuple[str, int]] = field(default_factory=list)
+    offline: list[TopicPartition] = field(default_factory=list)
+    below_min_isr: list[TopicPartition] = field(default_factory=list)
+    under_replicated: list[TopicPartition] = field(default_factory=list)
     reassigned: list[tuple[str, PartitionRecord]] = field(default_factory=list)
     leaders: Counter[int] = field(default_factory=Counter)
     replicas: Counter[int] = field(default_factory=Counter)
     behind: Counter[int] = field(default_factory=Counter)
-    behind_named: defaultdict[int, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
+    behind_named: defaultdict[int, list[TopicPartition]] = field(default_factory=lambda: defaultdict(list))
 
     def add_topic(self, topic: TopicImage, min_insync: MinInsync) -> None:
         self.topics += 1
@@ -46,16 +49,16 @@ class PartitionCensus:
             self.replicas.update(state.replicas)
             if state.leader != NO_LEADER:
                 self.leaders[state.leader] += 1
-            if state.leader == NO_LEADER or len(state.isr) < len(state.replicas) or state.adding or state.removing:
-                self._add_unusual(topic.name, index, state, min_insync)
+            if is_waiting(state):
+                self._add_waiting(topic.name, index, state, min_insync)
 
-    def _add_unusual(self, topic: str, index: int, state: PartitionRecord, min_insync: MinInsync) -> None:
+    def _add_waiting(self, topic: str, index: int, state: PartitionRecord, min_insync: MinInsync) -> None:
         if state.leader == NO_LEADER:
-            self._name("offline", self.offline, (topic, index))
+            self._count("offline", self.offline, (topic, index))
         elif len(state.isr) < min(min_insync(topic), len(state.replicas)):
-            self._name("below_min_isr", self.below_min_isr, (topic, index))
+            self._count("below_min_isr", self.below_min_isr, (topic, index))
         elif len(state.isr) < len(state.replicas) and not state.adding:
-            self._name("under_replicated", self.under_replicated, (topic, index))
+            self._count("under_replicated", self.under_replicated, (topic, index))
         if state.adding or state.removing:
             self.counts["reassigned"] += 1
             if len(self.reassigned) < MAX_NAMED:
@@ -66,14 +69,14 @@ class PartitionCensus:
                 if len(self.behind_named[broker]) < MAX_NAMED:
                     self.behind_named[broker].append((topic, index))
 
-    def _name(self, kind: str, named: list[tuple[str, int]], partition: tuple[str, int]) -> None:
+    def _count(self, kind: str, named: list[TopicPartition], partition: TopicPartition) -> None:
         self.counts[kind] += 1
         if len(named) < MAX_NAMED:
             named.append(partition)
 
 
 async def take_census(image: MetadataImage, min_insync: MinInsync) -> PartitionCensus:
-    """Lets other tasks run between slices; the image may change meanwhile."""
+    """Counts the partitions of the image. Other tasks run in between and may change the image."""
     census, counted = PartitionCensus(), 0
     for topic in list(image.topics.values()):
         census.add_topic(topic, min_insync)
@@ -84,7 +87,9 @@ async def take_census(image: MetadataImage, min_insync: MinInsync) -> PartitionC
 
 
 class CensusTaker:
-    """Counts again when the metadata have changed, at most every MIN_INTERVAL_S."""
+    """Keeps a census, and takes another one when it is asked for and the metadata have changed, at
+    most every MIN_INTERVAL_S.
+    """
 
     def __init__(self, image: MetadataImage, min_insync: MinInsync) -> None:
         self._image = image

@@ -24,7 +24,9 @@ START_KINDS: Final = ("newest", "oldest", "offset", "time")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`at`: an offset, or milliseconds since 1970, by the kind."""
+    """Where to begin in each partition. `at`: an offset, or milliseconds since 1970, by the
+    kind.
+    """
 
     kind: StartKind
     at: int = 0
@@ -32,7 +34,9 @@ class Start:
 
 @dataclass(slots=True)
 class OffsetRange:
-    """Offsets of a partition that are still to be read; `end` is not read any more."""
+    """Offsets of a partition that are still to be read, from `next` up to but not including
+    `end`.
+    """
 
     partition: int
     next: int
@@ -45,8 +49,8 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole batches; the first may start before `first`. `next`: after the last of them.
-    `deleted`: offsets before `first` that retention has removed meanwhile.
+    """`records`: whole batches, which may begin before offset `first`. `next`: the offset after the
+    last of them. `deleted`: number of offsets before `first` that retention has removed meanwhile.
     """
 
     records: bytes
@@ -58,8 +62,8 @@ class Chunk:
 async def find_ranges(
     client: Client, topic: TopicImage, partitions: list[int], start: Start, newest: int
 ) -> list[OffsetRange]:
-    """The offset ranges to read now. `newest`: offsets before the end that start `newest` reads.
-    Raises KafkaError.
+    """The range of each partition from the start to its present end. `newest`: number of offsets
+    before the end at which the start `newest` begins. Raises KafkaError.
     """
 
     async def find(partition: int) -> OffsetRange:
@@ -81,8 +85,9 @@ async def find_ranges(
 
 
 async def read_chunk(client: Client, topic: str, range_: OffsetRange) -> Chunk:
-    """The records at the range's next offset; empty only at the end. An empty response below it is
-    that of a throttled fetch, and repeated. Raises KafkaError, OSError.
+    """Fetches the records at the range's next offset, from its leader. The chunk is empty at the
+    end of the range or the partition, and where retention has removed the records. An empty
+    response elsewhere is that of a throttled fetch, which is repeated. Raises KafkaError, OSError.
     """
     for attempt in range(MAX_RETRIES):
         if attempt:
@@ -93,7 +98,7 @@ async def read_chunk(client: Client, topic: str, range_: OffsetRange) -> Chunk:
             if attempt == MAX_RETRIES - 1:
                 raise
             with suppress(ConnectionError, KafkaError):
-                await client.metadata([topic])  # another broker may lead it now
+                await client.metadata([topic])  # another broker may lead the partition now
             continue
         except KafkaError as error:
             if error.code is ErrorCode.offset_out_of_range:
@@ -110,8 +115,8 @@ async def read_chunk(client: Client, topic: str, range_: OffsetRange) -> Chunk:
 
 
 async def _skip_deleted(client: Client, topic: str, range_: OffsetRange) -> Chunk:
-    """Continues at the log start, which retention has moved. Raises OFFSET_OUT_OF_RANGE where the
-    log is shorter than it was.
+    """An empty chunk up to the log start, which retention has moved. Raises OFFSET_OUT_OF_RANGE if
+    the log has become shorter instead.
     """
     low = await client.list_offset(topic, range_.partition, EARLIEST_TIMESTAMP)
     if low <= range_.next:
@@ -138,6 +143,6 @@ async def read_ranges(
                 fetching.cancel()
 
 
-def positions_text(ranges: Mapping[int, int]) -> str:
-    """`0:120,1:98`: partition and next offset."""
-    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(ranges.items()))
+def format_positions(positions: Mapping[int, int]) -> str:
+    """Next offsets by partition as text, `0:120,1:98`."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items()))

@@ -16,6 +16,7 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import MECHANISMS
 
 MAX_NAME: Final = 1024
+"""Characters of a name, as MAX_PASSWORD of a password: longer ones are wrong."""
 MAX_PASSWORD: Final = 1024
 MAX_CHECKS: Final = 2
 """Passwords that are checked at once: each takes a thread for milliseconds."""
@@ -23,7 +24,7 @@ WRONG: Final = "The name or the password is wrong."
 
 
 class PasswordLogin:
-    """`listener`: the one whose users log in."""
+    """`listener`: the listener whose users log in."""
 
     def __init__(self, broker: Broker, listener: str, access: SessionAccess) -> None:
         self._broker = broker
@@ -39,13 +40,13 @@ class PasswordLogin:
         require_private_connection(http)
         form = await read_form(http)
         name, password = form.get("name", ""), form.get("password", "")
-        if not await self._is_right(name, password):
+        if not await self._is_password_valid(name, password):
             await self._access.refuse_login(http, name, WRONG)
         credentials = partial(find_credentials, self._broker, self._listener, name)
         login = Login(Principal("User", name), find_credentials=credentials)
         return self._access.open_session(http, login, redirect("/"))
 
-    async def _is_right(self, name: str, password: str) -> bool:
+    async def _is_password_valid(self, name: str, password: str) -> bool:
         if not (0 < len(name) <= MAX_NAME and 0 < len(password) <= MAX_PASSWORD):
             return False
         async with self._checks:
@@ -53,7 +54,7 @@ class PasswordLogin:
 
 
 def find_credentials(broker: Broker, listener: str, name: str) -> Hashable:
-    """What the passwords of a listener's user are checked by at present."""
+    """The present credentials of a listener's user: a session ends when they change."""
     sasl = listener_sasl(broker.config, listener)
     scram = broker.image.scram_credentials
     stored = tuple(scram.get((name, MECHANISMS[one])) for one in sasl.mechanisms if one in MECHANISMS)

@@ -12,16 +12,17 @@ GAP_X: Final = 60
 GAP_Y: Final = 18
 MARGIN: Final = 2
 MAX_TEXT: Final = 26
-"""Characters of a box's lines."""
-
+"""Characters of a line in a box."""
 
 ViewKey = tuple[bool, str]
-"""Whether it is a sink, which may have the name of what it reads, and its name."""
+"""True for a sink, which may have the name of a view that it reads; and the view's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`x`, `y`: of its upper left corner. `note`: its second line."""
+    """The box of a view. `x`, `y`: its upper left corner. `note`: its second line. `topic`: the
+    topic that it links to, or empty.
+    """
 
     x: int
     y: int
@@ -42,8 +43,9 @@ class Graph:
 
 
 def lay_out(views: Sequence[PipelineView]) -> Graph:
-    """Every view to the right of those that it reads, and sinks at the right end. A line that
-    passes a column has a lane below the column's boxes, which the lines from one view share.
+    """Places every view to the right of those that it reads, and sinks at the right end. A line
+    that passes a column runs in a lane below the column's boxes; the lines from one view share a
+    lane.
     """
     column_of = assign_columns(views)
     columns = max(column_of.values(), default=-1) + 1
@@ -52,16 +54,16 @@ def lay_out(views: Sequence[PipelineView]) -> Graph:
     for view in views:
         column = column_of[key_of(view)]
         boxes[key_of(view)] = Box(
-            left_of(column), bottoms[column], shorten(view.name), note(view), view.kind, view.topic
+            left_of(column), bottoms[column], shorten(view.name), make_note(view), view.kind, view.topic
         )
         bottoms[column] += HEIGHT + GAP_Y
-    lanes: dict[tuple[str, int], int] = {}
+    lanes: dict[tuple[str, int], int] = {}  # y by the name of the view that is read, and column
     lines = []
     for view in views:
         for name in dict.fromkeys(view.reads):
             start, end = column_of.get((False, name), columns), column_of[key_of(view)]
             if start >= end:
-                continue  # of a view that is not reported
+                continue  # the view that it reads is not reported
             for column in range(start + 1, end):
                 if (name, column) not in lanes:
                     lanes[name, column] = bottoms[column]
@@ -73,6 +75,7 @@ def lay_out(views: Sequence[PipelineView]) -> Graph:
 
 
 def assign_columns(views: Sequence[PipelineView]) -> dict[ViewKey, int]:
+    """Numbers of columns from the left. `views`: each after those that it reads."""
     columns: dict[ViewKey, int] = {}
     for view in views:
         if view.kind != "sink":
@@ -90,7 +93,7 @@ def left_of(column: int) -> int:
     return MARGIN + column * (WIDTH + GAP_X)
 
 
-def note(view: PipelineView) -> str:
+def make_note(view: PipelineView) -> str:
     return shorten(f"topic {view.topic}" if view.topic else view.target)
 
 
@@ -99,7 +102,7 @@ def shorten(text: str) -> str:
 
 
 def draw_line(left: Box, lanes: Sequence[tuple[int, int]], right: Box) -> str:
-    """`lanes`: left ends of the lanes on the way."""
+    """The path of a line in SVG. `lanes`: left ends of the lanes that it runs through."""
     x, y = left.x + WIDTH, left.y + HEIGHT // 2
     path = [f"M{x} {y}"]
     for next_x, next_y in [*lanes, (right.x, right.y + HEIGHT // 2)]:

@@ -6,8 +6,6 @@ They show what the operator, or `ottla up`, has reported to the active controlle
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.static.primitive import i8
 
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.pipeline_graph import HEIGHT, WIDTH, lay_out
@@ -18,13 +16,13 @@ from ottla_broker.wire.client import raise_for_error
 from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE, PipelineReport, StoredReport, read_reports
 
 SILENT_S = 60.0
-"""A report is repeated every 10 s; above this age nobody seems to report."""
+"""Reports are repeated every 10 s; above this age the page warns that nobody reports."""
 BAD_STATES = ("Failing", "Failed")
 
 
 class PipelinePages:
-    """Users who may DESCRIBE_CONFIGS of the cluster see every pipeline, others those of which they
-    may DESCRIBE every topic.
+    """Users with DESCRIBE_CONFIGS on the cluster see every pipeline; others see a pipeline if they
+    have DESCRIBE on all its topics.
     """
 
     def __init__(self, requests: ClusterRequests) -> None:
@@ -55,13 +53,8 @@ class PipelinePages:
         )
 
     async def _find(self, page: PageRequest) -> dict[str, StoredReport]:
-        """Raises KafkaError, OSError."""
-        resource = DescribeConfigsResource(
-            resource_type=i8(PIPELINE_RESOURCE), resource_name="", configuration_keys=None
-        )
-        (result,) = (
-            await self._requests.client.send_to_controller(DescribeConfigsRequest(resources=(resource,)))
-        ).results
+        """The pipelines that the user may see, by name. Raises KafkaError, OSError."""
+        result = await self._requests.describe_at_controller(PIPELINE_RESOURCE)
         raise_for_error(result.error_code, result.error_message or "the controller describes no pipelines")
         sees_all = page.user.may(Operation.describe_configs, CLUSTER)
         found = read_reports(result.configs).items()

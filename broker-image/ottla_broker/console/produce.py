@@ -1,5 +1,5 @@
-"""The pages that produce one record: a new one, or a copy of one in a topic of the user's
-choice.
+"""The pages that produce one record: a new one, or the copy of a record in a topic that the user
+chooses.
 """
 
 import random
@@ -11,6 +11,7 @@ from aiohttp import web
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.login import redirect
+from ottla_broker.console.message_query import parse_record_position
 from ottla_broker.console.partition_reader import OffsetRange, read_chunk
 from ottla_broker.console.record_encoding import encode_fields
 from ottla_broker.console.record_form import BYTE_FORMS, SCHEMA_FORM, RecordFormError, parse_record
@@ -27,7 +28,9 @@ from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 
 class ProducePages:
-    """Users need WRITE on the topic, as producers do, and READ on the topic that a copy is of."""
+    """Users need WRITE on the topic, as producers do; for a copy also READ on the topic of the
+    original.
+    """
 
     def __init__(
         self, broker: Broker, requests: ClusterRequests, topics: TopicPages, registry: LazyRegistry | None
@@ -50,14 +53,14 @@ class ProducePages:
             record = parse_record(form, self._broker.runtime.now_ms(), encoded)
             return await self._append(page, topic, form.get("partition", ""), record)
         except (RecordFormError, KafkaError) as reason:
-            return self._render_produce(page, topic, form, describe_refusal(reason))
+            return self._render_produce(page, topic, form, describe_problem(reason))
 
     async def show_copy(self, page: PageRequest) -> web.Response:
         check_may_write(page)
         return self._render_copy(page, {"topic": self._topics.find_topic(page).name})
 
     async def copy(self, page: PageRequest) -> web.Response:
-        """Key, value and headers stay the same bytes; the time is that of the copy."""
+        """Produces a copy with the same bytes of key, value and headers, and the present time."""
         form = await read_write_form(page)
         source = self._topics.find_topic(page)
         page.user.check(Operation.read, Resource.topic(source.name), ApiKey.FETCH)
@@ -66,15 +69,15 @@ class ProducePages:
         if target is None or not may_describe(page, name):
             return self._render_copy(page, form, f"There is no topic {name!r} that {page.user.principal} may describe.")
         page.user.check(Operation.write, Resource.topic(target.name), ApiKey.PRODUCE)
-        found = await self._read(source, *record_of(page))
+        found = await self._read(source, *parse_record_position(page))
         record = Record(self._broker.runtime.now_ms(), found.key, found.value, found.headers)
         try:
             return await self._append(page, target, form.get("partition", ""), record)
         except (RecordFormError, KafkaError) as reason:
-            return self._render_copy(page, form, describe_refusal(reason))
+            return self._render_copy(page, form, describe_problem(reason))
 
     async def _read(self, topic: TopicImage, partition: int, offset: int) -> Record:
-        """Raises PageError, KafkaError, OSError."""
+        """The record at the offset. Raises PageError, KafkaError, OSError."""
         if partition in topic.partitions and offset <= MAX_INT64:
             async with self._requests.new_client() as client:
                 chunk = await read_chunk(client, topic.name, OffsetRange(partition, offset, offset + 1))
@@ -83,9 +86,11 @@ class ProducePages:
                 return found
         raise PageError(404, f"{topic.name}-{partition} has no record at offset {offset}.")
 
-    async def _append(self, page: PageRequest, topic: TopicImage, wanted: str, record: Record) -> web.Response:
-        """Redirects to the page of the record. Raises PageError, RecordFormError, KafkaError."""
-        partition = choose_partition(topic, wanted, record.key)
+    async def _append(self, page: PageRequest, topic: TopicImage, partition_text: str, record: Record) -> web.Response:
+        """Produces the record and redirects to its page. `partition_text`: as the user wrote it.
+        Raises PageError, RecordFormError, KafkaError.
+        """
+        partition = choose_partition(topic, partition_text, record.key)
         code = ErrorCode.request_timed_out  # until the leader responds
         try:
             offset = await self._requests.client.produce(topic.name, partition, encode_batch([record]))
@@ -111,19 +116,13 @@ class ProducePages:
         return render_form(page, "produce.html", form, problem, topic=topic, forms=forms, has_registry=has_registry)
 
     def _render_copy(self, page: PageRequest, form: Mapping[str, str], problem: str = "") -> web.Response:
-        partition, offset = record_of(page)
+        partition, offset = parse_record_position(page)
         topic = self._topics.find_topic(page)
         return render_form(page, "copy_record.html", form, problem, topic=topic, partition=partition, offset=offset)
 
 
-def record_of(page: PageRequest) -> tuple[int, int]:
-    """Partition and offset of the path."""
-    partition, offset = (int(page.http.match_info[name]) for name in ("partition", "offset"))
-    return partition, offset
-
-
 def find_record(records: bytes, offset: int) -> Record | None:
-    """The record at the offset, in batches. None for a marker of a transaction, and for a record
+    """The record at the offset, in the batches `records`. None for a control record, and for one
     that compaction has removed. Raises CORRUPT_MESSAGE.
     """
     for header, record in iter_records(records):
@@ -132,11 +131,11 @@ def find_record(records: bytes, offset: int) -> Record | None:
     return None
 
 
-def choose_partition(topic: TopicImage, wanted: str, key: bytes | None) -> int:
-    """The partition that the user names, or else that of the key as Java's client chooses it, or
-    any. Raises RecordFormError.
+def choose_partition(topic: TopicImage, partition_text: str, key: bytes | None) -> int:
+    """The partition that the user names; if that is empty, the one that Java's client chooses for
+    the key, or any for a record without key. Raises RecordFormError.
     """
-    wanted, count = wanted.strip(), len(topic.partitions)
+    wanted, count = partition_text.strip(), len(topic.partitions)
     if not wanted:
         return random.randrange(count) if key is None else partition_for_key(key, count)
     if not (wanted.isdecimal() and int(wanted) in topic.partitions):
@@ -144,7 +143,7 @@ def choose_partition(topic: TopicImage, wanted: str, key: bytes | None) -> int:
     return int(wanted)
 
 
-def describe_refusal(reason: RecordFormError | KafkaError) -> str:
+def describe_problem(reason: RecordFormError | KafkaError) -> str:
     if isinstance(reason, RecordFormError):
         return str(reason)
     return reason.message or f"The broker refused the record: {reason.code.name.upper()}."

@@ -1,6 +1,6 @@
 """Keys and values of records as text: JSON, text, or hexadecimal for what is neither.
 
-What is shown was written by anyone: it is text for templates, which escape it, and never markup.
+Anyone may have written a record, so the results are text, which templates escape, and never markup.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,15 @@ MAX_HEX_BYTES: Final = 4096
 BYTES_PER_LINE: Final = 16
 
 DisplayKind = Literal["null", "json", "text", "binary"]
-Form = Literal["auto", "text", "hex"]
-FORMS: Final = ("auto", "text", "hex")
+DisplayForm = Literal["auto", "text", "hex"]
+"""How users want to see keys and values."""
+DISPLAY_FORMS: Final = ("auto", "text", "hex")
 
 
 @dataclass(frozen=True, slots=True)
 class DisplayedBytes:
-    """`size`: bytes of the key or value. `is_cut`: `text` is only the beginning. `schema`: the
-    schema that it is decoded by.
+    """A key or value, or a header's value. `size`: in bytes. `is_cut`: `text` is only the
+    beginning. `schema`: the type and id of the schema that has decoded it, or empty.
     """
 
     kind: DisplayKind
@@ -48,7 +49,7 @@ class DisplayedRecord:
 
 
 def display_record(
-    partition: int, record: Record, form: Form, limit: int = MAX_SHOWN, decoded: DecodedRecord = NOT_DECODED
+    partition: int, record: Record, form: DisplayForm, limit: int = MAX_SHOWN, decoded: DecodedRecord = NOT_DECODED
 ) -> DisplayedRecord:
     return DisplayedRecord(
         partition,
@@ -56,33 +57,39 @@ def display_record(
         record.timestamp_ms,
         display_bytes(record.key, form, limit, decoded.key),
         display_bytes(record.value, form, limit, decoded.value),
-        tuple((printable(name), display_bytes(value, form, limit)) for name, value in record.headers),
+        tuple((escape_unprintable(name), display_bytes(value, form, limit)) for name, value in record.headers),
     )
 
 
-def display_bytes(data: bytes | None, form: Form, limit: int, decoded: DecodedBytes | None = None) -> DisplayedBytes:
-    """`form` auto: what a schema has decoded, and JSON objects and lists, are laid out; other UTF-8
-    is text, the rest hexadecimal.
+def display_bytes(
+    data: bytes | None, form: DisplayForm, limit: int, decoded: DecodedBytes | None = None
+) -> DisplayedBytes:
+    """At most `limit` characters. With the form "auto", what a schema has decoded, and JSON objects
+    and lists, are formatted; other UTF-8 is text, and the rest hexadecimal.
     """
     if data is None:
         return DisplayedBytes("null", "null", 0)
-    if form == "auto" and decoded is not None and (encoded := encode_decoded(decoded)) is not None:
-        laid_out = printable(format_json(encoded) or encoded.decode())
-        return DisplayedBytes("json", laid_out[:limit], len(data), len(laid_out) > limit, name_schema(decoded))
+    if form == "auto" and decoded is not None and (encoded := encode_as_json(decoded)) is not None:
+        formatted = escape_unprintable(format_json(encoded) or encoded.decode())
+        return DisplayedBytes("json", formatted[:limit], len(data), len(formatted) > limit, name_schema(decoded))
     if form == "hex":
-        return _hex(data, limit)
+        return _show_hex(data, limit)
     text = decode_text(data)
     if text is None:
         return (
-            _hex(data, limit) if form == "auto" else _cut("text", printable(data.decode(errors="replace")), data, limit)
+            _show_hex(data, limit)
+            if form == "auto"
+            else _show_text("text", escape_unprintable(data.decode(errors="replace")), data, limit)
         )
     if form == "auto" and text.lstrip()[:1] in ("{", "[") and (formatted := format_json(data)) is not None:
-        return _cut("json", formatted, data, limit)
-    return _cut("text", printable(text), data, limit)
+        return _show_text("json", formatted, data, limit)
+    return _show_text("text", escape_unprintable(text), data, limit)
 
 
-def encode_decoded(decoded: DecodedBytes) -> bytes | None:
-    """As JSON, bytes in base64. None for what JSON does not have, such as unpaired surrogates."""
+def encode_as_json(decoded: DecodedBytes) -> bytes | None:
+    """The decoded value as JSON, with bytes in base64. None for values that JSON does not have,
+    such as unpaired surrogates.
+    """
     try:
         return msgspec.json.encode(decoded.value)
     except (TypeError, ValueError, RecursionError):
@@ -94,7 +101,7 @@ def name_schema(decoded: DecodedBytes) -> str:
 
 
 def decode_text(data: bytes) -> str | None:
-    """None for bytes that are not UTF-8, or that have control characters other than white
+    """The bytes as text. None if they are not UTF-8, or have control characters other than white
     space.
     """
     try:
@@ -105,8 +112,8 @@ def decode_text(data: bytes) -> str | None:
 
 
 def format_json(data: bytes) -> str | None:
-    """On one line if it is short; None if it is not JSON. Numbers keep their digits, and keys their
-    order.
+    """JSON on one line if it is short, else indented; None if the bytes are not JSON. Numbers keep
+    their digits, and keys their order.
     """
     try:
         msgspec.json.decode(data)
@@ -116,15 +123,15 @@ def format_json(data: bytes) -> str | None:
         return None
 
 
-def printable(text: str) -> str:
-    """Characters that would change the direction of the text around them, or that have no form, as
-    escapes.
+def escape_unprintable(text: str) -> str:
+    """The text with escapes for characters that are not printable or would change the direction of
+    the text around them.
     """
     return "".join(one if one.isprintable() or one in "\t\r\n" else f"\\u{ord(one):04x}" for one in text)
 
 
 def hex_lines(data: bytes) -> str:
-    """Offset, bytes and printable ASCII of 16 bytes per line."""
+    """A hex dump: offset, bytes and printable ASCII, with 16 bytes per line."""
     lines = []
     for start in range(0, len(data), BYTES_PER_LINE):
         part = data[start : start + BYTES_PER_LINE]
@@ -133,10 +140,10 @@ def hex_lines(data: bytes) -> str:
     return "\n".join(lines)
 
 
-def _hex(data: bytes, limit: int) -> DisplayedBytes:
+def _show_hex(data: bytes, limit: int) -> DisplayedBytes:
     shown = min(MAX_HEX_BYTES, max(BYTES_PER_LINE, limit // 5))
     return DisplayedBytes("binary", hex_lines(data[:shown]), len(data), len(data) > shown)
 
 
-def _cut(kind: DisplayKind, text: str, data: bytes, limit: int) -> DisplayedBytes:
+def _show_text(kind: DisplayKind, text: str, data: bytes, limit: int) -> DisplayedBytes:
     return DisplayedBytes(kind, text[:limit], len(data), len(text) > limit)

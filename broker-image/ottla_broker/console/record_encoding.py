@@ -5,14 +5,13 @@ from typing import Final
 
 from ottla_broker.console.access import ConsoleUser
 from ottla_broker.console.record_form import SCHEMA_FORM, RecordFormError
-from ottla_broker.console.registry_access import load_registry, may
+from ottla_broker.console.registry_access import load_registry, may_describe_subject
 from ottla_broker.console.schema_framing import FRAME, MAGIC
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.languages.value_mismatch import ValueMismatch
 from ottla_broker.registry.lazy_registry import LazyRegistry
 from ottla_broker.registry.schema import LATEST
 from ottla_broker.registry.state import RegistryState, SchemaVersion
-from ottla_broker.security.authorizer import Operation
 
 ENCODED_FIELDS: Final = ("key", "value")
 
@@ -20,9 +19,9 @@ ENCODED_FIELDS: Final = ("key", "value")
 async def encode_fields(
     registry: LazyRegistry | None, user: ConsoleUser, topic: str, form: Mapping[str, str]
 ) -> dict[str, bytes]:
-    """By field, the key and the value that the form gives as JSON. Their schemas are those of
-    `key-subject` and `key-version`, by default the latest of `TOPIC-key`, and so for the value.
-    Raises RecordFormError, PageError.
+    """The encoded key and value, by field, as far as the form has them as JSON by schema. The key's
+    schema is the one that the fields `key-subject` and `key-version` name, by default the latest of
+    `TOPIC-key`; the value's alike. Raises RecordFormError, PageError.
     """
     return {
         field: await _encode_field(registry, user, topic, form, field)
@@ -36,7 +35,7 @@ async def _encode_field(
 ) -> bytes:
     loaded = await load_registry(registry)
     subject = form.get(f"{field}-subject", "").strip() or f"{topic}-{field}"
-    if not may(user, Operation.describe, subject) or not loaded.state.versions(subject):
+    if not may_describe_subject(user, subject) or not loaded.state.versions(subject):
         raise RecordFormError(f"{field}: there is no subject {subject!r} that {user.principal} may describe")
     version = choose_version(loaded.state, subject, form.get(f"{field}-version", ""), field)
     message = form.get(f"{field}-message", "").strip()
@@ -50,7 +49,9 @@ async def _encode_field(
 
 
 def choose_version(state: RegistryState, subject: str, number: str, field: str) -> SchemaVersion:
-    """`number`: empty or latest: the newest. Raises RecordFormError."""
+    """The version that the user names by its number; the newest for "latest" or an empty text.
+    Raises RecordFormError, which names the form's field.
+    """
     text = number.strip()
     wanted = LATEST if text in ("", "latest") else int(text) if text.isdecimal() and len(text) < 10 else 0
     found = state.version(subject, wanted)

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ottla_broker.console.record_fields import COLUMNS, list_headers, list_texts, put_field
+from ottla_broker.console.record_fields import COLUMNS, list_cells, list_headers, put_field
 from ottla_broker.console.schema_framing import NOT_DECODED, DecodedRecord
 from ottla_broker.console.search_messages import ExportFormat
 from ottla_broker.wire.records import Record
@@ -54,14 +54,15 @@ def make_export(export_format: ExportFormat) -> RecordExport:
         case "csv":
             return TextExport(",".join(COLUMNS).encode() + b"\r\n", csv_line)
         case "parquet":
-            from ottla_broker.console.parquet_export import ParquetExport  # its library is loaded for it only
+            from ottla_broker.console.parquet_export import ParquetExport  # loads its library
 
             return ParquetExport()
 
 
 def json_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bytes:
-    """A record as a line of JSON: text as strings, JSON values as they are under `value`, what a
-    schema has decoded as its JSON, other bytes in base64 under a name that ends with `Base64`.
+    """A record as a line of JSON. Text is a string, and a value that is JSON is that JSON. What a
+    schema has decoded is its JSON, and other bytes are in base64 under a name that ends with
+    `Base64`.
     """
     line: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp_ms}
     put_field(line, "key", record.key, decoded.key)
@@ -71,16 +72,18 @@ def json_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECOD
 
 
 def csv_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bytes:
-    """A record as a row of CSV (RFC 4180) with the COLUMNS, headers as JSON. Texts are in quotes: a
-    cell without them is null, or is in the column beside it.
+    """A record as a row of CSV (RFC 4180) with the COLUMNS, headers as JSON. Texts are in quotes; a
+    cell without quotes is a number, null, or the one of a text and its base64 that is not used.
     """
     numbers = (partition, record.offset, record.timestamp_ms)
-    cells = (*map(str, numbers), *map(quote_cell, list_texts(record, decoded)))
+    cells = (*map(str, numbers), *map(quote_cell, list_cells(record, decoded)))
     return ",".join(cells).encode() + b"\r\n"
 
 
 def quote_cell(text: str | None) -> str:
-    """With an apostrophe before what a spreadsheet would take as a formula, but for numbers."""
+    """The text in quotes, with an apostrophe before one that a spreadsheet would take as a formula.
+    Numbers are no formulas.
+    """
     if text is None:
         return ""
     if text.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(text):

@@ -5,17 +5,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ottla_broker.console.record_display import encode_decoded
+from ottla_broker.console.record_display import encode_as_json
 from ottla_broker.console.schema_framing import DecodedBytes, DecodedRecord
 from ottla_broker.wire.records import Record
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "keyBase64", "value", "valueBase64", "headers")
-"""Of CSV and Parquet; lines of JSON use the same names."""
+"""Columns of CSV and Parquet. The objects of JSON lines have the same names."""
 
 
 class ExportField(NamedTuple):
-    """A key or value as text, or in base64 if it is neither UTF-8 nor decoded by a schema; null has
-    neither. `schema_id`: of the schema whose JSON the text is.
+    """A key or value as text, or in base64 if it is neither UTF-8 nor decoded by a schema. Null has
+    neither. `schema_id`: the id of the schema that has decoded the text, which is then JSON.
     """
 
     text: str | None = None
@@ -23,10 +23,10 @@ class ExportField(NamedTuple):
     schema_id: int | None = None
 
 
-def read_field(data: bytes | None, decoded: DecodedBytes | None = None) -> ExportField:
+def make_export_field(data: bytes | None, decoded: DecodedBytes | None = None) -> ExportField:
     if data is None:
         return ExportField()
-    if decoded is not None and (encoded := encode_decoded(decoded)) is not None:
+    if decoded is not None and (encoded := encode_as_json(decoded)) is not None:
         return ExportField(encoded.decode(), schema_id=decoded.schema_id)
     try:
         return ExportField(data.decode())
@@ -34,9 +34,9 @@ def read_field(data: bytes | None, decoded: DecodedBytes | None = None) -> Expor
         return ExportField(base64=base64.b64encode(data).decode())
 
 
-def list_texts(record: Record, decoded: DecodedRecord) -> tuple[str | None, ...]:
-    """The COLUMNS from `key` on, headers as JSON."""
-    key, value = read_field(record.key, decoded.key), read_field(record.value, decoded.value)
+def list_cells(record: Record, decoded: DecodedRecord) -> tuple[str | None, ...]:
+    """The cells of the COLUMNS from `key` on, headers as JSON."""
+    key, value = make_export_field(record.key, decoded.key), make_export_field(record.value, decoded.value)
     headers = msgspec.json.encode(list_headers(record)).decode()
     return key.text, key.base64, value.text, value.base64, headers
 
@@ -51,8 +51,8 @@ def list_headers(record: Record) -> list[dict[str, object]]:
 
 
 def put_field(line: dict[str, object], name: str, data: bytes | None, decoded: DecodedBytes | None = None) -> None:
-    """Adds a key or value to an object of JSON."""
-    text, in_base64, schema_id = read_field(data, decoded)
+    """Adds a key or value to the JSON object `line`, under the name that its form needs."""
+    text, in_base64, schema_id = make_export_field(data, decoded)
     if in_base64 is not None:
         line[f"{name}Base64"] = in_base64
     elif text is not None and schema_id is not None:
@@ -65,7 +65,7 @@ def put_field(line: dict[str, object], name: str, data: bytes | None, decoded: D
 
 
 def _read_json(text: str) -> msgspec.Raw | str:
-    """The text itself if it is no JSON."""
+    """The text as JSON; the text itself if it is not JSON."""
     try:
         msgspec.json.decode(text)
         return msgspec.Raw(msgspec.json.format(text.encode(), indent=-1))

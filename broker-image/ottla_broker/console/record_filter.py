@@ -18,7 +18,7 @@ from ottla_broker.wire.records import Record
 
 VARIABLES: Final = ("key", "value", "headers", "timestamp", "partition", "offset")
 BINDING: Final = re.compile(r"\.(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
-"""Macros name a variable for the elements of a list."""
+"""Finds the variables that macros name for the elements of a list."""
 MAX_EXPRESSION: Final = 4000
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 
@@ -28,8 +28,8 @@ class FilterError(ValueError):
 
 
 class RecordFilter:
-    """`key`: finds only records with this key. An empty expression is true for all. Raises
-    FilterError.
+    """`key`: only records with this key match; None: any key. An empty expression is true for all
+    records. Raises FilterError for one that is invalid.
     """
 
     def __init__(self, expression: str, key: bytes | None) -> None:
@@ -37,10 +37,10 @@ class RecordFilter:
         self._program = compile_expression(expression) if expression else None
 
     def matches(self, partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bool:
-        """Raises FilterError where the expression has no result for the record, such as for a field
-        that it does not have.
+        """Raises FilterError if the expression has no result for the record, for example because
+        the record lacks a field.
         """
-        if self._key is not None and record.key != self._key and not is_text(decoded, self._key):
+        if self._key is not None and record.key != self._key and not is_key_text(decoded, self._key):
             return False
         if self._program is None:
             return True
@@ -68,8 +68,8 @@ def compile_expression(expression: str) -> cel.Program:
     return program
 
 
-def is_text(decoded: DecodedRecord, text: bytes) -> bool:
-    """True if the key is this text, by its schema."""
+def is_key_text(decoded: DecodedRecord, text: bytes) -> bool:
+    """True if a schema has decoded the key, as this text."""
     found = None if decoded.key is None else decoded.key.value
     return isinstance(found, str) and found.encode(errors="replace") == text
 
@@ -86,7 +86,7 @@ def make_variables(partition: int, record: Record, decoded: DecodedRecord) -> di
 
 
 def decode_value(data: bytes | None) -> Any:
-    """A JSON object, list, number or boolean as Python's; otherwise as `decode`."""
+    """The decoded JSON of a value that is JSON; otherwise as `decode`."""
     if data is None:
         return None
     try:
@@ -96,6 +96,7 @@ def decode_value(data: bytes | None) -> Any:
 
 
 def decode(data: bytes | None) -> str | bytes | None:
+    """Text of UTF-8; other bytes as they are."""
     if data is None:
         return None
     try:

@@ -8,8 +8,9 @@ from typing import Final
 from ottla_broker.wire.records import Headers, Record
 
 BYTE_FORMS: Final = ("text", "hexadecimal", "base64", "null")
+"""How a user may write the bytes of a key or value."""
 SCHEMA_FORM: Final = "JSON by schema"
-"""JSON that a schema of the registry encodes."""
+"""Another way: JSON that a schema of the registry encodes."""
 
 
 class RecordFormError(ValueError):
@@ -17,9 +18,9 @@ class RecordFormError(ValueError):
 
 
 def parse_record(form: Mapping[str, str], now_ms: int, encoded: Mapping[str, bytes]) -> Record:
-    """From `key`, `value`, their forms `key-form` and `value-form`, and `headers`. An empty key
-    field means no key, an empty value field a value of zero bytes. `encoded`: by field, those that
-    a schema has encoded. Raises RecordFormError.
+    """The record of the fields `key`, `value`, `key-form`, `value-form` and `headers`. An empty key
+    field means no key, an empty value field a value of zero bytes. `encoded`: the key or value that
+    a schema has encoded, by field. Raises RecordFormError.
     """
 
     def read(field: str) -> bytes | None:
@@ -34,8 +35,8 @@ def parse_record(form: Mapping[str, str], now_ms: int, encoded: Mapping[str, byt
 
 
 def parse_bytes(field: str, form: str, text: str) -> bytes | None:
-    """`form`: one of BYTE_FORMS; `null` is None. Browsers send each line break as CR LF; text has
-    LF. Raises RecordFormError.
+    """The bytes that `text` means in the form, one of BYTE_FORMS; None for `null`. Line breaks,
+    which browsers send as CR LF, become LF. Raises RecordFormError.
     """
     match form:
         case "text":
@@ -59,7 +60,7 @@ def parse_bytes(field: str, form: str, text: str) -> bytes | None:
 
 
 def parse_headers(text: str) -> Headers:
-    """One `name: value` a line; a name may come several times. Raises RecordFormError."""
+    """Headers from lines `name: value`; a name may occur several times. Raises RecordFormError."""
     headers = []
     for line in text.splitlines():
         if not line.strip():

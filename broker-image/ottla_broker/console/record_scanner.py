@@ -1,4 +1,4 @@
-"""The requests of one search: finds records in batches that the broker has fetched."""
+"""Finds records in batches that the broker has fetched: the work of a search's process."""
 
 from typing import Any, BinaryIO
 
@@ -23,8 +23,8 @@ from ottla_broker.wire.records import iter_records
 
 
 class Scanner:
-    """`cpu_limit`: number of processors that the container may use; None: all. Raises
-    FilterError.
+    """Scans the batches of one search. `cpu_limit`: number of processors that the container may
+    use; None: all. Raises FilterError for an invalid filter.
     """
 
     def __init__(self, start: StartSearch, cpu_limit: float | None = None) -> None:
@@ -43,7 +43,9 @@ class Scanner:
             self._decoder.add_schemas(request.sources)
 
     def scan(self, request: ScanRecords) -> SearchResponse:
-        """Stops after `limit` records found: `next_offset` is after the last of them then."""
+        """Stops at the limit of found records: `next_offset` is then after the last of them. Raises
+        KafkaError for a corrupt batch.
+        """
         response, exported, unknown_ids = SearchResponse(next_offset=request.first), [], set()
         for header, record in iter_records(request.records):
             if self._pacer is not None:
@@ -71,7 +73,7 @@ class Scanner:
                 if self._export is not None:
                     exported.append((record, decoded))
                 else:
-                    shown = display_record(request.partition, record, self._start.form, self._start.shown, decoded)
+                    shown = display_record(request.partition, record, self._start.form, self._start.max_shown, decoded)
                     response.found.append(shown)
                 if response.found_count >= request.limit:
                     break

@@ -1,7 +1,7 @@
 """The schema registry of this broker, as a user of the console may use it.
 
-The rules are those of the registry's own interface: a subject maps to the topic that it is named
-after.
+The rules are those of the registry's REST interface: rights on a subject are those on the topic
+that it is named after.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ NO_REGISTRY: Final = "This broker serves no schema registry: schema.registry.lis
 
 
 async def load_registry(registry: LazyRegistry | None) -> SchemaRegistry:
-    """Raises PageError."""
+    """The registry, when it has read the schemas. Raises PageError if the broker serves none, or
+    after LOAD_TIMEOUT_S.
+    """
     if registry is None:
         raise PageError(404, NO_REGISTRY)
     try:
@@ -33,15 +35,19 @@ async def load_registry(registry: LazyRegistry | None) -> SchemaRegistry:
         raise PageError(503, "The schema registry is still reading its topic; try again soon.") from None
 
 
-def may(user: ConsoleUser, operation: Operation, subject: str) -> bool:
+def may_on_subject(user: ConsoleUser, operation: Operation, subject: str) -> bool:
     return user.may(operation, Resource.topic(topic_of(subject)))
+
+
+def may_describe_subject(user: ConsoleUser, subject: str) -> bool:
+    return may_on_subject(user, Operation.describe, subject)
 
 
 async def find_schemas(
     registry: LazyRegistry | None, user: ConsoleUser, ids: Sequence[int]
 ) -> dict[int, SchemaSource | None]:
-    """The schemas of the default context that the user may read: those of a subject that they may
-    describe. Raises PageError.
+    """Schemas of the default context by id. None: there is none with the id, or the user may
+    describe none of its subjects. Raises PageError.
     """
     loaded = await load_registry(registry)
     return {schema_id: _find_schema(loaded, user, schema_id) for schema_id in ids}
@@ -51,9 +57,9 @@ def _find_schema(registry: SchemaRegistry, user: ConsoleUser, schema_id: int) ->
     context = registry.state.contexts[DEFAULT_CONTEXT]
     schema = context.schemas.get(schema_id)
     subjects = {version.subject for version in context.uses.get(schema_id, ())}
-    if schema is None or not any(may(user, Operation.describe, subject) for subject in subjects):
+    if schema is None or not any(may_describe_subject(user, subject) for subject in subjects):
         return None
     try:
-        return registry.source(subjects.pop(), schema)
+        return registry.resolve_source(subjects.pop(), schema)
     except RegistryError:
         return None

@@ -1,4 +1,4 @@
-"""Pages from templates. Every value that a template shows is escaped."""
+"""Renders pages from templates, which escape every value."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-UNKNOWN: Final = "–"
+DASH: Final = "–"
 
 
 def make_environment() -> Environment:
@@ -32,7 +32,9 @@ def make_environment() -> Environment:
 
 
 def mark_code_spans(text: str) -> Markup:
-    """Text with names and values in backticks, as descriptions of settings have it."""
+    """Turns backticks, which descriptions of settings have around names and values, into
+    `<code>`.
+    """
     code = Markup("<code>{}</code>")
     return Markup().join(code.format(part) if index % 2 else escape(part) for index, part in enumerate(text.split("`")))
 
@@ -40,7 +42,7 @@ def mark_code_spans(text: str) -> Markup:
 def format_bytes(size: int | None) -> str:
     """`1536` as `1.5 KiB`; a dash for None or a negative number, which mean unknown."""
     if size is None or size < 0:
-        return UNKNOWN
+        return DASH
     value, unit = float(size), 0
     while value >= 1024 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -49,7 +51,7 @@ def format_bytes(size: int | None) -> str:
 
 def format_count(count: int | None) -> str:
     """The number with thousands separators; a dash for None or a negative number."""
-    return UNKNOWN if count is None or count < 0 else f"{count:,}"
+    return DASH if count is None or count < 0 else f"{count:,}"
 
 
 def format_partitions(count: int) -> str:
@@ -57,20 +59,22 @@ def format_partitions(count: int) -> str:
 
 
 def format_time(timestamp_ms: int | None) -> str:
-    """In UTC with milliseconds; a dash for None, a negative time, and one after the year 9999."""
+    """The time in UTC with milliseconds; a dash for None, a negative time, and one after the year
+    9999.
+    """
     if timestamp_ms is None or timestamp_ms < 0:
-        return UNKNOWN
+        return DASH
     try:
         at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
-        return UNKNOWN
+        return DASH
     return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03d}"
 
 
 def format_duration(seconds: float) -> str:
     """`12 s`, `2.5 min`, `3.0 h`, `4.1 d`; a dash for a negative number, which means unknown."""
     if seconds < 0:
-        return UNKNOWN
+        return DASH
     for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length_s:
             return f"{seconds / length_s:,.1f} {unit}"
@@ -78,19 +82,20 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rate(rate: float) -> str:
-    """With a decimal below 10; a dash for a negative number, which means unknown."""
+    """The number, with one decimal below 10; a dash for a negative number, which means unknown."""
     if rate < 0:
-        return UNKNOWN
+        return DASH
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}" if rate >= 0.1 else "less than 0.1"
 
 
 def format_percent(part: int, whole: int) -> str:
-    return UNKNOWN if whole <= 0 else f"{100 * part / whole:.0f} %"
+    return DASH if whole <= 0 else f"{100 * part / whole:.0f} %"
 
 
 class Renderer:
-    """`static_url`: the URL of a static file. `cluster_id`: may be unknown while the broker starts.
-    `has_login`: pages without a session say nothing about the cluster.
+    """`static_url`: returns the URL of a static file. `cluster_id`: returns the cluster's id; empty
+    while the broker starts. `has_login`: users log in, and pages for others say nothing about the
+    cluster.
     """
 
     def __init__(

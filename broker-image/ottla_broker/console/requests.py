@@ -34,15 +34,15 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """`http`: the request as it came."""
+    """A browser's request for a page, and the user who sends it. `http`: the HTTP request."""
 
     http: web.Request
     user: ConsoleUser
     renderer: Renderer
 
-    def text(self, name: str, default: str = "") -> str:
-        """A parameter of the query."""
-        return self.http.query.get(name, default).strip()
+    def text(self, name: str) -> str:
+        """A parameter of the query, without white space at its ends; empty without one."""
+        return self.http.query.get(name, "").strip()
 
     def integer(self, name: str, default: int, *, at_least: int = 0, at_most: int = MAX_INT64) -> int:
         """A parameter of the query as an integer. Raises PageError if it is not an integer within
@@ -59,11 +59,12 @@ class PageRequest:
         return number
 
     def flag(self, name: str) -> bool:
+        """True if the parameter is 1, on or true."""
         return self.text(name) in ("1", "on", "true")
 
     @property
     def wants_fragment(self) -> bool:
-        """True if htmx replaces a part of the page that is shown."""
+        """True if htmx sends the request, to replace a part of the page."""
         return self.http.headers.get("HX-Request") == "true"
 
     def render(self, template: str, **values: object) -> web.Response:

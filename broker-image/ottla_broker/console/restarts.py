@@ -10,8 +10,9 @@ from ottla_broker.console.rendering import format_bytes, format_count
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
 
 RECENT_S: Final = 60.0
-"""A broker that has restarted is shown for so long, also if all its replicas are in sync."""
+"""How long a broker that has restarted is shown, also if all its replicas are in sync."""
 MAX_BLOCKERS: Final = 10
+"""Partitions that hold up a rolling restart: so many are described."""
 SILENT_S: Final = 60.0
 """The operator repeats its report every 15 s at least; above this age it seems to have stopped."""
 NOTHING: Final = "nothing: all its replicas are in sync"
@@ -19,8 +20,8 @@ NOTHING: Final = "nothing: all its replicas are in sync"
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """`age_s`: time in this state; None: longer than the broker that answers has run. `waits_for`:
-    a sentence without its full stop.
+    """`age_s`: how long the broker has been in this state; None: longer than this broker has run.
+    `waits_for`: a part of a sentence.
     """
 
     broker: int
@@ -36,8 +37,10 @@ def describe_restarts(
     bytes_behind: Mapping[int, int],
     now_s: float,
 ) -> list[Restart]:
-    """Of brokers that do not serve everything, or have not for long. `bytes_behind`: what their
-    replicas lack, of those that are known.
+    """The brokers that are fenced or shutting down, have replicas that are not in sync, or
+    restarted less than RECENT_S ago. `bytes_behind`: by broker, how many bytes shorter its replicas
+    are than their leaders; without brokers of which it is unknown. `now_s`: by the clock of the
+    history.
     """
     found = []
     for broker in sorted(brokers):
@@ -53,6 +56,9 @@ def describe_restarts(
 
 
 def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int) -> str:
+    """What a broker waits for. `leads`: partitions that it leads. `behind`: its replicas that are
+    not in sync. `bytes_behind`: −1: unknown.
+    """
     match phase.state:
         case "shutting down":
             return f"{_partitions(leads)} to get another leader" if leads else "its process to end"
@@ -68,7 +74,9 @@ def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int
 
 
 def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> Iterator[str]:
-    """Sentences about a rolling restart, as the operator has reported it."""
+    """Sentences about the rolling restart that the operator has reported. `may_describe`: True for
+    topics that the user may see.
+    """
     if report.pending:
         yield f"{_brokers(report.pending)} still to be restarted: {report.reason}."
     else:
@@ -81,11 +89,11 @@ def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> It
         yield f"{format_count(more)} partitions more hold it up."
 
 
-def describe_blocker(one: RollBlocker, is_named: bool) -> str:
-    partition = f"{one.topic}-{one.partition}" if is_named else "a partition that you may not describe"
-    in_sync = ", ".join(map(str, one.isr)) or "no broker"
-    beside = "one other replica" if one.needed == 1 else f"{one.needed} other replicas"
-    return f"Broker {one.broker} waits for {partition}, which needs {beside} in sync; in sync: {in_sync}."
+def describe_blocker(blocker: RollBlocker, is_named: bool) -> str:
+    partition = f"{blocker.topic}-{blocker.partition}" if is_named else "a partition that you may not describe"
+    in_sync = ", ".join(map(str, blocker.isr)) or "no broker"
+    beside = "one other replica" if blocker.needed == 1 else f"{blocker.needed} other replicas"
+    return f"Broker {blocker.broker} waits for {partition}, which needs {beside} in sync; in sync: {in_sync}."
 
 
 def _partitions(count: int) -> str:

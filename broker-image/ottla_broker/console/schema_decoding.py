@@ -1,7 +1,7 @@
-"""Decodes framed keys and values by their schemas. Only the worker process of a search imports it.
+"""Decodes framed keys and values by their schemas, in the worker process of a search.
 
-Data that a schema cannot read are left as they are: anyone may have written them, and other data
-can look like a frame.
+Data that a schema cannot read is left as it is: anyone may have written it, and other data can look
+like a frame. The broker does not import this module, whose libraries need much memory.
 """
 
 import io
@@ -36,7 +36,7 @@ Decode = Callable[[bytes], Any]
 
 
 class SchemaDecoder:
-    """Decodes records by the schemas that were added."""
+    """Decodes records by the schemas that the broker has sent."""
 
     def __init__(self) -> None:
         self._decoders: dict[int, tuple[str, Decode] | None] = {}
@@ -47,12 +47,12 @@ class SchemaDecoder:
             self._decoders[schema_id] = None if source is None else make_decoder(source)
 
     def unknown_ids(self, record: Record) -> list[int]:
-        """Ids whose schemas are still to be added."""
+        """Ids of the record's schemas that are still to be added."""
         ids = (schema_id_of(record.key), schema_id_of(record.value))
         return [one for one in ids if one is not None and one not in self._decoders]
 
     def decode(self, record: Record) -> DecodedRecord:
-        """Key and value: None where there is no schema, or the data do not fit it."""
+        """The decoded key and value; None where there is no schema, or the data does not fit it."""
         return DecodedRecord(self._decode(record.key), self._decode(record.value))
 
     def _decode(self, data: bytes | None) -> DecodedBytes | None:
@@ -67,8 +67,8 @@ class SchemaDecoder:
 
 
 def make_decoder(source: SchemaSource) -> tuple[str, Decode] | None:
-    """The schema's type, and what decodes the data after the frame. None for a schema that is not
-    valid here.
+    """The schema's type, and a function that decodes data without its frame. None for an invalid
+    schema.
     """
     try:
         match source.type:
@@ -94,19 +94,20 @@ def _avro_decoder(source: SchemaSource) -> Decode:
         value = fastavro.schemaless_reader(stream, schema, None)
         if stream.tell() != len(data):
             raise ValueError("there are bytes after the value")
-        return plain(value)
+        return to_json_value(value)
 
     return decode
 
 
-def plain(value: Any) -> Any:
-    """The value as JSON can have it: decimals, dates, times and UUIDs as text, which keeps every
-    digit."""
+def to_json_value(value: Any) -> Any:
+    """The value with decimals, dates, times and UUIDs as text, which JSON does not have. Timestamps
+    with a time zone remain datetimes, which filters compare.
+    """
     match value:
         case dict():
-            return {name: plain(one) for name, one in value.items()}
+            return {name: to_json_value(one) for name, one in value.items()}
         case list():
-            return [plain(one) for one in value]
+            return [to_json_value(one) for one in value]
         case datetime():
             return value if value.tzinfo is not None else value.isoformat()
         case date() | time():
@@ -129,14 +130,14 @@ def _protobuf_decoder(source: SchemaSource) -> Decode:
         for index in path[:-1]:
             messages = list(messages[index].nested_types)
         message = message_factory.GetMessageClass(messages[path[-1]]).FromString(data[start:])
-        return message_value(message)
+        return convert_message(message)
 
     return decode
 
 
 def read_message_indexes(data: bytes) -> tuple[list[int], int]:
-    """The message indexes, which name a message of the schema's file: one for each level of
-    nesting. And where the message begins. Raises IndexError, ValueError.
+    """The message indexes, which name a message of the schema's file by an index for each level of
+    nesting; and the position at which the message begins. Raises IndexError, ValueError.
     """
     count, at = _read_zigzag(data, 0)
     path = []
@@ -159,9 +160,9 @@ def _read_zigzag(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def message_value(message: Message) -> Any:
-    """Fields by their name in the schema. Those that can be absent are left out where they are;
-    others have their default.
+def convert_message(message: Message) -> Any:
+    """The fields by their names in the schema. A field that is absent is left out if its schema
+    tells absence from the default; otherwise it has the default.
     """
     descriptor: Descriptor = message.DESCRIPTOR
     if descriptor.full_name == TIMESTAMP:
@@ -191,7 +192,7 @@ def _map_key(key: object) -> str:
 
 def _one_value(field: FieldDescriptor, value: Any) -> Any:
     if field.message_type is not None:
-        return message_value(value)
+        return convert_message(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name

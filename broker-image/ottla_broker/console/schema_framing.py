@@ -10,7 +10,9 @@ MAGIC: Final = 0
 
 
 class DecodedBytes(NamedTuple):
-    """`value`: of dicts, lists, strings, numbers, booleans, bytes, UTC datetimes and None."""
+    """A key or value that a schema has decoded. `value`: dicts, lists, strings, numbers, booleans,
+    bytes, UTC datetimes and None.
+    """
 
     schema_type: str
     schema_id: int
@@ -18,7 +20,7 @@ class DecodedBytes(NamedTuple):
 
 
 class DecodedRecord(NamedTuple):
-    """None: not decoded by a schema."""
+    """The key and value of a record. None: not decoded by a schema."""
 
     key: DecodedBytes | None = None
     value: DecodedBytes | None = None
@@ -28,7 +30,7 @@ NOT_DECODED: Final = DecodedRecord()
 
 
 def schema_id_of(data: bytes | None) -> int | None:
-    """The id in the first bytes; None if they are no frame. Other data can look like a frame by
+    """The schema id in a frame; None without a frame. Other data can look like a frame by
     chance.
     """
     if data is None or len(data) < FRAME.size or data[0] != MAGIC:

@@ -14,7 +14,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.console.access import ConsoleUser
 from ottla_broker.console.login import read_page_form
 from ottla_broker.console.paging import cut_page
-from ottla_broker.console.registry_access import NO_REGISTRY, load_registry, may
+from ottla_broker.console.registry_access import NO_REGISTRY, load_registry, may_describe_subject, may_on_subject
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.text_diff import DiffLine, compare_lines
 from ottla_broker.console.topic_list import matches
@@ -29,10 +29,13 @@ from ottla_broker.registry.subject_names import topic_of
 from ottla_broker.security.authorizer import Operation
 
 SUBJECTS_PER_SLICE: Final = 1000
+"""Subjects that are looked at before other tasks may run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectRow:
+    """`versions`: number of versions that are not deleted."""
+
     name: str
     versions: int
     latest: SchemaVersion
@@ -40,7 +43,9 @@ class SubjectRow:
 
 @dataclass(frozen=True, slots=True)
 class SubjectLevel:
-    """`is_own`: set for the subject. `name` empty: the user may not describe it."""
+    """The compatibility level of a subject. `name`: empty if the user may not see it. `is_own`: it
+    is set for the subject itself.
+    """
 
     name: str = ""
     is_own: bool = False
@@ -48,8 +53,8 @@ class SubjectLevel:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCheck:
-    """A schema that the user asks about. `refusal`: why the registry would not take it, in lines;
-    empty: it would. `checked`: the versions that it is compared with.
+    """The check of a schema that the user has entered. `refusal`: the reasons why the registry
+    would refuse it; empty: it would accept it. `checked`: the versions that it was compared with.
     """
 
     type: str
@@ -59,6 +64,8 @@ class SchemaCheck:
 
 
 class SchemaPages:
+    """Users see the subjects whose topics they may describe."""
+
     def __init__(self, broker: Broker, registry: LazyRegistry | None) -> None:
         self._broker = broker
         self._registry = registry
@@ -75,11 +82,11 @@ class SchemaPages:
 
     async def show_subject(self, page: PageRequest) -> web.Response:
         registry = await load_registry(self._registry)
-        subject = page.http.query.get("subject", "")  # may have any characters
+        subject = page.http.query.get("subject", "")  # not in the path: it may have any characters
         return await self._render(page, registry, subject, None)
 
     async def check(self, page: PageRequest) -> web.Response:
-        """Shows whether the schema of a form could be registered. Registers nothing."""
+        """Shows whether the registry would accept the schema of a form. Registers nothing."""
         form = await read_page_form(page.http, page.user.form_token)
         registry, subject = await load_registry(self._registry), form.get("name", "")
         find_versions(registry.state, subject, page)
@@ -114,46 +121,46 @@ class SchemaPages:
             diff=diff,
             diff_problem=problem,
             level=describe_level(state, subject, page.user),
-            referrers=[one for one in state.referrers(subject, shown.version) if is_visible(page.user, one.subject)],
+            referrers=[
+                one for one in state.referrers(subject, shown.version) if may_describe_subject(page.user, one.subject)
+            ],
             topic=topic if topic in self._broker.image.topics else None,
             types=SCHEMA_TYPES,
             check=check,
         )
 
 
-def is_visible(user: ConsoleUser, subject: str) -> bool:
-    return may(user, Operation.describe, subject)
-
-
 async def find_subjects(state: RegistryState, search: str, user: ConsoleUser) -> list[str]:
-    """Names in alphabetical order. Other tasks run between slices."""
+    """Names of subjects that match the search, in alphabetical order. Other tasks run in
+    between.
+    """
     words, found = search.lower().split(), []
     for number, name in enumerate(sorted(state.subjects)):
         if number % SUBJECTS_PER_SLICE == SUBJECTS_PER_SLICE - 1:
             await asyncio.sleep(0)
-        if matches(name, words) and is_visible(user, name) and state.versions(name):
+        if matches(name, words) and may_describe_subject(user, name) and state.versions(name):
             found.append(name)
     return found
 
 
 def describe_subject(state: RegistryState, name: str) -> SubjectRow | None:
-    """None if it was deleted meanwhile."""
+    """None if the subject was deleted meanwhile."""
     versions = state.versions(name)
     return SubjectRow(name, len(versions), versions[-1]) if versions else None
 
 
 def find_versions(state: RegistryState, subject: str, page: PageRequest) -> list[SchemaVersion]:
-    """In ascending order. Raises PageError, the same for a subject that does not exist and for one
-    that the user may not describe.
+    """The versions of a subject in ascending order, at least one. Raises PageError, the same for a
+    subject that does not exist and for one that the user may not describe.
     """
-    versions = state.versions(subject) if is_visible(page.user, subject) else []
+    versions = state.versions(subject) if may_describe_subject(page.user, subject) else []
     if not versions:
         raise PageError(404, f"There is no subject {subject!r} that {page.user.principal} may describe.")
     return versions
 
 
 def choose_version(versions: Sequence[SchemaVersion], number: int) -> SchemaVersion:
-    """Raises PageError."""
+    """The version with that number. Raises PageError."""
     for version in versions:
         if version.version == number:
             return version
@@ -161,15 +168,13 @@ def choose_version(versions: Sequence[SchemaVersion], number: int) -> SchemaVers
 
 
 def describe_level(state: RegistryState, subject: str, user: ConsoleUser) -> SubjectLevel:
-    if not may(user, Operation.describe_configs, subject):
+    if not may_on_subject(user, Operation.describe_configs, subject):
         return SubjectLevel()
     return SubjectLevel(str(level_of(state, subject)), "compatibilityLevel" in state.configs.get(subject, {}))
 
 
 def format_schema(schema: Schema) -> list[str]:
-    """The lines of a schema's text. Those in JSON are indented, with their keys in the same
-    order.
-    """
+    """The lines of a schema's text. JSON is indented, and keeps the order of its keys."""
     if schema.type == SchemaType.protobuf:
         return schema.text.splitlines()
     try:

@@ -1,8 +1,8 @@
 """A search: reads partitions to the end that they had at its beginning, or follows them, and
 reports what a filter finds.
 
-Every record in between is read or named as unread: a failure ends the search with the positions
-where it can be resumed.
+No record is skipped silently: the last progress before a failure has the positions at which the
+search can be resumed.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_broker.console.partition_reader import Chunk, OffsetRange, positions_text, read_chunk, read_ranges
+from ottla_broker.console.partition_reader import Chunk, OffsetRange, format_positions, read_chunk, read_ranges
 from ottla_broker.console.search_messages import ScanRecords, SearchResponse
 from ottla_broker.console.search_process import SearchProcess
 from ottla_broker.wire.client import Client
@@ -20,13 +20,15 @@ FOLLOW_PAUSE_S: Final = 0.5
 """Pause between fetches of new records. Several partitions of one leader share a connection, on
 which a fetch that waits would hold up the others."""
 NO_END: Final = -1
+"""The end of a range, and the number of offsets left, while following."""
 
 
 @dataclass(slots=True)
 class SearchProgress:
-    """`left`: offsets that are still to be read, an upper bound of records; −1 while following.
-    `deleted`: offsets that retention removed before they were read. `failed`: records for which the
-    filter has no result, and `failure`, why.
+    """`began_s`: by time.monotonic. `left`: number of offsets that are still to be read, an upper
+    bound of records; −1 while following. `deleted`: number of offsets that retention removed before
+    they were read. `failed`: number of records for which the filter has no result; `failure`: why,
+    for the first of them. `positions`: next offsets by partition.
     """
 
     began_s: float
@@ -38,16 +40,15 @@ class SearchProgress:
     failure: str = ""
     positions: dict[int, int] = field(default_factory=dict)
 
-    def add(self, chunk: Chunk, range_: OffsetRange, response: SearchResponse | None) -> None:
+    def add(self, chunk: Chunk, range_: OffsetRange, response: SearchResponse) -> None:
         self.deleted += chunk.deleted
         self.positions[range_.partition] = chunk.next
-        if response is not None:
-            self.scanned += response.scanned
-            self.found += response.found_count
-            self.failed += response.failed
-            self.failure = self.failure or response.failure
+        self.scanned += response.scanned
+        self.found += response.found_count
+        self.failed += response.failed
+        self.failure = self.failure or response.failure
 
-    def to_json(self, now_s: float, *, done: bool) -> dict[str, object]:
+    def to_json(self, now_s: float, *, is_done: bool) -> dict[str, object]:
         took_s = max(now_s - self.began_s, 0.001)
         return {
             "scanned": self.scanned,
@@ -57,14 +58,14 @@ class SearchProgress:
             "deleted": self.deleted,
             "failed": self.failed,
             "failure": self.failure,
-            "positions": positions_text(self.positions),
-            "done": done,
+            "positions": format_positions(self.positions),
+            "done": is_done,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Matches and counts of one chunk."""
+class SearchUpdate:
+    """What the search has found in one chunk, and its progress so far."""
 
     response: SearchResponse
     progress: SearchProgress
@@ -72,8 +73,8 @@ class Found:
 
 
 class Search:
-    """`limit`: stops when so many records are found. `count_searches`: returns the number of
-    searches on this broker.
+    """`limit`: number of records to find. `count_searches`: returns the number of searches on this
+    broker.
     """
 
     def __init__(
@@ -87,19 +88,21 @@ class Search:
         self.progress = SearchProgress(time.monotonic(), sum(one.left for one in ranges))
         self.progress.positions = {one.partition: one.next for one in ranges}
 
-    async def run(self, process: SearchProcess) -> AsyncIterator[Found]:
-        """Scans all ranges, up to the limit. Raises PageError, KafkaError, OSError."""
+    async def run(self, process: SearchProcess) -> AsyncIterator[SearchUpdate]:
+        """Scans the ranges until the limit is reached. Raises PageError, KafkaError, OSError."""
         async for range_, chunk in read_ranges(self._client, self._topic, self._ranges):
             response = await self._scan(process, range_, chunk, range_.end)
             self.progress.left = sum(self._left(one) for one in self._ranges)
             is_done = self.progress.found >= self._limit
-            yield Found(response, self.progress, is_done)
+            yield SearchUpdate(response, self.progress, is_done)
             if is_done:
                 return
-        yield Found(SearchResponse(), self.progress, True)
+        yield SearchUpdate(SearchResponse(), self.progress, True)
 
-    async def follow(self, process: SearchProcess) -> AsyncIterator[Found]:
-        """Records as they are committed, from each range's next offset on, without end."""
+    async def follow(self, process: SearchProcess) -> AsyncIterator[SearchUpdate]:
+        """Scans records as they are committed, from each range's next offset on, without end. Each
+        scan finds at most the limit. Raises PageError, KafkaError, OSError.
+        """
         self.progress.left = NO_END
         while True:
             has_found_none = True
@@ -108,9 +111,9 @@ class Search:
                 if chunk.next > range_.next:
                     has_found_none = False
                     range_.next = range_.end = chunk.next
-                    yield Found(await self._scan(process, range_, chunk, NO_END), self.progress, False)
+                    yield SearchUpdate(await self._scan(process, range_, chunk, NO_END), self.progress, False)
             if has_found_none:
-                yield Found(SearchResponse(), self.progress, False)
+                yield SearchUpdate(SearchResponse(), self.progress, False)
                 await asyncio.sleep(FOLLOW_PAUSE_S)
 
     def _left(self, range_: OffsetRange) -> int:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ottla_broker.console.record_display import MAX_SHOWN, DisplayedRecord, Form
+from ottla_broker.console.record_display import MAX_SHOWN, DisplayedRecord, DisplayForm
 from ottla_broker.registry.schema import SchemaSource
 
 ExportFormat = Literal["jsonl", "csv", "parquet"]
@@ -18,21 +18,23 @@ LENGTH: Final = struct.Struct(">I")
 
 
 class StartSearch(msgspec.Struct, tag="start"):
-    """`export_format`: found records become a file; None: what pages show, in `form`, with at most
-    `shown` characters of a value. `has_registry`: keys and values are decoded by schemas.
+    """Begins a search. `key`: the key to find; None: any. `export_format`: found records become a
+    file of that format; None: they are shown on a page in `form`, with at most `max_shown`
+    characters of a value. `has_registry`: keys and values are decoded by schemas.
     """
 
     expression: str
     key: bytes | None
-    form: Form
+    form: DisplayForm
     export_format: ExportFormat | None = None
     has_registry: bool = False
-    shown: int = MAX_SHOWN
+    max_shown: int = MAX_SHOWN
 
 
 class ScanRecords(msgspec.Struct, tag="scan"):
-    """Whole batches of a partition. Records before `first` and from `end` on are left out; `end`
-    −1: none. At most `limit` are found. `searches`: number of searches on the broker now.
+    """Searches whole batches of a partition, `records`. Records before offset `first` and from
+    offset `end` on are left out; `end` −1: no end. At most `limit` are found. `searches`: number of
+    searches on the broker now.
     """
 
     partition: int
@@ -44,23 +46,24 @@ class ScanRecords(msgspec.Struct, tag="scan"):
 
 
 class AddSchemas(msgspec.Struct, tag="schemas"):
-    """By id; None: there is none."""
+    """Schemas by id. None: the registry has none, or the user may not read it."""
 
     sources: dict[int, SchemaSource | None]
 
 
 class FinishExport(msgspec.Struct, tag="finish"):
-    """Asks for the end of the file."""
+    """Asks for the end of an exported file."""
 
 
 SearchRequest = StartSearch | ScanRecords | AddSchemas | FinishExport
 
 
 class SearchResponse(msgspec.Struct):
-    """`exported`: the next part of the file. `scanned`: records that were read. `next_offset`:
-    after the last of them. `failed`: records for which the expression has no result; `failure`:
-    why, for the first of them. `error`: the search cannot go on. `unknown_ids`: nothing was
-    scanned, because these schemas are needed first.
+    """`found`: the records that were found, for a page. `exported`: the next part of the file.
+    `scanned`: number of records that were read, and `next_offset`: the offset after the last of
+    them. `failed`: number of records for which the expression has no result; `failure`: why, for
+    the first of them. `error`: why the search cannot go on. `unknown_ids`: nothing was scanned,
+    because these schemas are needed first.
     """
 
     found: list[DisplayedRecord] = []

@@ -22,14 +22,14 @@ from ottla_broker.console.search_messages import (
 from ottla_broker.registry.schema import SchemaSource
 
 REQUEST_TIMEOUT_S: Final = 30.0
-"""Time for the records of one fetch: an expression that needs longer is refused."""
+"""Time for the records of one fetch: a search whose filter needs longer is ended."""
 
 FindSchemas = Callable[[Sequence[int]], Awaitable[dict[int, SchemaSource | None]]]
 
 
 class SearchProcess:
-    """`async with SearchProcess(start, find_schemas) as process`. Raises PageError for an invalid
-    filter.
+    """`async with` starts the process with the request `start`, and ends it. Entering raises
+    PageError for an invalid filter. `find_schemas`: the schemas of ids, which the process asks for.
     """
 
     def __init__(self, start: StartSearch, find_schemas: FindSchemas) -> None:
@@ -63,10 +63,13 @@ class SearchProcess:
 
     @property
     def pid(self) -> int | None:
+        """None before the process is started."""
         return None if self._process is None else self._process.pid
 
     async def scan(self, request: ScanRecords) -> SearchResponse:
-        """Raises PageError: the filter takes too long or too much memory, or a batch is corrupt."""
+        """Scans batches, with the schemas that they need. Raises PageError: the filter takes too
+        long or too much memory, or a batch is corrupt.
+        """
         response = await self._send(request)
         if response.unknown_ids:
             await self._send(AddSchemas(await self._find_schemas(response.unknown_ids)))

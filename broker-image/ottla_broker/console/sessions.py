@@ -24,8 +24,9 @@ TOKEN_BYTES: Final = 32
 @dataclass(frozen=True, slots=True)
 class Login:
     """A user who has authenticated. `lifetime_s`: the session ends after it at the latest.
-    `find_credentials`: the present ones of the user. `is_presented`: False for a request without
-    what the user has logged in with, where browsers send that with each one.
+    `find_credentials`: finds the user's present credentials. `is_presented`: False for a request on
+    a connection without the certificate that the user has logged in with; always True for other
+    logins.
     """
 
     principal: Principal
@@ -37,7 +38,8 @@ class Login:
 @dataclass(slots=True)
 class Session:
     """`form_token`: in every form that changes something, so that no other site can send it.
-    `credentials`: those of the user at the login. `end_s`: of the clock of Sessions.
+    `credentials`: those of the user at the login. `used_s`, `end_s`: time of the last request and
+    of the end, by the clock of Sessions.
     """
 
     login: Login
@@ -48,14 +50,14 @@ class Session:
 
 
 class Sessions:
-    """By tokens that browsers keep in a cookie."""
+    """Sessions by the tokens that browsers keep in a cookie. `now_s`: seconds by any clock."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._by_token: dict[str, Session] = {}
 
     def open(self, login: Login) -> str:
-        """The token of a new session."""
+        """Opens a session and returns its token."""
         while len(self._by_token) >= MAX_SESSIONS:
             del self._by_token[next(iter(self._by_token))]
         token, now_s = secrets.token_urlsafe(TOKEN_BYTES), self._now_s()
@@ -65,7 +67,7 @@ class Sessions:
         return token
 
     def find(self, token: str) -> Session | None:
-        """None if it has ended. Else it is in use now."""
+        """The session, which counts as used now; None if it has ended."""
         if not self.is_open(token):
             return None
         session = self._by_token[token]
@@ -73,6 +75,7 @@ class Sessions:
         return session
 
     def is_open(self, token: str) -> bool:
+        """True until the session ends; does not count as a use of it."""
         session = self._by_token.get(token)
         if session is None:
             return False

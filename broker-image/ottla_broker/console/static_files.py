@@ -1,4 +1,4 @@
-"""The console's own style and script, and the libraries that it carries."""
+"""The console's own style sheet and scripts, and the script libraries that are part of it."""
 
 import gzip
 import hashlib
@@ -21,7 +21,9 @@ class StaticFile:
 
 
 class StaticFiles:
-    """Read once. Their URLs hold a digest of the content, so that browsers keep them forever."""
+    """The static files, read once. A file's URL has a digest of its content, so that browsers may
+    keep it forever.
+    """
 
     def __init__(self) -> None:
         paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in CONTENT_TYPES]

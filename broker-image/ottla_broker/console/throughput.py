@@ -20,9 +20,9 @@ NO_DURATIONS: Final = (0,) * BUCKETS
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counted since the broker started. `produce`, `fetch`: durations of requests, by bucket of
-    their histogram; of Produce the whole (`total`), of consumers' Fetch the broker's own work
-    (`local`), because a fetch also waits for records.
+    """Counts since the broker started. `produce`, `fetch`: numbers of requests in each bucket of
+    the histogram of their durations. The duration of Produce is the whole (`total`), that of
+    consumers' Fetch the broker's own work (`local`), because a fetch also waits for records.
     """
 
     records_in: int = 0
@@ -35,8 +35,8 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Per second, and quantiles of durations, of the interval that ends at `at_s`, in seconds since
-    1970. None: there was no such request.
+    """Counts per second, and quantiles of durations, of the interval that ends at `at_s`, in
+    seconds since 1970. None: there was no such request.
     """
 
     at_s: float
@@ -50,7 +50,7 @@ class Rates:
     fetch_p99_ms: float | None
 
 
-def add_up(
+def sum_totals(
     traffic: Iterable[PartitionTraffic], requests: Iterable[int], times_by_api: Mapping[int, ApiTimes]
 ) -> Totals:
     records = written = read = 0
@@ -70,7 +70,9 @@ def add_up(
 
 
 class ThroughputHistory:
-    """The rates of the last hour. Counts of a partition vanish with it: a rate is never below 0."""
+    """The rates of the last hour. Totals can fall, because a partition takes its counts with it;
+    rates are then 0.
+    """
 
     def __init__(self) -> None:
         self.rates: deque[Rates] = deque(maxlen=MAX_SAMPLES)
@@ -104,6 +106,6 @@ def rates_between(before_s: float, before: Totals, at_s: float, now: Totals) -> 
 
 
 def quantile_ms(before: Sequence[int], now: Sequence[int], quantile: float) -> float | None:
-    """Of the durations that were counted in between; None if there were none."""
+    """A quantile of the durations that were counted in between; None if there were none."""
     found_s = estimate_quantile([b - a for a, b in zip(before, now, strict=True)], quantile)
     return None if isnan(found_s) else round(found_s * 1000, 3)

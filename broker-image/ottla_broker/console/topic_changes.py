@@ -34,10 +34,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 USE_CLUSTER_DEFAULT: Final = -1
 IMAGE_TIMEOUT_S: Final = 5.0
 """How long a page waits until this broker knows a change that the controller has made."""
-TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=15))
+CHANGE_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=15))
 
 
 class TopicChangePages:
+    """Requests are dispatched as those of the user, whose rights are checked as for any client."""
+
     def __init__(self, broker: Broker, dispatcher: RequestDispatcher, topics: TopicPages) -> None:
         self._broker = broker
         self._dispatcher = dispatcher
@@ -51,7 +53,7 @@ class TopicChangePages:
         form = await read_write_form(page)
         try:
             topic = parse_new_topic(form)
-            request = CreateTopicsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=False)
+            request = CreateTopicsRequest(topics=(topic,), timeout=CHANGE_TIMEOUT, validate_only=False)
             (result,) = (await send_as_user(self._dispatcher, page.user, request)).topics
             check_result(result.error_code, result.error_message)
         except (ValueError, KafkaError) as reason:
@@ -67,7 +69,9 @@ class TopicChangePages:
         return render_form(page, "topic_config.html", {"value": config.value}, topic=topic, config=config)
 
     async def change_config(self, page: PageRequest) -> web.Response:
-        """Sets a config, or removes it, so that its default holds again (`action=remove`)."""
+        """Sets a config of the topic, or removes it, after which the default applies
+        (`action=remove`).
+        """
         form = await read_write_form(page)
         topic, config = self._find_config(page)
         removes = form.get("action") == "remove"
@@ -96,7 +100,9 @@ class TopicChangePages:
         return render_form(page, "topic_delete.html", {}, topic=self._topics.find_topic(page))
 
     async def delete(self, page: PageRequest) -> web.Response:
-        """The topic that the page has shown: not another one that has got its name since."""
+        """Deletes the topic that the page has shown. Raises PageError if another topic has its name
+        now.
+        """
         form = await read_write_form(page)
         topic = self._topics.find_topic(page)
         if form.get("id", "") != str(topic.id):
@@ -104,7 +110,9 @@ class TopicChangePages:
         if form.get("name", "") != topic.name:
             return render_form(page, "topic_delete.html", form, "The name is not that of the topic.", topic=topic)
         states = (DeleteTopicState(name=None, topic_id=topic.id),)
-        response = await send_as_user(self._dispatcher, page.user, DeleteTopicsRequest(topics=states, timeout=TIMEOUT))
+        response = await send_as_user(
+            self._dispatcher, page.user, DeleteTopicsRequest(topics=states, timeout=CHANGE_TIMEOUT)
+        )
         try:
             (result,) = response.responses
             check_result(result.error_code, result.error_message)
@@ -116,7 +124,9 @@ class TopicChangePages:
         return redirect("/topics")
 
     def _find_config(self, page: PageRequest) -> tuple[TopicImage, ConfigRow]:
-        """Raises PageError; TOPIC_AUTHORIZATION_FAILED for a user who may not describe configs."""
+        """The topic and the config that the path names. Raises PageError, and
+        TOPIC_AUTHORIZATION_FAILED for a user who may not describe configs.
+        """
         topic, name = self._topics.find_topic(page), page.http.match_info["config"]
         page.user.check(Operation.describe_configs, Resource.topic(topic.name), ApiKey.DESCRIBE_CONFIGS)
         for entry in describe_topic(self._broker.config, self._broker.image.topic_config(topic.name)):
@@ -126,7 +136,7 @@ class TopicChangePages:
 
 
 def parse_new_topic(form: Mapping[str, str]) -> CreatableTopic:
-    """Raises ValueError."""
+    """The new topic that a form describes. Raises ValueError."""
     configs = {}
     for line in form.get("configs", "").splitlines():
         if line.strip():
@@ -144,7 +154,7 @@ def parse_new_topic(form: Mapping[str, str]) -> CreatableTopic:
 
 
 def parse_count(form: Mapping[str, str], field: str, at_most: int) -> int:
-    """A field that is empty is the cluster's default."""
+    """The number in a field; USE_CLUSTER_DEFAULT for an empty one. Raises ValueError."""
     text = form.get(field, "").strip()
     if not text:
         return USE_CLUSTER_DEFAULT
@@ -154,7 +164,7 @@ def parse_count(form: Mapping[str, str], field: str, at_most: int) -> int:
 
 
 def check_result(code: ErrorCode, message: str | None) -> None:
-    """Raises KafkaError; PageError for what the user's rights do not allow."""
+    """Raises KafkaError for an error code, but PageError for those of missing rights."""
     if code in AUTHORIZATION_ERRORS.values():
         raise PageError(403, message or f"Access rules do not allow it: {code.name.upper()}.")
     if code is not ErrorCode.none:

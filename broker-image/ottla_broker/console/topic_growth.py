@@ -1,20 +1,18 @@
 """How fast a topic grows now, how fast it grew an hour ago, and what was written meanwhile."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
 from ottla_broker.broker import Broker
-from ottla_broker.console.cluster_requests import UNKNOWN, ClusterRequests, PartitionOffsets, first_failures
+from ottla_broker.console.cluster_requests import UNKNOWN, ClusterRequests, PartitionOffsets, merge_failures, sum_known
 from ottla_broker.console.requests import PageRequest
 from ottla_broker.console.topics import TopicPages, size_of
 from ottla_broker.console.write_rate import RATE_WINDOW_S, count_written
 from ottla_broker.metadata.image import TopicImage
-from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.security.authorizer import CLUSTER, Operation
 
 HOUR_S: Final = 3600
 
@@ -22,8 +20,8 @@ HOUR_S: Final = 3600
 @dataclass(frozen=True, slots=True)
 class TopicGrowth:
     """`now` and `hour_ago`: offsets per second in the RATE_WINDOW_S that end now and an hour ago.
-    `in_hour`: offsets of the last hour. `record_bytes`: the average on the leaders' disks. −1:
-    unknown.
+    `in_hour`: offsets of the last hour. `record_bytes`: average size of a record in the leaders'
+    logs. −1: unknown.
     """
 
     now: float
@@ -32,6 +30,7 @@ class TopicGrowth:
     record_bytes: float
 
     def bytes_of(self, records: float) -> int:
+        """An estimate of the size of as many records; −1: unknown."""
         return UNKNOWN if min(records, self.record_bytes) < 0 else round(records * self.record_bytes)
 
 
@@ -42,27 +41,22 @@ def measure_growth(
     before_that: Mapping[int, int],
     size: int,
 ) -> TopicGrowth:
-    """`ten_minutes_ago`, `hour_ago`, `before_that` (RATE_WINDOW_S earlier): the first offsets since
-    those times, −1 if nothing was written since. Unknown where it is unknown of a partition.
+    """`ten_minutes_ago`, `hour_ago`, `before_that` (RATE_WINDOW_S before `hour_ago`): by partition,
+    the first offset since that time; −1 if nothing was written since. `size`: bytes of the leaders'
+    logs. A figure is unknown if it is unknown of one partition.
     """
 
     def total(at: Mapping[int, int]) -> int:
-        return add_up(count_written(at.get(index), one.end) for index, one in offsets.items())
+        return sum_known(count_written(at.get(index), one.end) for index, one in offsets.items())
 
     in_window, in_hour, in_longer = total(ten_minutes_ago), total(hour_ago), total(before_that)
-    records = add_up(one.records for one in offsets.values())
+    records = sum_known(one.records for one in offsets.values())
     return TopicGrowth(
         UNKNOWN if in_window < 0 else in_window / RATE_WINDOW_S,
         UNKNOWN if min(in_hour, in_longer) < 0 else max(0, in_longer - in_hour) / RATE_WINDOW_S,
         in_hour,
         UNKNOWN if size < 0 or records <= 0 else size / records,
     )
-
-
-def add_up(counts: Iterable[int]) -> int:
-    """−1 if one of them is unknown."""
-    found = list(counts)
-    return UNKNOWN if min(found, default=0) < 0 else sum(found)
 
 
 class TopicGrowthPages:
@@ -74,25 +68,21 @@ class TopicGrowthPages:
     async def show(self, page: PageRequest) -> web.Response:
         """A part of the topic's page. Bytes need DESCRIBE on the cluster, as sizes do."""
         topic = self._topics.find_topic(page)
-        (offsets, no_offsets), (size, no_sizes), ten_minutes_ago, hour_ago, before_that = await asyncio.gather(
-            self._requests.partition_offsets(topic.name, topic.partitions),
-            self._size(page, topic.name, topic.partitions),
+        (offsets, no_offsets), (sizes, no_sizes), ten_minutes_ago, hour_ago, before_that = await asyncio.gather(
+            self._requests.find_partition_offsets(topic.name, topic.partitions),
+            self._topics.find_sizes(page, topic.name, topic.partitions),
             self._offsets_ago(topic, RATE_WINDOW_S),
             self._offsets_ago(topic, HOUR_S),
             self._offsets_ago(topic, HOUR_S + RATE_WINDOW_S),
         )
+        size = sum_known(size_of(index, state, sizes) for index, state in topic.partitions.items())
         growth = measure_growth(offsets, ten_minutes_ago, hour_ago, before_that, size)
-        return page.render("topic_growth.html", growth=growth, failures=first_failures(no_offsets, no_sizes))
+        return page.render("topic_growth.html", growth=growth, failures=merge_failures(no_offsets, no_sizes))
 
     async def _offsets_ago(self, topic: TopicImage, ago_s: int) -> dict[int, int]:
+        """The first offset of each partition since `ago_s` seconds ago; −1 if nothing was
+        written.
+        """
         at_ms = self._broker.runtime.now_ms() - ago_s * 1000
-        found = await self._requests.offsets_at(((topic.name, index) for index in topic.partitions), at_ms)
+        found = await self._requests.find_offsets_at(((topic.name, index) for index in topic.partitions), at_ms)
         return {index: offset for (_, index), offset in found.items()}
-
-    async def _size(
-        self, page: PageRequest, topic: str, states: Mapping[int, PartitionRecord]
-    ) -> tuple[int, tuple[str, ...]]:
-        if not page.user.may(Operation.describe, CLUSTER):
-            return UNKNOWN, ()
-        sizes, failures = await self._requests.replica_sizes(topic, states)
-        return add_up(size_of(index, state, sizes) for index, state in states.items()), failures

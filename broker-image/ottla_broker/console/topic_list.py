@@ -10,12 +10,13 @@ from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER
 
 TOPICS_PER_SLICE: Final = 1000
+"""Topics that are looked at before other tasks may run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """`out_of_sync`: partitions with a replica that is not in sync; `offline`: without a leader.
-    `configs`: number of configs that are set for the topic.
+    """`out_of_sync`: number of partitions with a replica that is not in sync. `offline`: number of
+    partitions without a leader. `configs`: number of configs that are set for the topic.
     """
 
     name: str
@@ -31,8 +32,8 @@ class TopicRow:
 async def find_topics(
     image: MetadataImage, search: str, is_visible: Callable[[str], bool], *, with_internal: bool
 ) -> list[str]:
-    """Names in alphabetical order, of which every word of `search` is a part, in any case. Lets
-    other tasks run between slices.
+    """Names of which every word of `search` is a part, in any case, in alphabetical order. Other
+    tasks run in between.
     """
     words, found = search.lower().split(), []
     for position, (name, topic) in enumerate(sorted(image.topics.items())):
@@ -44,12 +45,13 @@ async def find_topics(
 
 
 def matches(name: str, words: Collection[str]) -> bool:
+    """True if each word, in lower case, is a part of the name in any case."""
     lowered = name.lower()
     return all(word in lowered for word in words)
 
 
 def make_page(image: MetadataImage, names: list[str], number: int) -> ListPage[TopicRow]:
-    """Page `number` from 1; the last one if there are fewer."""
+    """The rows of one page, as `cut_page` chooses it. `names`: topics that match."""
     page = cut_page(names, number)
     topics = [topic for name in page.rows if (topic := image.topics.get(name)) is not None]
     return ListPage([describe_row(image, topic) for topic in topics], page.found, page.number, page.last)

@@ -1,6 +1,7 @@
 """The pages of topics: the list, and one topic with its partitions and configs."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,8 +12,9 @@ from ottla_broker.config.description import ConfigEntry, ConfigSource, describe_
 from ottla_broker.console.cluster_requests import (
     UNKNOWN,
     ClusterRequests,
+    Failures,
     PartitionOffsets,
-    first_failures,
+    merge_failures,
 )
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topic_list import find_topics, make_page
@@ -22,6 +24,8 @@ from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 
 PARTITIONS_PER_PAGE: Final = 200
 NO_OFFSETS: Final = PartitionOffsets()
+ReplicaSizes = dict[tuple[int, int], int]
+"""Bytes by partition and broker."""
 SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "this topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, dynamic",
@@ -33,7 +37,7 @@ SOURCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """`size`: bytes of the leader's replica, or else of the largest; −1: unknown."""
+    """`size`: as `size_of`."""
 
     index: int
     state: PartitionRecord
@@ -47,6 +51,8 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRow:
+    """A config of a topic. `is_own`: it is set for the topic itself."""
+
     name: str
     value: str
     source: str
@@ -61,6 +67,8 @@ class ConfigRow:
 
 
 class TopicPages:
+    """Users see the topics that they may describe."""
+
     def __init__(self, broker: Broker, requests: ClusterRequests) -> None:
         self._broker = broker
         self._requests = requests
@@ -75,7 +83,7 @@ class TopicPages:
         return page.render(template, topics=topics, search=search, with_internal=with_internal)
 
     async def show_topic(self, page: PageRequest) -> web.Response:
-        """Without offsets and sizes of brokers that do not respond; sizes need DESCRIBE on the
+        """Leaves out offsets and sizes of brokers that do not respond. Sizes need DESCRIBE on the
         cluster, as DescribeLogDirs does.
         """
         topic = self.find_topic(page)
@@ -83,7 +91,7 @@ class TopicPages:
         indexes = sorted(topic.partitions)[(number - 1) * PARTITIONS_PER_PAGE : number * PARTITIONS_PER_PAGE]
         states = {index: topic.partitions[index] for index in indexes}
         (sizes, no_sizes), (offsets, no_offsets) = await asyncio.gather(
-            self._sizes(page, topic.name, states), self._requests.partition_offsets(topic.name, states)
+            self.find_sizes(page, topic.name, states), self._requests.find_partition_offsets(topic.name, states)
         )
         rows = [
             PartitionRow(index, state, offsets.get(index, NO_OFFSETS), size_of(index, state, sizes))
@@ -97,7 +105,7 @@ class TopicPages:
             last_page=max(1, -(-len(topic.partitions) // PARTITIONS_PER_PAGE)),
             configs=self._configs(page, topic.name),
             mirror=self._broker.image.active_mirror(topic.id),
-            failures=first_failures(no_sizes, no_offsets),
+            failures=merge_failures(no_sizes, no_offsets),
             total_bytes=sum(sizes.values()) if sizes and len(rows) == len(topic.partitions) else UNKNOWN,
         )
 
@@ -111,15 +119,18 @@ class TopicPages:
             raise PageError(404, f"There is no topic {name!r} that {page.user.principal} may describe.")
         return topic
 
-    async def _sizes(
-        self, page: PageRequest, topic: str, states: dict[int, PartitionRecord]
-    ) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
+    async def find_sizes(
+        self, page: PageRequest, topic: str, states: Mapping[int, PartitionRecord]
+    ) -> tuple[ReplicaSizes, Failures]:
+        """Without sizes if the user may not describe the cluster."""
         if not page.user.may(Operation.describe, CLUSTER):
             return {}, ()
-        return await self._requests.replica_sizes(topic, states)
+        return await self._requests.find_topic_replica_bytes(topic, states)
 
     def _configs(self, page: PageRequest, topic: str) -> list[ConfigRow] | None:
-        """Those that are set for the topic first; None if the user may not describe them."""
+        """The topic's configs, first those that are set for the topic itself. None if the user may
+        not describe them.
+        """
         if not page.user.may(Operation.describe_configs, Resource.topic(topic)):
             return None
         entries = describe_topic(self._broker.config, self._broker.image.topic_config(topic))
@@ -130,7 +141,8 @@ def may_describe(page: PageRequest, topic: str) -> bool:
     return page.user.may(Operation.describe, Resource.topic(topic))
 
 
-def size_of(index: int, state: PartitionRecord, sizes: dict[tuple[int, int], int]) -> int:
+def size_of(index: int, state: PartitionRecord, sizes: ReplicaSizes) -> int:
+    """Bytes of the leader's replica, or else of the largest; −1: unknown."""
     of_leader = sizes.get((index, state.leader))
     if of_leader is not None:
         return of_leader

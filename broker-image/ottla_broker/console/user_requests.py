@@ -1,4 +1,4 @@
-"""Requests of the console as its user, and the forms of the pages that write.
+"""Requests that the console sends as its user, and the forms of the pages that write.
 
 A page that writes is served where `console.write` allows it. Its form needs the token of the user's
 session. A request for the controller is dispatched like any client's request to this broker:
@@ -30,14 +30,16 @@ MAX_RESPONSE_BYTES: Final = 1 << 20
 
 
 def check_may_write(page: PageRequest) -> None:
-    """Raises PageError."""
+    """Raises PageError if `console.write` does not let the user write."""
     if not page.user.may_write:
         setting = page.user.broker.config(CONSOLE_WRITE)
         raise PageError(403, f"This console only reads for {page.user.principal}: {CONSOLE_WRITE.name}={setting}.")
 
 
 async def read_write_form(page: PageRequest) -> dict[str, str]:
-    """Raises PageError, also for a form that is not of the user's session."""
+    """The fields of a form that writes. Raises PageError for a user who may not write, and for a
+    form that is not of the user's session.
+    """
     check_may_write(page)
     return await read_page_form(page.http, page.user.form_token)
 
@@ -45,15 +47,17 @@ async def read_write_form(page: PageRequest) -> dict[str, str]:
 def render_form(
     page: PageRequest, template: str, form: Mapping[str, str], problem: str = "", **values: object
 ) -> web.Response:
-    """The page with what the user has entered, and why it was refused."""
+    """A page with a form. `form`: what the user has entered. `problem`: why it was refused, or
+    empty.
+    """
     response = page.render(template, form=form, problem=problem, **values)
     response.set_status(400 if problem else 200)
     return response
 
 
 async def send_as_user(dispatcher: RequestDispatcher, user: ConsoleUser, request: Any) -> Any:
-    """The response to a request, a kio class, in the request's version, as if the user had sent it
-    over a connection to this broker. Error codes in the response are left to the caller.
+    """Dispatches a request, an instance of a kio class, as if the user had sent it to this broker.
+    Returns the response, whose error codes the caller must check.
     """
     key, version = int(request.__api_key__), int(request.__version__)
     frame = write_request(key, version, 0, CLIENT_ID, request)[SIZE_BYTES:]
@@ -65,8 +69,8 @@ async def send_as_user(dispatcher: RequestDispatcher, user: ConsoleUser, request
 
 
 def record_outcome(user: ConsoleUser, operation: str, kind: str, name: str, code: ErrorCode, api: ApiKey) -> None:
-    """Records what the console did for the user by the request `api`, and its error if it has one.
-    The check of the user's rights has recorded a denial.
+    """Records in the audit log what the console did for the user with the request `api`, and its
+    error code. Denials are left out: the check of the user's rights has recorded them.
     """
     if code not in AUTHORIZATION_ERRORS.values():
         result = DONE if code is ErrorCode.none else code.name.upper()

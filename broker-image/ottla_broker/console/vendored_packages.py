@@ -23,8 +23,8 @@ DIGEST: Final = "sha512"
 
 
 class VendoredPackage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`integrity`: `sha512-` and the digest of the archive in base64. `files`: path in the archive,
-    and the name of the file here.
+    """`integrity`: `sha512-` and the digest of the archive in base64. `files`: names of the files
+    here, by their path in the archive.
     """
 
     name: str
@@ -35,7 +35,7 @@ class VendoredPackage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def spec(self) -> str:
-        """As npm's commands take it."""
+        """Name and version, as npm's commands take them."""
         return f"{self.name}@{self.version}"
 
 

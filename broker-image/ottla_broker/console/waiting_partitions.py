@@ -9,7 +9,7 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 @dataclass(frozen=True, slots=True)
 class WaitingPartition:
-    """`problem` and `waits_for`: sentences without their full stop."""
+    """`problem` and `waits_for`: parts of a sentence."""
 
     topic: str
     partition: int
@@ -17,10 +17,15 @@ class WaitingPartition:
     waits_for: str
 
 
-def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> WaitingPartition:
-    """For a partition without a leader, with replicas that are not in sync, or in a
+def is_waiting(state: PartitionRecord) -> bool:
+    """True for a partition without a leader, with replicas that are not in sync, or in a
     reassignment.
     """
+    return state.leader == NO_LEADER or len(state.isr) < len(state.replicas) or bool(state.adding or state.removing)
+
+
+def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> WaitingPartition:
+    """Describes a partition for which `is_waiting` is true."""
     problem, waits_for = _describe(state, brokers)
     return WaitingPartition(topic, state.partition, problem, waits_for)
 
@@ -28,6 +33,8 @@ def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, B
 def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> tuple[str, str]:
     if state.leader == NO_LEADER:
         trusted = (*state.isr, *state.eligible)
+        if not trusted:  # all of them have lost their directories
+            return "no leader", "an unclean election: no replica is known to have every acknowledged record"
         who = f"one of brokers {_list(trusted)}" if len(trusted) > 1 else f"broker {_list(trusted)}"
         reason = "which have" if len(trusted) > 1 else "which has"
         return "no leader", f"{who} to return, {reason} every acknowledged record"

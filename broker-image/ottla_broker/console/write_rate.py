@@ -9,12 +9,12 @@ from typing import Final
 from ottla_broker.console.cluster_requests import UNKNOWN
 
 RATE_WINDOW_S: Final = 600
-"""As in the recording rule `ottla_consumergroup_lag_seconds`."""
+"""The window of the recording rule `ottla_consumergroup_lag_seconds`, too."""
 
 
 def count_written(offset_at: int | None, end: int) -> int:
-    """Offsets since the time at which the partition had `offset_at` (−1: nothing was written since,
-    None: unknown). −1: unknown.
+    """The number of offsets that were written since a time; −1: unknown. `offset_at`: the first
+    offset since that time; −1: nothing was written since; None: unknown. `end`: the end now.
     """
     if offset_at is None or end < 0:
         return UNKNOWN
@@ -22,8 +22,8 @@ def count_written(offset_at: int | None, end: int) -> int:
 
 
 def estimate_lag_s(lag: int, written: int) -> float:
-    """How long producers needed for `lag` records, at the rate of the RATE_WINDOW_S in which they
-    wrote `written`, which is taken as at least one. −1: unknown.
+    """How long producers took for `lag` records, at their rate in the last RATE_WINDOW_S; −1:
+    unknown. `written`: records that they wrote in it, which count as at least one.
     """
     if min(lag, written) < 0:
         return UNKNOWN

@@ -48,6 +48,7 @@ def parse_level(text: object) -> CompatibilityLevel:
 
 
 def level_of(state: RegistryState, subject: str) -> CompatibilityLevel:
+    """The level that applies to a subject: its own, else its context's, else the registry's."""
     for scope in state.setting_scopes(subject):
         if (level := state.configs.get(scope, {}).get("compatibilityLevel")) is not None:
             return parse_level(level)
@@ -55,8 +56,8 @@ def level_of(state: RegistryState, subject: str) -> CompatibilityLevel:
 
 
 def versions_to_check(level: CompatibilityLevel, versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
-    """Returns the earlier versions that a new one must be compatible with, the newest first.
-    `versions`: those of the subject in ascending order.
+    """The earlier versions that a new one must be compatible with, the newest first. `versions`:
+    those of the subject in ascending order.
     """
     if level is CompatibilityLevel.none:
         return []
@@ -65,6 +66,8 @@ def versions_to_check(level: CompatibilityLevel, versions: Sequence[SchemaVersio
 
 
 def compatibility_group(config: JsonObject, metadata: JsonObject | None) -> object:
-    """The value of the metadata property that the config names; None without one."""
+    """The value of the metadata property that a subject's config names as its compatibility group;
+    None without one. Only versions of the same group are compared.
+    """
     name = config.get("compatibilityGroup")
     return None if name is None else ((metadata or {}).get("properties") or {}).get(name)

@@ -29,9 +29,9 @@ HIGHEST_ID_VERSION: Final = 1
 def plan_subject_deletion(
     state: RegistryState, subject: str, *, permanent: bool
 ) -> tuple[list[int], list[SchemasRecord]]:
-    """The deleted versions, and the records. Raises RegistryError."""
+    """The versions that are deleted, and the records that delete them. Raises RegistryError."""
     check_writable(state, subject)
-    existing, active = state.versions(subject, deleted=True), state.versions(subject)
+    existing, active = state.versions(subject, with_deleted=True), state.versions(subject)
     if not existing:
         raise errors.subject_not_found(subject)
     if permanent and active:
@@ -53,11 +53,11 @@ def plan_subject_deletion(
 def plan_version_deletion(
     state: RegistryState, subject: str, number: int, *, permanent: bool
 ) -> tuple[int, list[SchemasRecord]]:
-    """The deleted version, and the records. Raises RegistryError."""
+    """The version that is deleted, and the records that delete it. Raises RegistryError."""
     check_writable(state, subject)
-    if not state.versions(subject, deleted=True):
+    if not state.versions(subject, with_deleted=True):
         raise errors.subject_not_found(subject)
-    version = state.version(subject, number, deleted=True)
+    version = state.version(subject, number, with_deleted=True)
     if version is None:
         raise errors.version_not_found(number)
     if permanent and not version.deleted:
@@ -68,23 +68,24 @@ def plan_version_deletion(
     key = schema_key(subject, version.version)
     if permanent:
         return version.version, [*_highest_id_records(state, [version]), SchemasRecord(key, None)]
-    records = [SchemasRecord(key, soft_deleted(version))]
+    records = [SchemasRecord(key, soft_deleted_value(version))]
     if len(state.versions(subject)) == 1:
         records += _settings_removals(state, subject)
     return version.version, records
 
 
-def soft_deleted(version: SchemaVersion) -> SchemaValue:
+def soft_deleted_value(version: SchemaVersion) -> SchemaValue:
     subject, number, schema_id = version.subject, version.version, version.id
     return schema_value(subject, number, schema_id, version.schema, is_printed=version.is_printed, deleted=True)
 
 
 def _highest_id_records(state: RegistryState, deleted: Sequence[SchemaVersion]) -> list[SchemasRecord]:
-    """A record that keeps the highest id when the last version that has it is deleted for good.
+    """A record that keeps the highest id of the context when the last version that has it is
+    deleted permanently; else no record.
 
     Compaction removes deleted versions from the topic. Without the record a registry that starts
-    afterwards would give the id to another schema, and consumers would decode old records with it.
-    It is a soft-deleted schema, so that other registries count its id too.
+    afterwards would assign the id to another schema, and consumers would decode old records with
+    it. The record is a soft-deleted schema, so that other registries count its id too.
     """
     context = context_of(deleted[0].subject)
     highest = state.contexts[context].max_id
@@ -98,12 +99,15 @@ def _highest_id_records(state: RegistryState, deleted: Sequence[SchemaVersion]) 
 
 
 def _check_unreferenced(state: RegistryState, version: SchemaVersion, *, permanent: bool) -> None:
-    """A soft deletion is refused for active referrers, a permanent one for deleted ones too."""
-    if state.referrers(version.subject, version.version, deleted=permanent):
+    """Raises RegistryError if other schemas refer to the version; for a permanent deletion also if
+    they are soft-deleted.
+    """
+    if state.referrers(version.subject, version.version, with_deleted=permanent):
         raise errors.reference_exists(version.subject, version.version)
 
 
 def _settings_removals(state: RegistryState, subject: str) -> list[SchemasRecord]:
+    """Records that remove the subject's own mode and config."""
     found = []
     if subject in state.modes:
         found.append(SchemasRecord(mode_key(subject), None))

@@ -13,8 +13,8 @@ listeners are in upper case.
 
 
 async def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on every address of the host, or on all addresses without one. Raises
-    OSError.
+    """Opens sockets that listen on every address of the host; without a host, on all addresses of
+    the machine. Raises OSError.
     """
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -32,7 +32,7 @@ async def listen(host: str, port: int) -> list[socket.socket]:
             except OSError as reason:
                 if reason.errno != errno.EADDRNOTAVAIL or len(addresses) == 1:
                     raise
-                sockets.pop().close()  # a machine without IPv6 resolves to its addresses too
+                sockets.pop().close()  # a machine without IPv6 resolves names to IPv6 addresses too
                 continue
             each.listen(BACKLOG)
     except OSError:

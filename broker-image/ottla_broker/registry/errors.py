@@ -1,8 +1,10 @@
-"""Errors of the registry, with the HTTP status and the error code that clients look for."""
+"""Errors of the registry, with the codes of Confluent's registry, which clients know."""
 
 
 class RegistryError(Exception):
-    """The request is refused. The first three digits of `code` are the HTTP status."""
+    """Why a request is refused. `code`: Confluent's error code, which begins with the HTTP
+    status.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

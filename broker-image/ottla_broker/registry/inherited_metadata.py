@@ -19,6 +19,9 @@ Merge = Callable[[JsonObject, JsonObject], JsonObject]
 
 
 def with_inherited(state: RegistryState, subject: str, schema: Schema) -> Schema:
+    """The schema with its metadata and rules, or else those of the latest version, merged with the
+    defaults and overrides of the subject's config.
+    """
     latest = state.version(subject, LATEST)
     before = None if latest is None else latest.schema
     config = find_config(state, subject)
@@ -32,12 +35,14 @@ def with_inherited(state: RegistryState, subject: str, schema: Schema) -> Schema
 
 
 def find_config(state: RegistryState, subject: str) -> JsonObject:
-    """The config of the subject, else of its context, else of everything."""
+    """The config of the subject, else of its context, else of the whole registry."""
     return next((state.configs[scope] for scope in state.setting_scopes(subject) if scope in state.configs), {})
 
 
 def _merge(merge: Merge, *layers: object) -> JsonObject | None:
-    """The layers, the later over the earlier."""
+    """The layers, merged so that later ones win. Layers that are no object or empty are left out;
+    None if none remains.
+    """
     merged: JsonObject | None = None
     for layer in layers:
         if isinstance(layer, dict) and layer:
@@ -46,6 +51,7 @@ def _merge(merge: Merge, *layers: object) -> JsonObject | None:
 
 
 def merge_metadata(old: JsonObject, new: JsonObject) -> JsonObject:
+    """`new` wins. Tags and properties are merged by name, and sensitive fields added."""
     merged = old | new
     for name in ("tags", "properties"):
         if isinstance(old.get(name), dict) and isinstance(new.get(name), dict):
@@ -56,7 +62,7 @@ def merge_metadata(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def merge_rules(old: JsonObject, new: JsonObject) -> JsonObject:
-    """Rules of the same name are replaced."""
+    """`new` wins: its rules replace those of the same name."""
     merged = old | new
     for name in RULE_LISTS:
         if isinstance(old.get(name), list) and isinstance(new.get(name), list):

@@ -16,9 +16,12 @@ logger = logging.getLogger(__name__)
 
 CATCH_UP_TIMEOUT_S: Final = 5.0
 MAX_REQUESTED: Final = 10_000
+"""Unknown ids that are remembered with their time; when there are more, all begin anew."""
 
 
 class KnownSchemaIds:
+    """Answers whether a subject has a schema id. Runs on the broker's event loop."""
+
     def __init__(self, topic: SchemasTopic) -> None:
         self._topic = topic
         self._loop = asyncio.get_running_loop()
@@ -27,19 +30,20 @@ class KnownSchemaIds:
         self._catching_up: asyncio.Task[None] | None = None
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
-        """True if the subject has the schema. None if this broker does not know yet: ask again
-        after a moment, in which it catches up with the leader."""
+        """True if the subject has the schema. None if this broker does not know yet: the caller
+        asks again after a moment, in which the broker catches up with the leader.
+        """
         versions = self._topic.state.subjects.get(subject, {}).values()
         if any(version.id == schema_id for version in versions):
             return True
-        if self._topic.is_caught_up_leader():
+        if self._topic.has_every_record():
             return False
         now_s = self._loop.time()
         if len(self._requested_s) >= MAX_REQUESTED:
             self._requested_s.clear()
         requested_s = self._requested_s.setdefault((subject, schema_id), now_s)
         if self._caught_up_s >= requested_s:
-            del self._requested_s[subject, schema_id]  # asked again, it may have been registered since
+            del self._requested_s[subject, schema_id]  # the id may be registered before it is asked for again
             return False
         if self._catching_up is None:
             self._catching_up = self._loop.create_task(self._catch_up(now_s))

@@ -26,7 +26,7 @@ SERVER: Final = "ottla_broker.registry.rest.server"
 
 
 class LazyRegistry:
-    """One per broker. `start` raises OSError when the port is taken, TlsConfigError."""
+    """The registry of a broker, which takes the place of `broker.schema_ids` until it is loaded."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -34,12 +34,14 @@ class LazyRegistry:
         self._tls: ssl.SSLContext | None = None
         self._server: Any = None
         self._is_serving = asyncio.Event()
-        self._is_loading = False
+        self._is_waiting = True  # for the first use
         self._tasks = BackgroundTasks(broker.unrecoverable_errors.append)
         broker.schema_ids = self
 
     async def start(self, address: HttpAddress, advertised_host: str, certificates: ListenerCertificates) -> Endpoint:
-        """Listens and returns the address that other brokers forward requests to."""
+        """Listens, and returns the endpoint to which other brokers forward requests. Raises OSError
+        when the port is taken, TlsConfigError.
+        """
         config = self._broker.config
         listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
         if config.security_protocol(listener) in TLS_PROTOCOLS:
@@ -51,18 +53,20 @@ class LazyRegistry:
         return Endpoint(advertised_host, self._sockets[0].getsockname()[1], protocol)
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
-        """None: the registry is not loaded yet. Loading replaces this object as `schema_ids`."""
+        """None: unknown until the registry is loaded. Loading replaces this object as
+        `schema_ids`.
+        """
         self._load_soon()
         return None
 
     async def load(self) -> Any:
-        """The SchemaRegistry, when it has read the schemas."""
+        """Loads the SchemaRegistry, and returns it when it has read the schemas."""
         self._load_soon()
         await self._is_serving.wait()
         return self._server.registry
 
     def _load_soon(self) -> None:
-        if not self._is_loading:
+        if self._is_waiting:
             self._stop_waiting()
             self._tasks.start(self._load())
 
@@ -84,8 +88,8 @@ class LazyRegistry:
             each.close()
 
     def _stop_waiting(self) -> None:
-        """Stops waiting for connections: from now on none loads the registry."""
-        if not self._is_loading:
-            self._is_loading = True
+        """From now on neither a connection nor a record begins to load the registry."""
+        if self._is_waiting:
+            self._is_waiting = False
             for each in self._sockets:
                 asyncio.get_running_loop().remove_reader(each)

@@ -28,8 +28,8 @@ def parse_mode(text: object) -> Mode:
 
 
 def mode_of(state: RegistryState, subject: str | None) -> Mode:
-    """The mode that applies to a subject. READONLY_OVERRIDE of all subjects overrides the subject's
-    own mode.
+    """The mode that applies to a subject, or to the whole registry (None). READONLY_OVERRIDE of the
+    registry overrides the subject's own mode.
     """
     if state.modes.get(None) == Mode.readonly_override:
         return Mode.readonly_override
@@ -40,15 +40,15 @@ def mode_of(state: RegistryState, subject: str | None) -> Mode:
 
 
 def check_writable(state: RegistryState, subject: str | None) -> None:
-    """Raises RegistryError for a subject that is read only."""
+    """Raises RegistryError if the mode allows no changes."""
     mode = mode_of(state, subject)
     if mode in (Mode.readonly, Mode.readonly_override, Mode.forward):
         raise errors.operation_not_permitted(f"Subject {subject} in context is in {mode} mode")
 
 
 def plan_mode(state: RegistryState, subject: str | None, mode: Mode, *, force: bool) -> list[SchemasRecord]:
-    """IMPORT needs a subject, a context or a registry without schemas, for clients may have seen
-    their ids, unless it is forced. Raises RegistryError.
+    """The record that sets a mode. IMPORT needs a subject, context or registry without schemas,
+    because clients may have seen their ids. `force`: sets it in any case. Raises RegistryError.
     """
     if (
         mode is Mode.import_
@@ -70,7 +70,7 @@ def _has_schemas(state: RegistryState, scope: str | None) -> bool:
 
 
 def plan_mode_removal(state: RegistryState, subject: str | None) -> list[SchemasRecord]:
-    """Raises RegistryError when the subject has no mode of its own."""
+    """The record that removes a mode. Raises RegistryError when the subject has none of its own."""
     if subject is not None and subject not in state.modes:
         raise errors.subject_not_found(subject)
     return [SchemasRecord(mode_key(subject), None)]

@@ -13,15 +13,17 @@ import msgspec
 from ottla_broker.registry.schema import JsonObject, Reference, Schema, SchemaType
 
 SCHEMA_MAGIC: Final = 1
+"""`magic` in the keys of schemas, and OTHER_MAGIC in all others."""
 OTHER_MAGIC: Final = 0
 DELETIONS: Final = (None, b"", b"null", b'""')
 """Values of a deleted key: Kafka's tombstone, and what Karapace writes and reads as one."""
 DEFAULT_TENANT: Final = "default"
+"""Confluent's registry writes it into records of contexts."""
 USUAL_KEY: Final = b'{"keytype":"SCHEMA","subject":'
 """How nearly every key begins."""
 
 
-class RecordKey(msgspec.Struct, omit_defaults=False):
+class RecordKey(msgspec.Struct):
     keytype: str
     subject: str | None = None
     version: int | None = None
@@ -31,8 +33,9 @@ class RecordKey(msgspec.Struct, omit_defaults=False):
 
 
 class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set": "ruleSet"}):
-    """`guid`: only in records that this registry has written, with the text that it prints. `md5`:
-    the GUID in base64, in some records of Confluent's. `deleted`: the version is soft-deleted.
+    """A version of a subject. `guid`: present in records of this registry whose text it has printed
+    itself. `md5`: the GUID in base64, in some records of Confluent's registry. `deleted`: the
+    version is soft-deleted.
     """
 
     subject: str
@@ -48,7 +51,7 @@ class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set
     deleted: bool = False
 
     def find_guid(self) -> str | None:
-        """The GUID that the record names, or None."""
+        """The GUID in `guid` or `md5`; None without a valid one."""
         if self.guid is None and self.md5 is not None:
             try:
                 return str(uuid.UUID(bytes=base64.b64decode(self.md5, validate=True)))
@@ -60,7 +63,7 @@ class SchemaValue(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set
 def schema_value(
     subject: str, version: int, id_: int, schema: Schema, *, is_printed: bool = True, deleted: bool = False
 ) -> SchemaValue:
-    """`is_printed`: False if the text is as another registry wrote it."""
+    """`is_printed`: False if another registry has written the text."""
     return SchemaValue(
         subject,
         version,
@@ -76,14 +79,16 @@ def schema_value(
 
 
 class ConfigValue(msgspec.Struct, omit_defaults=True):
-    """Settings of a subject, a context, or of everything (without a subject).
+    """Settings of a subject, a context, or the whole registry (without a subject).
 
-    `fields`: as in the REST interface, `compatibilityLevel` among them."""
+    `fields`: as in the REST interface; the level is `compatibilityLevel`."""
 
     fields: JsonObject
 
 
 class ModeValue(msgspec.Struct):
+    """The mode of a subject, a context, or the whole registry (without a subject)."""
+
     mode: str
 
 
@@ -112,8 +117,8 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SchemasRecord(msgspec.Struct):
-    """`value` None: the key is deleted for good. `foreign_key`: the key as another registry wrote
-    it, if this one writes it differently.
+    """`value`: None: the key is deleted. `foreign_key`: the key as another registry has written it,
+    if this one writes it differently.
     """
 
     key: RecordKey
@@ -171,6 +176,7 @@ def encode_key(key: RecordKey) -> bytes:
 
 
 def encode_value(key: RecordKey, value: Value) -> bytes | None:
+    """The value as JSON; None for a deleted key."""
     match value:
         case None:
             return None

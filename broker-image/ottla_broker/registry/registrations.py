@@ -3,6 +3,7 @@ compatible with. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ottla_broker.registry import errors
 from ottla_broker.registry.compatibility import (
@@ -18,14 +19,16 @@ from ottla_broker.registry.schema import LATEST, NamedSchema, Reference, Schema
 from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import context_of, is_valid_subject, qualify_subject
 
-MAX_REFERENCES = 1000
-MAX_REFERENCED_CHARACTERS = 16 << 20
+MAX_REFERENCES: Final = 1000
+"""Schemas that one schema may refer to, also indirectly."""
+MAX_REFERENCED_CHARACTERS: Final = 16 << 20
+"""Length of their texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """`schema.text` is in the form that its language prints. `id`, `version`: those that an import
-    requests; None if the registry assigns them. `normal_form`: as in
+    """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`, `version`:
+    those that an import requests; None: the registry assigns them. `normal_form`: as in
     `RegistryState.find_in_subject`.
     """
 
@@ -38,7 +41,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityCheck:
-    """The versions that a new schema is checked against, the newest first."""
+    """The level, and the versions that a new schema is checked against, the newest first."""
 
     level: CompatibilityLevel
     versions: tuple[SchemaVersion, ...]
@@ -46,7 +49,9 @@ class CompatibilityCheck:
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """The records that register a schema, after `check` has found it compatible."""
+    """A version that does not exist yet. `records`: register it, once `check` has found its schema
+    compatible.
+    """
 
     version: int
     id: int
@@ -55,7 +60,9 @@ class NewVersion:
 
 
 def plan_schema_registration(state: RegistryState, registration: Registration) -> SchemaVersion | NewVersion:
-    """A version of the subject that has the schema already, or a new one. Raises RegistryError."""
+    """The version of the subject that has the schema already, or a new one. Raises
+    RegistryError.
+    """
     subject = registration.subject
     if not is_valid_subject(subject):
         raise errors.invalid_subject(subject)
@@ -76,7 +83,7 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
         return existing
     if is_import:
         return _plan_import(state, registration)
-    registration = _with_known_text(state, registration)
+    registration = _with_deleted_text(state, registration)
     number = next_version(state, subject)
     if registration.version not in (None, number):
         raise errors.invalid_version(f"{registration.version}, and the next version is {number}")
@@ -84,12 +91,12 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
     return _new_version(state, registration, number, allocate_id(state, registration), check)
 
 
-def _with_known_text(state: RegistryState, registration: Registration) -> Registration:
-    """A schema that another registry has written, and that was soft-deleted, keeps its text when it
-    is registered again, and so its id: one id must not have two texts.
+def _with_deleted_text(state: RegistryState, registration: Registration) -> Registration:
+    """The registration with the text that a soft-deleted version has, if another registry has
+    written an equal schema there. It gets the same id, and one id must not have two texts.
     """
     subject, schema = registration.subject, registration.schema
-    known = state.find_in_subject(subject, schema, deleted=True, normal_form=registration.normal_form)
+    known = state.find_in_subject(subject, schema, with_deleted=True, normal_form=registration.normal_form)
     return registration if known is None else replace(registration, schema=known.schema)
 
 
@@ -111,11 +118,12 @@ def _new_version(
     value = schema_value(subject, number, schema_id, registration.schema, is_printed=is_printed)
     records = [SchemasRecord(schema_key(subject, number), value)]
     if (context := context_of(subject)) not in state.contexts:
-        records.insert(0, context_record(context))  # from which Confluent's registry lists contexts
+        records.insert(0, context_record(context))  # Confluent's registry lists contexts from these
     return NewVersion(number, schema_id, tuple(records), check)
 
 
 def next_version(state: RegistryState, subject: str) -> int:
+    """One more than the highest number, of which the version may be soft-deleted."""
     return max(state.subjects.get(subject, {}), default=0) + 1
 
 
@@ -129,6 +137,9 @@ def allocate_id(state: RegistryState, registration: Registration) -> int:
 
 
 def plan_check(state: RegistryState, subject: str, schema: Schema) -> CompatibilityCheck:
+    """The check that a registration of the schema has to pass: against the versions that the
+    subject's level demands, of the schema's compatibility group if the subject's config names one.
+    """
     level = level_of(state, subject)
     config = state.configs.get(subject) or state.configs.get(None) or {}
     group = compatibility_group(config, schema.metadata)
@@ -143,7 +154,7 @@ def plan_check(state: RegistryState, subject: str, schema: Schema) -> Compatibil
 
 def pin_references(state: RegistryState, subject: str, references: Sequence[Reference]) -> tuple[Reference, ...]:
     """Replaces "latest" in references by the number of the version. Raises RegistryError."""
-    return tuple(Reference(one.name, one.subject, _referred(state, subject, one).version) for one in references)
+    return tuple(Reference(one.name, one.subject, _find_referenced(state, subject, one).version) for one in references)
 
 
 def resolve_references(state: RegistryState, subject: str, schema: Schema) -> list[NamedSchema]:
@@ -156,7 +167,7 @@ def resolve_references(state: RegistryState, subject: str, schema: Schema) -> li
     stack: list[tuple[str, Reference, bool]] = [(subject, one, False) for one in reversed(schema.references)]
     while stack:
         of_subject, reference, is_expanded = stack.pop()
-        version = _referred(state, of_subject, reference)
+        version = _find_referenced(state, of_subject, reference)
         place = (reference.name, version.subject, version.version)
         if is_expanded:
             found.setdefault(reference.name, NamedSchema(reference.name, version.schema.type, version.schema.text))
@@ -174,11 +185,12 @@ def resolve_references(state: RegistryState, subject: str, schema: Schema) -> li
     return list(found.values())
 
 
-def _referred(state: RegistryState, subject: str, reference: Reference) -> SchemaVersion:
+def _find_referenced(state: RegistryState, subject: str, reference: Reference) -> SchemaVersion:
+    """The version that a schema of the subject refers to. Raises RegistryError."""
     name = qualify_subject(reference.subject, context_of(subject))
     number = LATEST if reference.version < 0 else reference.version
     # A soft-deleted version is still read by those that refer to it.
-    version = state.version(name, number, deleted=number != LATEST)
+    version = state.version(name, number, with_deleted=number != LATEST)
     if version is None:
         raise errors.invalid_schema(
             f'No schema reference found for subject "{reference.subject}" and version {reference.version}'

@@ -30,7 +30,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True, eq=False):
-    """`text` is in the form that its language prints it, unless a client asks to normalize it.
+    """`text`: as the client sent it, or as `SchemaRegistry.parse_schema` has printed it.
 
     `metadata` and `rule_set` are stored and returned as JSON; the registry does not run rules."""
 
@@ -45,15 +45,15 @@ class Schema(msgspec.Struct, frozen=True, eq=False):
         return self.type == SchemaType.avro and not (self.references or self.metadata or self.rule_set)
 
     def fingerprint(self) -> bytes:
-        """16 bytes, equal for equal schemas."""
+        """16 bytes, which are equal for equal schemas. Only this broker uses them."""
         if self.is_plain_avro:
             return hashlib.md5(self.text.encode(), usedforsecurity=False).digest()
         parts = [self.type, self.text, self.references, self.metadata or None, self.rule_set or None]
         return hashlib.md5(msgspec.json.encode(parts, order="deterministic"), usedforsecurity=False).digest()
 
     def md5(self) -> bytes:
-        """The hash by which Confluent's registry finds equal schemas, and which is their GUID. The
-        type is not in it.
+        """The hash by which Confluent's registry finds equal schemas; it is their GUID. It does not
+        cover the type.
         """
         digest = hashlib.md5(self.text.encode(), usedforsecurity=False)
         for reference in self.references:

@@ -33,31 +33,37 @@ from ottla_broker.registry.worker_process import SchemaWorker
 logger = logging.getLogger(__name__)
 
 MAX_CACHED: Final = 2000
+"""Printed texts that are cached, the most recently used ones."""
 MAX_CACHED_CHARACTERS: Final = 64 << 10
 """Largest length of a cached schema; longer ones are parsed again each time."""
 MAX_ATTEMPTS: Final = 5
+"""Checks of one registration while other clients change its subject."""
 
 T = TypeVar("T")
 
 
 class SchemaRegistry:
     def __init__(self, topic: SchemasTopic, worker: SchemaWorker) -> None:
-        self.topic = topic
+        self._topic = topic
         self._worker = worker
         self._printed: OrderedDict[tuple[bytes, str, bool], str] = OrderedDict()
 
     @property
     def state(self) -> RegistryState:
-        return self.topic.state
+        return self._topic.state
 
     async def write(self, decide: Callable[[RegistryState], tuple[T, list[SchemasRecord]]]) -> T:
-        """Raises RegistryError, NotLeader."""
-        return await self.topic.write(decide)
+        """Calls `decide` with the newest state at the leader, appends the records that it returns,
+        and returns its result (`SchemasTopic.write`). Raises RegistryError, NotLeader.
+        """
+        return await self._topic.write(decide)
 
     # -- schemas of requests
 
     async def parse_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> Schema:
-        """The schema as it is kept: in the form that its language prints. Raises RegistryError."""
+        """Validates the schema, and returns it as the registry stores it: with the numbers of
+        referenced versions, and the text as its language prints it. Raises RegistryError.
+        """
         if schema.type not in SCHEMA_TYPES:
             raise errors.invalid_schema(f"unknown schemaType {schema.type!r}; allowed: {', '.join(SCHEMA_TYPES)}")
         references = pin_references(self.state, subject, schema.references)
@@ -70,23 +76,23 @@ class SchemaRegistry:
         if (text := self._printed.get(key)) is not None:
             self._printed.move_to_end(key)
             return msgspec.structs.replace(schema, text=text)
-        response = await self._worker.send(PrintRequest(self.source(subject, schema), normalize))
+        response = await self._worker.send(PrintRequest(self.resolve_source(subject, schema), normalize))
         if len(response.text) <= MAX_CACHED_CHARACTERS:
             self._printed[key] = response.text
             if len(self._printed) > MAX_CACHED:
                 self._printed.popitem(last=False)
         return msgspec.structs.replace(schema, text=response.text)
 
-    async def find_version(self, subject: str, schema: Schema, *, deleted: bool) -> SchemaVersion | None:
+    async def find_version(self, subject: str, schema: Schema, *, with_deleted: bool) -> SchemaVersion | None:
         """The newest version of the subject that has the schema, or None. Raises RegistryError."""
         normal_form = await self.find_normal_form(subject, schema)
-        return self.state.find_in_subject(subject, schema, deleted=deleted, normal_form=normal_form)
+        return self.state.find_in_subject(subject, schema, with_deleted=with_deleted, normal_form=normal_form)
 
     async def find_normal_form(self, subject: str, schema: Schema) -> bytes | None:
-        """The fingerprint of a normalized schema, if another registry has written versions of the
-        subject; their normal forms are then known to the state. Raises RegistryError.
+        """The fingerprint of the normalized schema; None if no other registry has written versions
+        of the subject. Adds the normal forms of these versions to the state. Raises RegistryError.
 
-        Another registry keeps another text of the same schema, so texts alone do not tell whether
+        Another registry stores another text of the same schema, so texts alone do not tell whether
         the subject has it.
         """
         versions = self.state.foreign_versions(subject, schema.type)
@@ -103,21 +109,26 @@ class SchemaRegistry:
     async def _normalize(self, subject: str, schema: Schema) -> bytes:
         return (await self.parse_schema(subject, schema, normalize=True)).fingerprint()
 
-    def source(self, subject: str, schema: Schema) -> SchemaSource:
-        """Raises RegistryError for a reference to nothing."""
+    def resolve_source(self, subject: str, schema: Schema) -> SchemaSource:
+        """The schema's text with the schemas that it refers to. Raises RegistryError if one is
+        missing.
+        """
         return SchemaSource(schema.type, schema.text, tuple(resolve_references(self.state, subject, schema)))
 
     async def format_schema(self, subject: str, schema: Schema, form: str) -> str:
-        """Raises RegistryError."""
+        """The schema's text in the form that a client's parameter `format` names; empty: as stored.
+        Raises RegistryError.
+        """
         if not form:
             return schema.text
-        return (await self._worker.send(FormatRequest(self.source(subject, schema), form))).text
+        return (await self._worker.send(FormatRequest(self.resolve_source(subject, schema), form))).text
 
     async def encode_value(self, version: SchemaVersion, text: str, message: str = "") -> bytes:
-        """A value that is given as JSON, as the schema's serialisers write it, without the id.
-        `message`: of a Protobuf schema; empty: its first. Raises RegistryError, ValueMismatch.
+        """The bytes that the schema's serialisers write for a value that `text` has as JSON,
+        without the frame of the id. `message`: a message of a Protobuf schema; empty: the first.
+        Raises RegistryError, ValueMismatch.
         """
-        source = self.source(version.subject, version.schema)
+        source = self.resolve_source(version.subject, version.schema)
         response = await self._worker.send(EncodeRequest(source, text, message))
         if response.mismatch:
             raise ValueMismatch(response.mismatch)
@@ -128,8 +139,8 @@ class SchemaRegistry:
     async def find_incompatibilities(
         self, subject: str, schema: Schema, level: CompatibilityLevel, versions: Sequence[SchemaVersion]
     ) -> list[str]:
-        """The reasons why the schema is incompatible with the first of the versions that it is
-        incompatible with. Raises RegistryError.
+        """Reasons why the schema is incompatible with one of the versions: the first one of which
+        that is so. Empty if it is compatible with all. Raises RegistryError.
         """
         new = None
         for version in versions:
@@ -138,8 +149,8 @@ class SchemaRegistry:
             if version.schema.type != schema.type:
                 found = [f"Incompatible because of different schema type: {version.schema.type} and {schema.type}"]
             else:
-                new = new or self.source(subject, schema)
-                found = await self._compare(new, self.source(version.subject, version.schema), level)
+                new = new or self.resolve_source(subject, schema)
+                found = await self._compare(new, self.resolve_source(version.subject, version.schema), level)
             if found:
                 return [
                     *found,
@@ -160,7 +171,8 @@ class SchemaRegistry:
     # -- registration
 
     async def register(self, registration: Registration) -> tuple[int, int]:
-        """The version and the id that the schema has in the subject: those it had, or new ones.
+        """Registers a schema, and returns its version and its id in the subject: those that it had
+        already, or new ones.
 
         Compatibility is checked before the write, and again if the subject has changed meanwhile.
         Raises RegistryError, NotLeader.
@@ -169,7 +181,7 @@ class SchemaRegistry:
         for _ in range(MAX_ATTEMPTS):
             if isinstance(planned, SchemaVersion):
                 return planned.version, planned.id
-            await self._check(registration, planned.check)
+            await self._check_compatible(registration, planned.check)
             checked = planned.check
 
             def decide(
@@ -185,7 +197,7 @@ class SchemaRegistry:
                 return planned.version, planned.id
         raise errors.operation_timed_out(f"other clients keep changing subject {registration.subject!r}")
 
-    async def _check(self, registration: Registration, check: CompatibilityCheck) -> None:
+    async def _check_compatible(self, registration: Registration, check: CompatibilityCheck) -> None:
         found = await self.find_incompatibilities(
             registration.subject, registration.schema, check.level, check.versions
         )

@@ -47,6 +47,7 @@ RETRY_PAUSE_S: Final = 0.1
 WRITE_TIMEOUT_S: Final = 10.0
 LEADER_TIMEOUT_S: Final = 10.0
 FOREVER_S: Final = 3600.0
+"""Time to wait for the topic to be created; then the wait begins again."""
 
 T = TypeVar("T")
 
@@ -60,8 +61,8 @@ class NotLeader(Exception):
 
 
 class SchemasTopic:
-    """`state`: replaced when the topic was deleted and created again. `next_offset`: offset of the
-    first record that is not applied yet.
+    """`state`: replaced by an empty one when the topic is deleted and created again. `next_offset`:
+    offset of the first record that is not applied to it yet. Runs on the broker's event loop.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -76,23 +77,24 @@ class SchemasTopic:
     # -- writing, at the leader
 
     async def write(self, decide: Callable[[RegistryState], tuple[T, list[SchemasRecord]]]) -> T:
-        """Appends the records of a decision, and returns its result when they are replicated.
+        """Calls `decide` with a state that has every record of the log, appends the records that it
+        returns, and returns its result when they are replicated and applied.
 
         Raises NotLeader, RegistryError, and what `decide` raises.
         """
-        await self.create_if_missing()
+        await self._create_if_missing()
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S), self._write_lock:
                 partition = await self._led_partition()
                 journal = PartitionJournal(partition)
                 await journal.wait_until_recovered()
-                await self._wait_until_applied(partition.log.end)
+                await self._require_applied(partition.log.end)
                 result, records = decide(self.state)
                 if records:
                     self._check_writable(partition)
                     encoded = self._encode(records)
                     offset = await journal.append(encode_batch(encoded))
-                    await self._wait_until_applied(offset + len(encoded))
+                    await self._require_applied(offset + len(encoded))
                 return result
         except TimeoutError:
             raise errors.operation_timed_out(f"not replicated within {WRITE_TIMEOUT_S:.0f} s") from None
@@ -104,8 +106,8 @@ class SchemasTopic:
             raise errors.store_error(f"cannot write to {SCHEMAS_TOPIC}: {reason}") from None
 
     def _check_writable(self, partition: Partition) -> None:
-        """Raises RegistryError while the topic mirrors that of another cluster: with a record of
-        its own it would diverge from its source, and the record could have an id that the source
+        """Raises RegistryError while the topic mirrors that of another cluster. With records of
+        this cluster it would diverge from its source, and they could have ids that the source
         assigns too.
         """
         image, topic_id = self._broker.image, self._broker.image.topics[SCHEMAS_TOPIC].id
@@ -116,8 +118,8 @@ class SchemasTopic:
             raise errors.store_error(str(reason))
 
     def _encode(self, records: list[SchemasRecord]) -> list[Record]:
-        """A deleted key gets a tombstone in every form in which a registry has written it, because
-        compaction compares bytes.
+        """The records as they are appended. A deleted key gets a tombstone in every form in which a
+        registry has written it, because compaction compares bytes.
         """
         now_ms = self._broker.runtime.now_ms()
         encoded = []
@@ -129,7 +131,9 @@ class SchemasTopic:
         return encoded
 
     async def _led_partition(self) -> Partition:
-        """Raises NotLeader, RegistryError, KafkaError."""
+        """The topic's partition, when this broker leads it. Raises NotLeader, RegistryError,
+        KafkaError.
+        """
         await self._wait_for_leader()
         topic_id = self._broker.image.topics[SCHEMAS_TOPIC].id
         return self._broker.partitions.leader(SCHEMAS_TOPIC, 0, topic_id=topic_id)
@@ -148,11 +152,11 @@ class SchemasTopic:
     async def ensure_leader(self) -> None:
         """Creates the topic if it does not exist, and returns when this broker leads it. Raises
         NotLeader, RegistryError."""
-        await self.create_if_missing()
+        await self._create_if_missing()
         await self._wait_for_leader()
 
     def other_leader(self) -> int | None:
-        """The leader if that is another broker."""
+        """The leader's id; None if this broker leads, or none does."""
         leader = self._leader()
         return None if leader in (NO_LEADER, self._broker.node_id) else leader
 
@@ -160,18 +164,20 @@ class SchemasTopic:
         topic = self._broker.image.topics.get(SCHEMAS_TOPIC)
         return NO_LEADER if topic is None or 0 not in topic.partitions else topic.partitions[0].leader
 
-    async def _wait_until_applied(self, offset: int) -> None:
-        await self._applied.wait_for(lambda: self.next_offset >= offset, timeout_s=WRITE_TIMEOUT_S)
-        if self.next_offset < offset:
+    async def _require_applied(self, offset: int) -> None:
+        """Waits until the records before `offset` are applied. Raises TimeoutError after
+        WRITE_TIMEOUT_S.
+        """
+        if not await self.wait_until_applied(offset, WRITE_TIMEOUT_S):
             raise TimeoutError
 
     async def wait_until_applied(self, offset: int, timeout_s: float) -> bool:
-        """True when the records before `offset` are applied."""
+        """True when the records before `offset` are applied, False at the timeout."""
         return await self._applied.wait_for(lambda: self.next_offset >= offset, timeout_s=timeout_s)
 
-    def is_caught_up_leader(self) -> bool:
-        """True if no record can be missing here: this broker leads and has applied all, or there is
-        no topic.
+    def has_every_record(self) -> bool:
+        """True if no committed record can be missing in the state: this broker leads and has
+        applied all, or the topic does not exist.
         """
         if SCHEMAS_TOPIC not in self._broker.image.topics:
             return True
@@ -184,7 +190,7 @@ class SchemasTopic:
         )
 
     async def wait_until_caught_up(self, timeout_s: float) -> None:
-        """Returns when every record is applied that was committed when this was called, or after
+        """Returns when the records are applied that were committed at the time of the call, or at
         the timeout.
         """
         with contextlib.suppress(TimeoutError):
@@ -198,14 +204,14 @@ class SchemasTopic:
                         await asyncio.sleep(RETRY_PAUSE_S)
 
     async def catch_up(self) -> None:
-        """Returns when every record is applied that is committed at the leader now.
+        """Returns when the records are applied that are committed at the leader now.
 
         Raises KafkaError, OSError, TimeoutError.
         """
-        await self._wait_until_applied(await self._reader().list_offset(SCHEMAS_TOPIC, 0))
+        await self._require_applied(await self._reader().list_offset(SCHEMAS_TOPIC, 0))
 
-    async def create_if_missing(self) -> None:
-        """Raises RegistryError."""
+    async def _create_if_missing(self) -> None:
+        """Creates the topic, compacted and with one partition. Raises RegistryError."""
         broker = self._broker
         if SCHEMAS_TOPIC in broker.image.topics:
             return
@@ -233,7 +239,7 @@ class SchemasTopic:
         """Applies the topic's records, until it is cancelled."""
         while True:
             try:
-                await self._read_until_change()
+                await self._read_next()
             except (KafkaError, OSError, TimeoutError) as reason:
                 logger.debug("cannot read %s, retrying: %s", SCHEMAS_TOPIC, reason)
                 if isinstance(reason, KafkaError) and reason.code is ErrorCode.offset_out_of_range:
@@ -244,8 +250,10 @@ class SchemasTopic:
         if self._client is not None:
             await self._client.close()
 
-    async def _read_until_change(self) -> None:
-        """Reads until the leader or the topic changes. Raises KafkaError, OSError, TimeoutError."""
+    async def _read_next(self) -> None:
+        """Applies the next records, and waits for them; if there is no topic, waits for one. Raises
+        KafkaError, OSError, TimeoutError.
+        """
         image, condition = self._broker.image, self._broker.image_condition
         topic = image.topics.get(SCHEMAS_TOPIC)
         if topic is None:
@@ -290,7 +298,7 @@ class SchemasTopic:
         await self._apply_chunk(fetched.records)
 
     def _reader(self) -> Client:
-        """A consumer, which connects as brokers do."""
+        """A client that reads as a consumer does, with the login of brokers."""
         if self._client is None:
             broker = self._broker
             addresses = broker.image.broker_addresses(broker.config.inter_broker_listener)

@@ -9,7 +9,7 @@ from ottla_broker.registry.record_format import ConfigValue, SchemasRecord, conf
 from ottla_broker.registry.schema import JsonObject
 from ottla_broker.registry.state import RegistryState
 
-KEPT_FIELDS: Final = (
+STORED_FIELDS: Final = (
     "alias",
     "aliasForDeks",
     "normalize",
@@ -23,17 +23,19 @@ KEPT_FIELDS: Final = (
     "defaultRuleSet",
     "overrideRuleSet",
 )
-"""Fields of a config that are kept and returned, beside the level."""
+"""Fields of a config that are stored and returned, besides the level."""
 
 
 def plan_config(state: RegistryState, subject: str | None, request: JsonObject) -> list[SchemasRecord]:
-    """Fields that the request leaves out keep their values. Raises RegistryError."""
+    """The record that changes a config; fields that the request leaves out keep their values.
+    Raises RegistryError.
+    """
     check_writable(state, subject)
     fields = dict(state.configs.get(subject, {}))
     level = request.get("compatibility", request.get("compatibilityLevel"))
     if level is not None:
         fields["compatibilityLevel"] = str(parse_level(level))
-    for name in KEPT_FIELDS:
+    for name in STORED_FIELDS:
         if name in request:
             fields[name] = request[name]
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -43,7 +45,7 @@ def plan_config(state: RegistryState, subject: str | None, request: JsonObject) 
 
 
 def plan_config_removal(state: RegistryState, subject: str | None) -> tuple[JsonObject, list[SchemasRecord]]:
-    """Returns (removed settings, records). Raises RegistryError."""
+    """The removed settings, and the record that removes them. Raises RegistryError."""
     check_writable(state, subject)
     if subject is not None and subject not in state.configs:
         raise errors.subject_not_found(subject)
@@ -51,7 +53,10 @@ def plan_config_removal(state: RegistryState, subject: str | None) -> tuple[Json
 
 
 def describe_config(state: RegistryState, subject: str | None, *, with_defaults: bool) -> JsonObject:
-    """Raises RegistryError for a subject without settings of its own, unless `with_defaults`."""
+    """The settings of a subject, a context or the registry (None). `with_defaults`: also the
+    settings that apply where it has none of its own. Without, raises RegistryError for a subject
+    that has no settings.
+    """
     if subject is not None and not with_defaults:
         own = state.configs.get(subject)
         if own is None:

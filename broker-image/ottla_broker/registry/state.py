@@ -47,10 +47,11 @@ class SchemaVersion:
 
 
 class Context:
-    """`schemas`: by id. `ids`: by the schema's fingerprint. `uses`: versions that have an id.
+    """The schemas of a context. `schemas`: by id. `ids`: by the schema's fingerprint. `uses`: the
+    versions of subjects that have a schema, by its id.
 
-    `normal_forms`: fingerprints of the normalized schemas that another registry has written, by id.
-    SchemaRegistry adds them when it needs them.
+    `normal_forms`: by id, fingerprints of the normalized schemas that another registry has written;
+    empty for one that cannot be normalized. SchemaRegistry adds them when it needs them.
     """
 
     def __init__(self) -> None:
@@ -62,10 +63,10 @@ class Context:
 
 
 class RegistryState:
-    """`configs` and `modes`: by subject, by `:.context:`, and None for everything.
-
-    `references`: versions of other subjects by the (subject, version) that they refer to.
-    `foreign_keys`: keys of the topic as other registries have written them, by this registry's own.
+    """`subjects`: versions by subject and number. `configs` and `modes`: by subject, by
+    `:.context:`, and None for the whole registry. `references`: (subject, version) of the schemas
+    that refer to a (subject, version). `guids`: (context, id) by GUID. `foreign_keys`: keys of the
+    topic as other registries have written them, by the key as this registry writes it.
     """
 
     def __init__(self) -> None:
@@ -80,6 +81,7 @@ class RegistryState:
     # -- records
 
     def apply(self, record: SchemasRecord) -> None:
+        """Applies the next record of the topic."""
         key, value = record.key, record.value
         if record.foreign_key is not None:
             self.foreign_keys.setdefault(encode_key(key), set()).add(record.foreign_key)
@@ -119,7 +121,7 @@ class RegistryState:
             context.schemas[value.id] = schema
             context.ids.setdefault(fingerprint, value.id)
             for guid in known_guids(value, schema):
-                if self.find_guid(guid) is None:
+                if self.find_by_guid(guid) is None:
                     self.guids[guid] = context_of(subject), value.id
         context.max_id = max(context.max_id, value.id)
         is_printed = value.guid is not None
@@ -127,9 +129,9 @@ class RegistryState:
         self.subjects.setdefault(subject, {})[number] = version
         context.uses.setdefault(value.id, []).append(version)
         for reference in schema.references:
-            self.references.setdefault(self._referred(subject, reference), set()).add((subject, number))
+            self.references.setdefault(self._referenced_version(subject, reference), set()).add((subject, number))
 
-    def _referred(self, subject: str, reference: Reference) -> tuple[str, int]:
+    def _referenced_version(self, subject: str, reference: Reference) -> tuple[str, int]:
         return qualify_subject(reference.subject, context_of(subject)), reference.version
 
     def _remove(self, key: RecordKey) -> None:
@@ -146,7 +148,7 @@ class RegistryState:
                 self.modes.pop(key.subject, None)
 
     def _remove_version(self, version: SchemaVersion) -> None:
-        """The id keeps naming its schema only while a version has it."""
+        """Removes a version, and its schema and id when no other version has them."""
         versions = self.subjects[version.subject]
         del versions[version.version]
         if not versions:
@@ -163,7 +165,7 @@ class RegistryState:
             context.normal_forms.pop(version.id, None)
             self._remove_guid(schema)
         for reference in version.schema.references:
-            self.references.get(self._referred(version.subject, reference), set()).discard(
+            self.references.get(self._referenced_version(version.subject, reference), set()).discard(
                 (version.subject, version.version)
             )
 
@@ -177,23 +179,23 @@ class RegistryState:
 
     # -- questions
 
-    def versions(self, subject: str, *, deleted: bool = False) -> list[SchemaVersion]:
-        """Versions of a subject in ascending order; with `deleted`, also soft-deleted ones."""
-        found = self.subjects.get(subject, {})
-        return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
-
-    def version(self, subject: str, number: int, *, deleted: bool = False) -> SchemaVersion | None:
-        """The version, or None. `number`: LATEST is the newest. `deleted`: also one that is
-        soft-deleted.
+    def versions(self, subject: str, *, with_deleted: bool = False) -> list[SchemaVersion]:
+        """Versions of a subject in ascending order. `with_deleted`: also soft-deleted ones, as in
+        the other methods.
         """
+        found = self.subjects.get(subject, {})
+        return [found[number] for number in sorted(found) if with_deleted or not found[number].deleted]
+
+    def version(self, subject: str, number: int, *, with_deleted: bool = False) -> SchemaVersion | None:
+        """The version with that number, or None. LATEST is the newest."""
         if number == LATEST:
-            versions = self.versions(subject, deleted=deleted)
+            versions = self.versions(subject, with_deleted=with_deleted)
             return versions[-1] if versions else None
         found = self.subjects.get(subject, {}).get(number)
-        return found if found is not None and (deleted or not found.deleted) else None
+        return found if found is not None and (with_deleted or not found.deleted) else None
 
     def find_in_subject(
-        self, subject: str, schema: Schema, *, deleted: bool = False, normal_form: bytes | None = None
+        self, subject: str, schema: Schema, *, with_deleted: bool = False, normal_form: bytes | None = None
     ) -> SchemaVersion | None:
         """The newest version of the subject that has the schema, or None.
 
@@ -201,7 +203,7 @@ class RegistryState:
         registry has written; None if there are none.
         """
         fingerprint = schema.fingerprint()
-        versions = self.versions(subject, deleted=deleted)[::-1]
+        versions = self.versions(subject, with_deleted=with_deleted)[::-1]
         for version in versions:
             if version.schema.fingerprint() == fingerprint:
                 return version
@@ -211,24 +213,24 @@ class RegistryState:
         return next((version for version in versions if known.get(version.id) == normal_form), None)
 
     def foreign_versions(self, subject: str, schema_type: str) -> list[SchemaVersion]:
-        """Versions whose text another registry has written, also soft-deleted ones."""
-        versions = self.versions(subject, deleted=True)
+        """Versions of the type whose text another registry has written, also soft-deleted ones."""
+        versions = self.versions(subject, with_deleted=True)
         return [one for one in versions if not one.is_printed and one.schema.type == schema_type]
 
     def is_printed(self, subject: str, schema_id: int) -> bool:
-        """False if another registry has written the text of the schema."""
+        """False if another registry has written the text of the schema with that id."""
         context = self.contexts.get(context_of(subject))
         return context is None or all(one.is_printed for one in context.uses.get(schema_id, ()))
 
-    def find_guid(self, guid: str) -> tuple[str, int] | None:
+    def find_by_guid(self, guid: str) -> tuple[str, int] | None:
         """The (context, id) of the schema, or None. Another context may have the schema too."""
         found = self.guids.get(guid)
         return found if found is not None and found[1] in self.contexts[found[0]].schemas else None
 
-    def referrers(self, subject: str, number: int, *, deleted: bool = False) -> list[SchemaVersion]:
-        """Versions whose schemas refer to this one."""
+    def referrers(self, subject: str, number: int, *, with_deleted: bool = False) -> list[SchemaVersion]:
+        """The versions whose schemas refer to this version."""
         found = (self.subjects[by][at] for by, at in sorted(self.references.get((subject, number), ())))
-        return [version for version in found if deleted or not version.deleted]
+        return [version for version in found if with_deleted or not version.deleted]
 
     def setting_scopes(self, subject: str | None) -> Iterator[str | None]:
         """The scopes in which a setting of the subject is looked up, in this order: the subject,
@@ -243,8 +245,8 @@ class RegistryState:
 
 
 def known_guids(value: SchemaValue, schema: Schema) -> set[str]:
-    """The GUIDs under which clients may know the schema: the one that it has here, and the one that
-    the registry which wrote the record gave it.
+    """The GUIDs by which clients may know the schema: the one that it has here, and the one of the
+    registry that wrote the record.
     """
     written = value.find_guid()
     if written is not None and schema.is_plain_avro and value.guid is not None:

@@ -13,13 +13,14 @@ WILDCARD: Final = ":*:"
 EMPTY_NAME: Final = "__EMPTY"
 GLOBAL_NAME: Final = "__GLOBAL"
 HIGHEST_ID_NAME: Final = "__HIGHEST_ID"
-"""Name of the subject whose record keeps the highest id of a context, after its schema is deleted.
-"""
+"""The subject of the record that keeps a context's highest id after its schema is deleted."""
 RESERVED_NAMES: Final = frozenset({EMPTY_NAME, GLOBAL_NAME, HIGHEST_ID_NAME})
 SUFFIXES: Final = ("-value", "-key")
 
 
 class SubjectName(NamedTuple):
+    """`name`: the subject without its context; empty for the context itself."""
+
     context: str
     name: str
 
@@ -46,7 +47,9 @@ def context_of(text: str) -> str:
 
 
 def qualify_subject(subject: str, context: str) -> str:
-    """The subject that a schema of `context` names in a reference."""
+    """The subject that a reference names in a schema of `context`: one of the same context, unless
+    it names another.
+    """
     if subject.startswith(":.") or context == DEFAULT_CONTEXT:
         return subject
     return str(SubjectName(context, subject))
@@ -57,14 +60,14 @@ def highest_id_subject(context: str) -> str:
 
 
 def is_valid_subject(text: str) -> bool:
-    """Control characters and the registry's own names are refused, as Confluent's does."""
+    """False for control characters and the registry's own names, as in Confluent's registry."""
     name = parse_subject(text).name
     return bool(name) and name not in RESERVED_NAMES and not any(ord(it) < 32 or ord(it) == 127 for it in text)
 
 
 def topic_of(subject: str) -> str:
-    """The topic whose rules of access hold for the subject (TopicNameStrategy); else a topic of the
-    subject's own name.
+    """The topic whose access rules apply to the subject: the one that it is named after
+    (TopicNameStrategy), else a topic of the subject's own name.
     """
     name = parse_subject(subject).name
     for suffix in SUFFIXES:

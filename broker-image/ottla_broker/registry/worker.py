@@ -1,5 +1,5 @@
-"""`python -m ottla_broker.registry.worker`: parses and compares schemas, and encodes values by
-them, for one broker.
+"""`python -m ottla_broker.registry.worker`: the process that parses and compares a broker's schemas
+and encodes values by them.
 
 Requests and responses are msgpack, each after its length in 4 bytes, on standard input and output.
 The process may use a bounded amount of memory and yields to others. The broker ends it when a
@@ -30,7 +30,7 @@ MAX_MEMORY_BYTES: Final = 256 << 20
 """Limit of the worker's data segment. A schema of 1 MB needs some 50 MB; a broker's container often
 has a few hundred."""
 NICENESS: Final = 5
-"""Records are served first where cores are short."""
+"""So that the broker's own work comes first where cores are short."""
 MAX_RECURSION: Final = 4000
 
 

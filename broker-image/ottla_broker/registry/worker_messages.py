@@ -15,7 +15,7 @@ LENGTH: Final = struct.Struct(">I")
 
 
 class PrintRequest(msgspec.Struct, tag="print"):
-    """Validates a schema, and asks for the text that the registry keeps of it."""
+    """Asks to validate a schema, and for the text that the registry stores."""
 
     source: SchemaSource
     normalize: bool
@@ -36,8 +36,8 @@ class FormatRequest(msgspec.Struct, tag="format"):
 
 
 class EncodeRequest(msgspec.Struct, tag="encode"):
-    """`text`: a value as JSON. `message`: name of a message of a Protobuf schema; empty for the
-    first.
+    """Asks for the bytes of a value. `text`: the value as JSON. `message`: the name of a message of
+    a Protobuf schema; empty for the first.
     """
 
     source: SchemaSource
@@ -49,7 +49,9 @@ WorkerRequest = PrintRequest | CompareRequest | FormatRequest | EncodeRequest
 
 
 class WorkerResponse(msgspec.Struct):
-    """`error`: why a schema is invalid. `mismatch`: why a value cannot be written by a schema."""
+    """`text`: of a printed or formatted schema. `data`: an encoded value. `error`: why a schema is
+    invalid. `mismatch`: why a value cannot be encoded by its schema.
+    """
 
     text: str = ""
     data: bytes = b""

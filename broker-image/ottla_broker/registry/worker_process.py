@@ -30,7 +30,9 @@ class SchemaWorker:
         self._waiting = 0
 
     async def send(self, request: WorkerRequest) -> WorkerResponse:
-        """Raises RegistryError for an invalid schema, or when too many requests wait."""
+        """The worker's response. Raises RegistryError for an invalid schema, and when MAX_WAITING
+        requests wait.
+        """
         if self._waiting >= MAX_WAITING:
             raise operation_timed_out(f"{MAX_WAITING} requests wait for schemas to be parsed")
         self._waiting += 1
@@ -45,7 +47,7 @@ class SchemaWorker:
 
     async def _send(self, request: bytes) -> WorkerResponse:
         try:
-            process = await self._running()
+            process = await self._ensure_process()
             assert process.stdin is not None and process.stdout is not None
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 process.stdin.write(LENGTH.pack(len(request)) + request)
@@ -64,11 +66,11 @@ class SchemaWorker:
             await self._kill()
             logger.warning("the schema worker ended while it processed a request of %d bytes", len(request))
             raise invalid_schema("it needs too much memory") from None
-        except asyncio.CancelledError:  # its response would be taken for the next request's
+        except asyncio.CancelledError:  # the next request would get this one's response
             await self._kill()
             raise
 
-    async def _running(self) -> asyncio.subprocess.Process:
+    async def _ensure_process(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,

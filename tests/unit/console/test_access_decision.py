@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.console.access_decision import AuthorizerSettings, decide
+from ottla_broker.console.access_decision import AuthorizerSettings, decide_access
 from ottla_broker.security.acls import AccessControlEntry, PatternType, Permission
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
@@ -43,7 +43,7 @@ def test_decision_is_that_of_the_authorizer_and_names_its_entry(
     authorizer.update(by_id, by_id)
     principal, resource = Principal("User", "a"), Resource.topic(topic)
     settings = AuthorizerSettings(super_users, restricted, allow_if_no_acl)
-    found = decide(entries, settings, principal, "1.1.1.1", operation, resource)
+    found = decide_access(entries, settings, principal, "1.1.1.1", operation, resource)
     assert found.is_allowed == authorizer.allows(principal, "1.1.1.1", operation, resource)
     assert found.reason.endswith(".")
     if found.deciding is not None:

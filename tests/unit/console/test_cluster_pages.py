@@ -42,7 +42,7 @@ def test_departure_of_the_only_broker_takes_its_partitions_offline(tmp_path: Pat
         async with run_console(tmp_path) as console:
             (broker,) = console.broker.image.brokers
             page = (await console.get(f"/cluster/departure?broker={broker}")).text
-            assert "2 partitions would be offline until it returns." in page
+            assert "2 partitions would be offline until the broker returns." in page
             assert (await console.get("/cluster/departure?broker=99")).status == 404
             assert (await console.get("/cluster/departure?broker=x")).status == 400
             assert "None: every partition has a leader" in (await console.get("/cluster")).text

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla_broker.console.message_query import parse_positions, parse_start, parse_time_ms
-from ottla_broker.console.partition_reader import Start, positions_text
+from ottla_broker.console.partition_reader import Start, format_positions
 from ottla_broker.console.requests import PageError
 
 
 @given(st.dictionaries(st.integers(0, 10_000), st.integers(0, 2**63 - 1), max_size=5))
 def test_positions_are_read_as_they_are_written(positions: dict[int, int]) -> None:
-    assert parse_positions(positions_text(positions)) == positions
+    assert parse_positions(format_positions(positions)) == positions
 
 
 @pytest.mark.parametrize("text", ["0", "0:", ":1", "a:1", "0:-1", "0:1;1:2", "0:" + "9" * 20])

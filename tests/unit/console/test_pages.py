@@ -9,7 +9,7 @@ import pytest
 
 from ottla_broker.config import Config, SettingError
 from ottla_broker.console.console import Console
-from ottla_broker.console.login_methods import find_authentication
+from ottla_broker.console.login_methods import iter_authentication_settings
 from ottla_broker.console.rendering import format_partitions, mark_code_spans
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import PartitionRecord
@@ -184,7 +184,7 @@ def test_static_files_are_served_under_their_digest_only(tmp_path: Path, path: s
 )
 def test_cluster_that_authenticates_its_clients_is_recognized(settings: dict[str, str], reason: str) -> None:
     config = Config.of({"log.dirs": "/data", "sasl.enabled.mechanisms": "SCRAM-SHA-512", **settings})
-    assert any(found.startswith(reason) for found in find_authentication(config))
+    assert any(found.startswith(reason) for found in iter_authentication_settings(config))
 
 
 def test_console_refuses_a_cluster_with_access_rules(tmp_path: Path) -> None:
@@ -194,5 +194,5 @@ def test_console_refuses_a_cluster_with_access_rules(tmp_path: Path) -> None:
             with pytest.raises(SettingError, match="which no listener has"):
                 Console(broker, None)  # type: ignore[arg-type]
 
-    assert list(find_authentication(Config.of({"log.dirs": "/data"}))) == []
+    assert list(iter_authentication_settings(Config.of({"log.dirs": "/data"}))) == []
     asyncio.run(scenario())

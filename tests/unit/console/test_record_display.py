@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.console.record_display import FORMS, Form, display_bytes, display_record, hex_lines
+from ottla_broker.console.record_display import DISPLAY_FORMS, DisplayForm, display_bytes, display_record, hex_lines
 from ottla_broker.wire.records import Record
 
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=20)), max_size=3).map(tuple)
@@ -39,8 +39,8 @@ def test_json_that_nests_deeper_than_a_parser_reads_is_text() -> None:
     assert display_bytes(b"[" * 100_000 + b"]" * 100_000, "auto", 100).kind == "text"
 
 
-@given(RECORDS, st.sampled_from(FORMS))
-def test_any_record_is_shown_without_characters_that_steer(record: Record, form: Form) -> None:
+@given(RECORDS, st.sampled_from(DISPLAY_FORMS))
+def test_any_record_is_shown_without_characters_that_steer(record: Record, form: DisplayForm) -> None:
     shown = display_record(0, record, form, 500)
     for part in (shown.key, shown.value, *(value for _, value in shown.headers)):
         assert all(one.isprintable() or one in "\t\r\n" for one in part.text)

@@ -57,7 +57,7 @@ def test_schema_is_checked_without_being_registered(tmp_path: Path) -> None:
         async with run_console(tmp_path, registry) as console:
             form = {"name": "t-value", "type": "AVRO", "token": await console.form_token()}
             fine = await console.post("/schema", {**form, "schema": SECOND.replace('"note"', '"text"')})
-            assert "The registry would take it: it is compatible with version 2." in fine.text
+            assert "The registry would accept it: it is compatible with version 2." in fine.text
             bad = await console.post("/schema", {**form, "schema": FIRST.replace("long", "string")})
             assert "The registry would refuse it" in bad.text and "TYPE_MISMATCH" in bad.text
             for schema, kind, reason in (

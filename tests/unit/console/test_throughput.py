@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.console.throughput import MAX_SAMPLES, NO_DURATIONS, ThroughputHistory, Totals, add_up
+from ottla_broker.console.throughput import MAX_SAMPLES, NO_DURATIONS, ThroughputHistory, Totals, sum_totals
 from ottla_broker.duration_histogram import DurationHistogram
 from ottla_broker.metrics import PartitionTraffic
 from ottla_broker.request_times import RequestTimes, ServedRequest
@@ -47,7 +47,7 @@ def test_fetches_are_measured_without_their_wait_for_records() -> None:
     times.observe_deferred(ServedRequest(ApiKey.PRODUCE, queue_s=0.0, began_s=9.0, handled_s=9.001))
     history = ThroughputHistory()
     history.add(0.0, Totals())
-    history.add(10.0, add_up([], [], times.by_api))
+    history.add(10.0, sum_totals([], [], times.by_api))
     (rates,) = history.rates
     assert rates.fetch_p99_ms is not None and 0.9 < rates.fetch_p99_ms < 2.0
     assert rates.produce_p99_ms is not None and 900 < rates.produce_p99_ms < 2000
@@ -71,4 +71,4 @@ def test_memory_is_bounded_by_an_hour(records: list[int]) -> None:
 
 def test_traffic_of_all_partitions_is_added_up() -> None:
     traffic = [PartitionTraffic(messages_in=1, bytes_in=2, bytes_out=3), PartitionTraffic(messages_in=10)]
-    assert add_up(traffic, [4, 5], {}) == Totals(11, 2, 3, 9, NO_DURATIONS, NO_DURATIONS)
+    assert sum_totals(traffic, [4, 5], {}) == Totals(11, 2, 3, 9, NO_DURATIONS, NO_DURATIONS)

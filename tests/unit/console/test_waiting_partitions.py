@@ -15,6 +15,10 @@ BROKERS = {1: registration(1), 2: registration(2), 3: registration(3, fenced=Tru
     ("replicas", "isr", "leader", "adding", "removing", "problem", "waits_for"),
     [
         ((3,), (3,), -1, (), (), "no leader", "broker 3 to return, which has every acknowledged record"),
+        (
+            *((1,), (), -1, (), (), "no leader"),
+            "an unclean election: no replica is known to have every acknowledged record",
+        ),
         ((1, 2), (1,), 1, (), (), "not in sync: 2", "broker 2 to catch up"),
         ((1, 2, 3), (1,), 1, (), (), "not in sync: 2, 3", "broker 3 to return and broker 2 to catch up"),
         ((1, 9), (1,), 1, (), (), "not in sync: 9", "broker 9 to return"),

@@ -59,7 +59,7 @@ def contents(state: RegistryState) -> Any:
     versions = [
         (one.subject, one.version, one.id, one.schema.text, one.deleted)
         for subject in sorted(state.subjects)
-        for one in state.versions(subject, deleted=True)
+        for one in state.versions(subject, with_deleted=True)
     ]
     return versions, state.configs, state.modes, {name: one.max_id for name, one in state.contexts.items()}
 
@@ -234,8 +234,8 @@ def test_records_of_confluents_registry_are_read() -> None:
             state.apply(record)
     version = state.version("t-value", 1)
     assert isinstance(version, SchemaVersion) and (version.id, version.schema.text) == (5, '"int"')
-    assert state.version("j", 1) is None and state.version("j", 1, deleted=True) is not None
-    assert [one.subject for one in state.referrers("t-value", 1, deleted=True)] == ["j"]
+    assert state.version("j", 1) is None and state.version("j", 1, with_deleted=True) is not None
+    assert [one.subject for one in state.referrers("t-value", 1, with_deleted=True)] == ["j"]
     assert describe_config(state, None, with_defaults=True) == {"compatibilityLevel": "FULL"}
     assert mode_of(state, "t-value") is Mode.readonly
     with pytest.raises(ValueError, match="cannot be read"):

@@ -117,6 +117,16 @@ def test_keywords_have_the_meaning_of_their_draft(draft: str, reader: Any, write
     assert kinds(*schemas) == expected
 
 
+@pytest.mark.parametrize(("draft", "expected"), [(DRAFT_2020, ["MIN_LENGTH_ADDED"]), (DRAFT_7, [])])
+def test_keywords_beside_a_reference_count_by_the_draft_of_the_schema_that_has_them(
+    draft: str, expected: list[str]
+) -> None:
+    of_other_draft = DRAFT_7 if draft == DRAFT_2020 else DRAFT_2020
+    name = NamedSchema("name.json", "JSON", json.dumps({"$schema": of_other_draft, "type": "string"}))
+    writer = {"$schema": draft, "$ref": "name.json"}
+    assert kinds(writer | {"minLength": 5}, writer, load_references([name])) == expected
+
+
 def test_a_schema_that_refers_to_itself_is_compared() -> None:
     tree = {
         "$ref": "#/definitions/t",

@@ -137,7 +137,7 @@ def test_a_schema_that_was_registered_at_the_other_registry_is_found(
 
 
 def test_a_soft_deleted_schema_of_another_registry_keeps_its_id_and_text(state: RegistryState) -> None:
-    [deleted] = state.versions("color-value", deleted=True)
+    [deleted] = state.versions("color-value", with_deleted=True)
     planned = register(state, "color-value", COLOR)
     assert isinstance(planned, NewVersion) and (planned.id, planned.version) == (deleted.id, 2)
     expected = schema_value("color-value", 2, deleted.id, deleted.schema, is_printed=False)
@@ -146,7 +146,7 @@ def test_a_soft_deleted_schema_of_another_registry_keeps_its_id_and_text(state: 
 
 def test_a_new_schema_gets_an_id_above_all(state: RegistryState) -> None:
     planned = register(state, "new", Schema("AVRO", '{"type":"fixed","name":"New","size":9}'))
-    ids = [one.id for name in state.subjects for one in state.versions(name, deleted=True)]
+    ids = [one.id for name in state.subjects for one in state.versions(name, with_deleted=True)]
     assert isinstance(planned, NewVersion) and planned.id == max(ids) + 1
 
 
@@ -269,12 +269,12 @@ def test_guids_are_found_while_a_context_has_their_schema() -> None:
         record = decode_record(json.dumps(key).encode(), json.dumps(value).encode())
         assert record is not None
         state.apply(record)
-    assert state.find_guid(schema.guid()) == state.find_guid(guid_of_record) == (".", 7)
+    assert state.find_by_guid(schema.guid()) == state.find_by_guid(guid_of_record) == (".", 7)
     for permanent in (False, True):
         _, records = plan_subject_deletion(state, "a", permanent=permanent)
         for one in records:
             state.apply(one)
-    assert state.find_guid(schema.guid()) == (".lab", 3) and state.find_guid(guid_of_record) is None
+    assert state.find_by_guid(schema.guid()) == (".lab", 3) and state.find_by_guid(guid_of_record) is None
 
 
 def test_the_first_schema_of_a_context_lists_the_context() -> None:

@@ -1,5 +1,5 @@
 "use strict";
-// Plots. Colours are those of the style sheet, so that plots follow dark and light.
+// Plots. Their colours are those of the style sheet, so that they follow the dark and light themes.
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const units = ["", "Ki", "Mi", "Gi", "Ti"];
@@ -23,14 +23,15 @@
 
   function formatTime(at) { return new Date(at * 1000).toTimeString().slice(0, 8); }
 
-  // Of a minute at least, up to the last sample. For a single one uPlot proposes the day that follows it.
+  // The range of the time axis: at least a minute, up to the last sample. For a single sample uPlot
+  // proposes the day after it.
   function atLeastAMinute(plot, low, high) {
     const times = plot.data[0];
     const end = times.length === 1 ? times[0] : high ?? Date.now() / 1000;
     return [Math.min(low ?? end, end - 60), end];
   }
 
-  // Values without a neighbour, of which no line is drawn.
+  // Indexes of values without a neighbour: they need points, because no line leads to them.
   function findSingleValues(plot, series) {
     const values = plot.data[series];
     return values.flatMap((value, at) => (value !== null && (values[at - 1] ?? values[at + 1] ?? null) === null ? [at] : []));
@@ -56,7 +57,7 @@
     };
     const plot = new uPlot(options, [[], ...names.map(() => [])], element);
     new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: 150 })).observe(element);
-    return (rates) => plot.setData([rates.at_s, ...names.map(([name]) => rates[name])]);
+    return (columns) => plot.setData([columns.at_s, ...names.map(([name]) => columns[name])]);
   }
 
   function startPlots(group) {
@@ -64,8 +65,8 @@
     const refresh = async () => {
       const response = await fetch(group.dataset.plots).catch(() => null);
       if (response && response.ok) {
-        const rates = await response.json();
-        updates.forEach((update) => update(rates));
+        const columns = await response.json();
+        updates.forEach((update) => update(columns));
       }
     };
     refresh();

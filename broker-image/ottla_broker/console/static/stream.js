@@ -1,5 +1,5 @@
 "use strict";
-// Searches: the server sends rows of the table, which it has escaped, and how far it is.
+// Searches: the server sends their progress, and rows of the table, which it has escaped.
 (() => {
   const MAX_ROWS = 500;
   const count = (value) => value.toLocaleString("en");
@@ -24,7 +24,7 @@
     const source = new EventSource(element.dataset.stream);
     let last = null;
 
-    function complain(text) { problem.textContent = text; problem.hidden = false; }
+    function showProblem(text) { problem.textContent = text; problem.hidden = false; }
 
     function finish() {
       source.close();
@@ -34,24 +34,25 @@
         url.searchParams.set("positions", last.positions);
         resume.href = url.href;
         resume.hidden = false;
-        status.textContent = describe({ ...last, done: true, left: Math.max(last.left, 0) }, mode === "follow" ? "" : mode);
-        if (mode === "follow") { status.textContent = `${count(last.scanned)} read · ${count(last.found)} found · stopped`; }
+        status.textContent = mode === "follow"
+          ? `${count(last.scanned)} read · ${count(last.found)} found · stopped`
+          : describe({ ...last, done: true }, mode);
       }
     }
 
     source.onmessage = (message) => {
       const data = JSON.parse(message.data);
-      if (data.error) { complain(data.error); finish(); return; }
+      if (data.error) { showProblem(data.error); finish(); return; }
       last = data.progress;
       if (data.html) {
         rows.insertAdjacentHTML(mode === "follow" ? "afterbegin" : "beforeend", data.html);
         while (rows.rows.length > MAX_ROWS) { rows.deleteRow(mode === "follow" ? -1 : 0); }
       }
       status.textContent = describe(last, mode);
-      if (last.failed) { complain(`The filter has no result for ${count(last.failed)} records, which are left out. The first: ${last.failure}`); }
+      if (last.failed) { showProblem(`The filter has no result for ${count(last.failed)} records, which are left out. The first: ${last.failure}`); }
       if (last.done) { finish(); }
     };
-    source.onerror = () => { complain("The connection to the broker is lost, or the search was refused."); finish(); };
+    source.onerror = () => { showProblem("The connection to the broker is lost, or the search was refused."); finish(); };
     stop.addEventListener("click", finish);
   }
 

@@ -1,8 +1,8 @@
 """Compatibility of Avro schemas: a reader's schema must decode what a writer's has encoded (Avro's
 schema resolution).
 
-Rules: the Avro specification, "Schema Resolution". A pair of named types that is being compared
-already counts as compatible: recursion is decided by the rest.
+Rules: the Avro specification, "Schema Resolution". Inside of a recursive type, the pair that is
+already being compared counts as compatible: the other parts of the type decide.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,10 @@ MAX_REPORTED: Final = 100
 
 @dataclass(eq=False, slots=True)
 class AvroType:
-    """A type with names resolved. `fields`: by name, in their order. `branches`: of a union, or the
-    one type of an array's items or a map's values.
+    """A type whose references to named types are resolved. `kind`: a primitive type, a kind of
+    named type, "array", "map" or "union". `name`: the full name of a named type. `fields`: by name,
+    in their order. `branches`: those of a union; of an array or map the one type of its items or
+    values.
     """
 
     kind: str
@@ -53,7 +55,7 @@ class AvroField:
 
 
 def parse_avro(text: str, references: Sequence[NamedSchema] = ()) -> AvroType:
-    """Parses an Avro schema that was validated before."""
+    """Parses an Avro schema, which must be valid (`read_avro`)."""
     types: dict[str, AvroType] = {}
     for reference in references:
         _resolve(load_json(reference.text), "", types)
@@ -106,6 +108,7 @@ class _Comparison:
         self._decided: dict[tuple[int, int], list[Incompatibility]] = {}
 
     def compare(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
+        """`path`: of the pair in the reader's schema, for the descriptions."""
         pair = id(reader), id(writer)
         if pair in self._decided:
             return self._decided[pair]
@@ -120,7 +123,7 @@ class _Comparison:
                 found += self.compare(reader, branch, path)
             return found
         if reader.kind == "union":
-            return self._union(reader, writer, path)
+            return self._compare_with_union(reader, writer, path)
         if reader.kind != writer.kind:
             if writer.kind in PROMOTIONS.get(reader.kind, ()):
                 return []
@@ -138,14 +141,14 @@ class _Comparison:
             case "map":
                 return self.compare(reader.branches[0], writer.branches[0], f"{path}/values")
             case "fixed":
-                return self._name(reader, writer, path) or self._size(reader, writer, path)
+                return self._compare_names(reader, writer, path) or self._compare_sizes(reader, writer, path)
             case "enum":
-                return self._name(reader, writer, path) or self._symbols(reader, writer, path)
+                return self._compare_names(reader, writer, path) or self._compare_symbols(reader, writer, path)
             case "record":
-                return self._name(reader, writer, path) or self._fields(reader, writer, path)
+                return self._compare_names(reader, writer, path) or self._compare_fields(reader, writer, path)
         return []
 
-    def _union(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
+    def _compare_with_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
         for at, branch in enumerate(reader.branches):
             before = dict(self._decided)
             if not self.compare(branch, writer, f"{path}/{at}"):
@@ -160,7 +163,7 @@ class _Comparison:
             )
         ]
 
-    def _name(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
+    def _compare_names(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
         """Unqualified names are compared, as Avro's libraries do."""
         if reader.name.rpartition(".")[2] == writer.name.rpartition(".")[2] or writer.name in reader.aliases:
             return []
@@ -173,7 +176,7 @@ class _Comparison:
             )
         ]
 
-    def _size(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
+    def _compare_sizes(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
         if reader.size == writer.size:
             return []
         return [
@@ -186,7 +189,7 @@ class _Comparison:
             )
         ]
 
-    def _symbols(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
+    def _compare_symbols(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
         missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
         if not missing or reader.has_default:
             return []
@@ -200,7 +203,7 @@ class _Comparison:
             )
         ]
 
-    def _fields(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
+    def _compare_fields(self, reader: AvroType, writer: AvroType, path: str) -> list[Incompatibility]:
         found = []
         for at, one in enumerate(reader.fields.values()):
             written = next((writer.fields[name] for name in (one.name, *one.aliases) if name in writer.fields), None)

@@ -1,7 +1,7 @@
-"""Avro schemas: validity, and the one text that equal schemas have.
+"""Avro schemas: their validity, and the text that the registry stores.
 
 fastavro decides what is valid. The text is what Java's Schema.toString prints, which other
-registries keep and clients compare: attributes in Avro's order, no white space, primitive types in
+registries store and clients compare: attributes in Avro's order, no white space, primitive types in
 their short form, a namespace only where it changes.
 """
 
@@ -28,8 +28,8 @@ OWN_ATTRIBUTES: Final = {
 FIELD_ATTRIBUTES: Final = {"name", "type", "doc", "default", "order", "aliases"}
 
 
-def read_avro(text: str, references: Sequence[NamedSchema] = ()) -> tuple[Any, dict[str, Any]]:
-    """The schema as JSON, and the types that it refers to, by full name. Raises SchemaError."""
+def read_avro(text: str, references: Sequence[NamedSchema] = ()) -> Any:
+    """The JSON of a valid schema. Raises SchemaError for any other text."""
     raw = load_json(text)
     named: dict[str, Any] = {}
     try:
@@ -37,18 +37,19 @@ def read_avro(text: str, references: Sequence[NamedSchema] = ()) -> tuple[Any, d
             if reference.type != "AVRO":
                 raise SchemaError(f"reference {reference.name!r} is a schema of type {reference.type}")
             fastavro.parse_schema(load_json(reference.text), named_schemas=named)
-        own = dict(named)
-        fastavro.parse_schema(raw, named_schemas=own)
+        fastavro.parse_schema(raw, named_schemas=named)
     except UnknownType as reason:
         raise SchemaError(f"undefined type {reason.name!r}") from None
     except (SchemaParseException, KeyError, TypeError, ValueError, AttributeError) as reason:
         what = f"missing attribute {reason}" if isinstance(reason, KeyError) else str(reason)
         raise SchemaError(f"not an Avro schema: {what}") from None
-    return raw, named
+    return raw
 
 
 def load_json(text: str) -> Any:
-    """A bare word is a type's name, as in Java's parser. Raises SchemaError."""
+    """The JSON of a schema's text. A bare word is the name of a type, as for Java's parser. Raises
+    SchemaError.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError as reason:
@@ -59,8 +60,10 @@ def load_json(text: str) -> Any:
 
 
 def print_avro(text: str, references: Sequence[NamedSchema] = (), *, normalize: bool = False) -> str:
-    """Raises SchemaError."""
-    raw, _ = read_avro(text, references)
+    """The text that the registry stores. `normalize`: sorts properties and qualifies every name.
+    Raises SchemaError.
+    """
+    raw = read_avro(text, references)
     printed = _Printer(normalize=normalize).schema(raw, "")
     return json.dumps(printed, separators=(",", ":"), ensure_ascii=False)
 
@@ -70,7 +73,7 @@ def full_name(name: str, namespace: str) -> str:
 
 
 def namespace_of(schema: dict[str, Any], enclosing: str) -> str:
-    """The namespace of a named type."""
+    """The namespace of a named type. `enclosing`: that of the type around it."""
     name = schema["name"]
     if "." in name:
         return str(name.rpartition(".")[0])
@@ -78,6 +81,10 @@ def namespace_of(schema: dict[str, Any], enclosing: str) -> str:
 
 
 class _Printer:
+    """Rewrites the JSON of a schema in the form of Java's Schema.toString. Methods return the JSON
+    of the part that they are named for. `namespace`: that of the enclosing type.
+    """
+
     def __init__(self, *, normalize: bool) -> None:
         self._normalize = normalize
 
@@ -147,35 +154,40 @@ class _Printer:
 
 
 def resolve_avro(text: str, references: Sequence[NamedSchema] = ()) -> str:
-    """The schema with every type that it refers to written out (`format=resolved`). Raises
-    SchemaError.
+    """The text of the schema with the definitions of the types that its references name
+    (`format=resolved`). Raises SchemaError.
     """
-    raw, _ = read_avro(text, references)
+    raw = read_avro(text, references)
     types = {}
     for reference in references:
         one = load_json(reference.text)
         if isinstance(one, dict) and "name" in one:
             types[full_name(one["name"], namespace_of(one, ""))] = one
-    printed = _Printer(normalize=False).schema(_write_out(raw, "", types, set()), "")
+    printed = _Printer(normalize=False).schema(_with_definitions(raw, "", types, set()), "")
     return json.dumps(printed, separators=(",", ":"), ensure_ascii=False)
 
 
-def _write_out(raw: Any, namespace: str, types: dict[str, Any], written: set[str]) -> Any:
+def _with_definitions(raw: Any, namespace: str, types: dict[str, Any], written: set[str]) -> Any:
+    """The schema, in which the first use of each name in `types` is replaced by the definition.
+    `written`: names whose definitions are in the result already; added to.
+    """
     if isinstance(raw, str):
         name = full_name(raw, namespace)
         if name not in types or name in written:
             return raw
         written.add(name)
         known = types[name]
-        found = _write_out(known, "", types, written)
+        found = _with_definitions(known, "", types, written)
         return found | {"namespace": namespace_of(known, "")}
     if isinstance(raw, list):
-        return [_write_out(branch, namespace, types, written) for branch in raw]
+        return [_with_definitions(branch, namespace, types, written) for branch in raw]
     found = dict(raw)
     own = namespace_of(raw, namespace) if raw["type"] in NAMED and "name" in raw else namespace
     for name in ("items", "values"):
         if name in raw:
-            found[name] = _write_out(raw[name], own, types, written)
+            found[name] = _with_definitions(raw[name], own, types, written)
     if "fields" in raw:
-        found["fields"] = [field | {"type": _write_out(field["type"], own, types, written)} for field in raw["fields"]]
+        found["fields"] = [
+            field | {"type": _with_definitions(field["type"], own, types, written)} for field in raw["fields"]
+        ]
     return found

@@ -1,8 +1,8 @@
-"""JSON values as Avro writes them, in the form in which the console shows decoded ones.
+"""Encodes JSON values in Avro. The JSON has the form in which the console shows decoded values.
 
 Bytes are base64; decimals, UUIDs, dates, times and timestamps are text, or the number that Avro
-keeps. A value of a union is that of the first branch that it suits, or names its branch as Avro's
-JSON encoding does: `{"string": "a"}`.
+stores. A value of a union belongs to the first branch that it fits, or names its branch as in
+Avro's JSON encoding: `{"string": "a"}`.
 """
 
 import base64
@@ -30,13 +30,14 @@ TEXT_FORMS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "uuid": ("a UUID", UUID),
     "decimal": ("a decimal number", Decimal),
 }
-"""Logical type → what its text is, and what parses it."""
+"""Logical type → the form of its text, and the function that parses it."""
 UNWRITABLE: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+"""What parsers and fastavro raise for values that they cannot take."""
 
 
 def write_avro(schema: Any, value: Any) -> bytes:
-    """`schema`: JSON of a schema without references. `value`: JSON, whose numbers with a fraction
-    are Decimals. Raises ValueMismatch.
+    """The value in Avro's binary encoding. `schema`: JSON of a schema without references. `value`:
+    JSON whose numbers with a fraction are Decimals. Raises ValueMismatch.
     """
     named: dict[str, Any] = {}
     parsed = fastavro.parse_schema(schema, named)
@@ -49,13 +50,13 @@ def write_avro(schema: Any, value: Any) -> bytes:
 
 
 class AvroValues:
-    """Values as fastavro's writer takes them. `named`: types by their full names."""
+    """Converts values to those that fastavro writes. `named`: types by their full names."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
 
     def convert(self, schema: Any, value: Any, path: str) -> Any:
-        """`path`: of the value, for errors. Raises ValueMismatch."""
+        """`path`: that of the value, for errors. Raises ValueMismatch."""
         if isinstance(schema, list):
             return self._convert_union(schema, value, path)
         if isinstance(schema, str) and schema in self._named:
@@ -71,7 +72,9 @@ class AvroValues:
                 return [self.convert(schema["items"], one, f"{path}[{at}]") for at, one in enumerate(items)]
             case "map":
                 entries = expect(value, dict, "an object", path)
-                return {name: self.convert(schema["values"], one, join(path, name)) for name, one in entries.items()}
+                return {
+                    name: self.convert(schema["values"], one, join_path(path, name)) for name, one in entries.items()
+                }
             case "enum":
                 if value not in schema["symbols"]:
                     raise ValueMismatch.at(path, f"one of {', '.join(schema['symbols'])}", value)
@@ -89,20 +92,20 @@ class AvroValues:
         known = {field["name"] for field in fields}
         for name in given:
             if name not in known:
-                raise ValueMismatch.at(join(path, name), f"one of the fields {', '.join(sorted(known))}", name)
+                raise ValueMismatch.at(join_path(path, name), f"one of the fields {', '.join(sorted(known))}", name)
         record = {}
         for field in fields:
             name = field["name"]
             if name in given:
-                record[name] = self.convert(field["type"], given[name], join(path, name))
+                record[name] = self.convert(field["type"], given[name], join_path(path, name))
             elif "default" in field:
                 record[name] = self._default(field)
             else:
-                raise ValueMismatch.at(join(path, name), "a value, because the field has no default")
+                raise ValueMismatch.at(join_path(path, name), "a value, because the field has no default")
         return record
 
     def _default(self, field: Any) -> Any:
-        """Bytes in a default have a character each."""
+        """The default of a field. In JSON a default of bytes has one character for each byte."""
         kind, default = field["type"], field["default"]
         kind = self._named.get(kind, kind) if isinstance(kind, str) else kind
         kind = kind["type"] if isinstance(kind, dict) else kind
@@ -126,7 +129,7 @@ class AvroValues:
         raise ValueMismatch.at(path, f"one of {', '.join(map(self._branch_name, branches))}", value)
 
     def _branch_name(self, branch: Any) -> str:
-        """As which fastavro and Avro's JSON encoding know the branch."""
+        """The name of the branch in fastavro and in Avro's JSON encoding."""
         if isinstance(branch, str):
             return branch
         return str(branch.get("name") or branch["type"])
@@ -187,7 +190,7 @@ def convert_primitive(kind: str, value: Any, path: str) -> Any:
 
 
 def is_number_of(kind: str, value: Any) -> bool:
-    """True for an integer where Avro keeps one."""
+    """True if the value is an integer and the type is one of integers."""
     return kind in INTEGER_BITS and isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -199,10 +202,11 @@ def parse_base64(value: Any, path: str) -> bytes:
 
 
 def expect(value: Any, kind: type, wanted: str, path: str) -> Any:
+    """The value, if it is of the kind. Raises ValueMismatch, which says what is wanted."""
     if not isinstance(value, kind):
         raise ValueMismatch.at(path, wanted, value)
     return value
 
 
-def join(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name

@@ -14,7 +14,7 @@ from ottla_broker.registry.schema import NamedSchema, SchemaSource, SchemaType
 
 
 def print_schema(source: SchemaSource, *, normalize: bool) -> str:
-    """The text that the registry keeps."""
+    """The text that the registry stores, of a valid schema."""
     validate_references(source.references)
     match source.type:
         case SchemaType.avro:
@@ -45,7 +45,7 @@ def _document(source: SchemaSource) -> JsonDocument:
 
 
 def format_schema(source: SchemaSource, form: str) -> str:
-    """The text in another form; unknown forms change nothing."""
+    """The text in the form that a client asks for; as stored for an unknown form."""
     match source.type, form:
         case SchemaType.avro, "resolved":
             return avro_schema.resolve_avro(source.text, source.references)
@@ -56,6 +56,7 @@ def format_schema(source: SchemaSource, form: str) -> str:
 
 
 def validate_references(references: Sequence[NamedSchema]) -> None:
+    """Raises SchemaError if two of them have the same name."""
     names = [one.name for one in references]
     if len(set(names)) < len(names):
         raise SchemaError("two references have the same name")

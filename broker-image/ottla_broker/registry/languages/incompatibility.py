@@ -1,10 +1,10 @@
-"""Reasons why one schema cannot read what another one has written."""
+"""Why a schema is invalid, or cannot read what another one has written."""
 
 import msgspec
 
 
 class SchemaError(ValueError):
-    """A schema is invalid; the sentence says where and why."""
+    """A schema is invalid. The message says why, and where."""
 
 
 class Incompatibility(msgspec.Struct, frozen=True):

@@ -36,16 +36,21 @@ Containment: Final = jsonschema_rs.canonical.Containment
 
 
 class JsonComparison:
-    """Each pair of schemas is compared once; a pair in progress counts as compatible."""
+    """Compares each pair of subschemas once; a pair in progress counts as compatible. In the
+    methods, `of_reader` and `of_writer` are the documents in which the `$ref`s of the subschemas
+    `reader` and `writer` are looked up.
+    """
 
     def __init__(self, reader: JsonDocument, writer: JsonDocument) -> None:
         self._reader, self._writer = reader, writer
         self._decided: dict[tuple[int, int], Incompatibilities] = {}
-        self._kept: list[Any] = []  # schemas made here: their ids must not be reused
+        self._kept: list[Any] = []  # merged schemas, whose ids in `_decided` must not be reused
 
     def find_incompatibilities(self) -> Incompatibilities:
-        """The reason why the reader refuses what the writer accepts; empty when it does not."""
-        decided = containment(self._reader, self._writer)
+        """The reasons why the reader refuses what the writer accepts; empty when it refuses
+        nothing.
+        """
+        decided = find_containment(self._reader, self._writer)
         if decided == Containment.YES:
             return []
         found = self.compare(self._reader.root, self._writer.root, "#", self._reader, self._writer)
@@ -53,18 +58,22 @@ class JsonComparison:
             found = [incompatibility("SUM_TYPE_CHANGED", "Several branches of a oneOf accept the same value", "#")]
         return found
 
-    def compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Incompatibilities:
-        reader, at = at.resolve(reader)
-        writer, by = by.resolve(writer)
+    def compare(
+        self, reader: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
+    ) -> Incompatibilities:
+        reader, of_reader = of_reader.resolve(reader)
+        writer, of_writer = of_writer.resolve(writer)
         pair = id(reader), id(writer)
         if pair in self._decided:
             return self._decided[pair]
         self._kept += [reader, writer]
         self._decided[pair] = []
-        found = self._decided[pair] = self._compare(reader, writer, path, at, by)[:MAX_REPORTED]
+        found = self._decided[pair] = self._compare(reader, writer, path, of_reader, of_writer)[:MAX_REPORTED]
         return found
 
-    def _compare(self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> Incompatibilities:
+    def _compare(
+        self, reader: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
+    ) -> Incompatibilities:
         if writer is False or reader is True or not (isinstance(reader, dict) and reader.keys() & ASSERTIONS):
             if reader is False and writer is not False:
                 return [incompatibility("SCHEMA_REMOVED", "The new schema accepts nothing", path)]
@@ -72,61 +81,74 @@ class JsonComparison:
         if writer is True:
             writer = {}
         if "allOf" in writer:
-            writer = self._merge(writer, by)
+            writer = self._merge(writer, of_writer)
         for branches in ("anyOf", "oneOf"):
             if branches in writer:
-                return self._compare_branches(branches, reader, writer, path, at, by)
+                return self._compare_branches(branches, reader, writer, path, of_reader, of_writer)
         types = types_of(writer)
         if len(types) > 1 and "enum" not in writer and "const" not in writer and has_combination(reader):
             found = []
             for one in types:
-                found += self._against_combinations(reader, writer | {"type": one}, path, at, by)
+                found += self._compare_combinations(reader, writer | {"type": one}, path, of_reader, of_writer)
             return found
-        return self._against_combinations(reader, writer, path, at, by)
+        return self._compare_combinations(reader, writer, path, of_reader, of_writer)
 
     def _compare_branches(
-        self, keyword: str, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+        self,
+        keyword: str,
+        reader: Any,
+        writer: Any,
+        path: str,
+        of_reader: JsonDocument,
+        of_writer: JsonDocument,
     ) -> Incompatibilities:
-        """The writer's values are those of one of its branches, so each must be accepted."""
+        """The reader must accept every branch of the writer's anyOf or oneOf."""
         others = {name: value for name, value in writer.items() if name != keyword}
         found = []
         for branch in writer[keyword]:
-            branch, of_branch = by.resolve(branch)
+            branch, of_branch = of_writer.resolve(branch)
             if branch is False:
                 continue
             of_both = branch if not others.keys() & ASSERTIONS else self._merge({"allOf": [others, branch]}, of_branch)
-            found += self.compare(reader, of_both, path, at, of_branch)
+            found += self.compare(reader, of_both, path, of_reader, of_branch)
         return found
 
-    def _against_combinations(
-        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+    def _compare_combinations(
+        self, reader: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
     ) -> Incompatibilities:
+        """The reader must accept the writer in its allOf, anyOf and oneOf, and in its other
+        keywords.
+        """
         found = []
         for number, part in enumerate(reader.get("allOf", ())):
-            found += self.compare(part, writer, f"{path}/allOf/{number}", at, by)
+            found += self.compare(part, writer, f"{path}/allOf/{number}", of_reader, of_writer)
         for keyword in ("anyOf", "oneOf"):
             branches = reader.get(keyword)
-            if branches is not None and not self._accepts_one(branches, writer, f"{path}/{keyword}", at, by):
+            if branches is not None and not self._accepts_one(
+                branches, writer, f"{path}/{keyword}", of_reader, of_writer
+            ):
                 kind = "SUM_TYPE_NARROWED"
                 found.append(
                     incompatibility(kind, f"No branch of {keyword} in the new schema accepts the old schema", path)
                 )
-        return found + self._compare_keywords(reader, writer, path, at, by)
+        return found + self._compare_keywords(reader, writer, path, of_reader, of_writer)
 
-    def _accepts_one(self, branches: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument) -> bool:
+    def _accepts_one(
+        self, branches: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
+    ) -> bool:
         for number, branch in enumerate(branches):
             before = dict(self._decided)
-            if not self.compare(branch, writer, f"{path}/{number}", at, by):
+            if not self.compare(branch, writer, f"{path}/{number}", of_reader, of_writer):
                 return True
             self._decided = before  # what was found compatible may have rested on this branch
         return False
 
-    def _merge(self, writer: dict[str, Any], by: JsonDocument) -> dict[str, Any]:
-        """One schema that accepts at least what all parts of `allOf` accept together. Keywords that
-        cannot be merged are left out, which accepts more.
+    def _merge(self, writer: dict[str, Any], of_writer: JsonDocument) -> dict[str, Any]:
+        """One schema that accepts at least the values that all parts of the writer's allOf accept.
+        A keyword that cannot be merged is left out, and the schema accepts more.
         """
         merged: dict[str, Any] = {name: value for name, value in writer.items() if name != "allOf"}
-        waiting = [(part, by) for part in writer["allOf"]]
+        waiting = [(part, of_writer) for part in writer["allOf"]]
         for _ in range(MAX_MERGED):
             if not waiting:
                 break
@@ -135,7 +157,7 @@ class JsonComparison:
             if not isinstance(part, dict):
                 continue
             waiting += [(one, document) for one in part.get("allOf", ())]
-            if document is not by and "$ref" in str(part):
+            if document is not of_writer and "$ref" in str(part):
                 part = {name: value for name, value in part.items() if name in ("type", "enum", "const", "required")}
             for name, value in part.items():
                 if name != "allOf":
@@ -145,7 +167,7 @@ class JsonComparison:
     # -- keywords
 
     def _compare_keywords(
-        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+        self, reader: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
     ) -> Incompatibilities:
         found = compare_values(reader, writer, path) + compare_types(reader, writer, path)
         if found:
@@ -158,14 +180,14 @@ class JsonComparison:
             found += compare_bounds(reader, writer, path, "Length", "string")
         if "array" in types:
             found += compare_bounds(reader, writer, path, "Items", "array")
-            found += self._compare_arrays(reader, writer, path, at, by)
+            found += self._compare_arrays(reader, writer, path, of_reader, of_writer)
         if "object" in types:
             found += compare_bounds(reader, writer, path, "Properties", "object")
-            found += self._compare_objects(reader, writer, path, at, by)
+            found += self._compare_objects(reader, writer, path, of_reader, of_writer)
         return found + list(find_changed_keywords(reader, writer, types, path))
 
     def _compare_arrays(
-        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+        self, reader: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
     ) -> Incompatibilities:
         found = []
         if reader.get("uniqueItems") and not writer.get("uniqueItems"):
@@ -174,11 +196,11 @@ class JsonComparison:
         for number in range(max(len(read[0]), len(written[0]))):
             one = read[0][number] if number < len(read[0]) else read[1]
             other = written[0][number] if number < len(written[0]) else written[1]
-            found += self.compare(one, other, f"{path}/items/{number}", at, by)
-        return found + self.compare(read[1], written[1], f"{path}/items", at, by)
+            found += self.compare(one, other, f"{path}/items/{number}", of_reader, of_writer)
+        return found + self.compare(read[1], written[1], f"{path}/items", of_reader, of_writer)
 
     def _compare_objects(
-        self, reader: Any, writer: Any, path: str, at: JsonDocument, by: JsonDocument
+        self, reader: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
     ) -> Incompatibilities:
         found: Incompatibilities = []
         read, written = reader.get("properties") or {}, writer.get("properties") or {}
@@ -190,7 +212,7 @@ class JsonComparison:
         for name in dict.fromkeys((*read, *written)):
             one, other = read.get(name, rest), written.get(name, rest_written)
             where = f"{path}/properties/{name}"
-            problems = self.compare(one, other, where, at, by)
+            problems = self.compare(one, other, where, of_reader, of_writer)
             if problems and name not in written:
                 problems = [
                     incompatibility(
@@ -215,15 +237,16 @@ class JsonComparison:
             if name not in writer.get("required", ()) and not (isinstance(declared, dict) and "default" in declared):
                 text = f"The property '{name}' is required and is not in the old schema"
                 found.append(incompatibility("REQUIRED_ATTRIBUTE_ADDED", text, f"{path}/required/{name}", name))
-        if self.compare(rest, rest_written, f"{path}/additionalProperties", at, by):
+        if self.compare(rest, rest_written, f"{path}/additionalProperties", of_reader, of_writer):
             kind = "ADDITIONAL_PROPERTIES_REMOVED" if rest is False else "ADDITIONAL_PROPERTIES_NARROWED"
             found.append(incompatibility(kind, "The new schema refuses additional properties of the old one", path))
         return found
 
 
-def containment(reader: JsonDocument, writer: JsonDocument) -> Any:
-    """Checks whether the reader accepts every value of the writer, as far as jsonschema-rs can
-    prove it."""
+def find_containment(reader: JsonDocument, writer: JsonDocument) -> Any:
+    """YES if the reader accepts every value of the writer, NO if it does not, UNKNOWN if
+    jsonschema-rs can prove neither.
+    """
     try:
         return canonical_form(reader).covers(canonical_form(writer))
     except (ValueError, TypeError, LookupError, jsonschema_rs.ReferencingError, jsonschema_rs.ValidationError):

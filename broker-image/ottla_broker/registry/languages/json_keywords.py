@@ -12,7 +12,7 @@ UNCOMPARABLE: Final = (
     "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas", "contains", "minContains",
     "maxContains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "pattern",
 )  # fmt: skip
-"""Keywords that must not change, for what they accept cannot be compared."""
+"""Keywords that must not change, because what they accept cannot be compared."""
 KEYWORDS_OF_TYPE: Final = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "string": ("minLength", "maxLength", "pattern"),
@@ -30,6 +30,7 @@ def incompatibility(kind: str, description: str, path: str, subject: str = "") -
 
 
 def types_of(schema: dict[str, Any]) -> list[str]:
+    """The types that `type` allows; all without it."""
     types = schema.get("type", TYPES)
     return [types] if isinstance(types, str) else list(types)
 
@@ -43,6 +44,7 @@ def accepts_type(reader: list[str], one: str) -> bool:
 
 
 def type_name(value: object) -> str:
+    """The type of a JSON value in JSON Schema."""
     match value:
         case None:
             return "null"
@@ -70,7 +72,7 @@ def compare_types(reader: dict[str, Any], writer: dict[str, Any], path: str) -> 
 
 
 def accepted_types(writer: dict[str, Any]) -> list[str]:
-    """Types of the values that the writer accepts."""
+    """The types of the values that the writer accepts, by its type, enum and const."""
     values, types = values_of(writer), types_of(writer)
     if values is None:
         return types
@@ -91,6 +93,7 @@ def add_bounds_of_values(writer: dict[str, Any]) -> dict[str, Any]:
 
 
 def values_of(schema: dict[str, Any]) -> list[Any] | None:
+    """The values that const or enum allows; None without them."""
     if "const" in schema:
         return [schema["const"]]
     return schema.get("enum")
@@ -110,7 +113,7 @@ def compare_values(reader: dict[str, Any], writer: dict[str, Any], path: str) ->
 
 
 def contains(values: list[Any], value: Any) -> bool:
-    """True and 1 are different values."""
+    """True if the values have an equal one. In JSON, true and 1 differ."""
     return any(one == value and isinstance(one, bool) == isinstance(value, bool) for one in values)
 
 
@@ -132,17 +135,23 @@ def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -
 
 
 def lower_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
-    """Comparable: the greater, the stricter. None if the schema has no minimum."""
+    """The minimum, and True if it is exclusive: of two bounds the greater is stricter. None without
+    one.
+    """
     return bound(schema, "minimum", "exclusiveMinimum", lambda value: value)
 
 
 def upper_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
+    """The maximum as its negative, so that of two bounds the greater is stricter."""
     return bound(schema, "maximum", "exclusiveMaximum", lambda value: -value)
 
 
 def bound(
     schema: dict[str, Any], keyword: str, exclusive: str, order: Callable[[float], float]
 ) -> tuple[float, bool] | None:
+    """The stricter one of the bounds in two keywords. `order`: makes the stricter limit the
+    greater.
+    """
     limit, beyond = schema.get(keyword), schema.get(exclusive)
     if isinstance(beyond, bool):  # draft 4
         return None if limit is None else (order(limit), beyond)
@@ -155,6 +164,7 @@ def bound(
 def compare_bounds(
     reader: dict[str, Any], writer: dict[str, Any], path: str, what: str, kind: str
 ) -> Incompatibilities:
+    """Compares the keywords `min…` and `max…` of `what`: Length, Items or Properties."""
     found = []
     most, least = reader.get(f"max{what}"), reader.get(f"min{what}", 0)
     if most is not None and writer.get(f"max{what}", float("inf")) > most:
@@ -173,6 +183,9 @@ def compare_bounds(
 def find_changed_keywords(
     reader: dict[str, Any], writer: dict[str, Any], types: list[str], path: str
 ) -> Iterator[Incompatibility]:
+    """Keywords of UNCOMPARABLE that differ, without those of types that the writer does not
+    accept.
+    """
     of_other_types = {
         name
         for kind, names in KEYWORDS_OF_TYPE.items()
@@ -186,7 +199,7 @@ def find_changed_keywords(
 
 
 def tuple_items(schema: dict[str, Any]) -> tuple[list[Any], Any]:
-    """Schemas of the first items, and of all others."""
+    """The schemas of the first items, one each, and the schema of all others."""
     if "prefixItems" in schema:
         return schema["prefixItems"], schema.get("items", True)
     items = schema.get("items", True)
@@ -194,7 +207,7 @@ def tuple_items(schema: dict[str, Any]) -> tuple[list[Any], Any]:
 
 
 def merge_keyword(name: str, one: Any, other: Any) -> Any:
-    """A value that accepts at least what both accept together."""
+    """A value of the keyword that accepts at least what both values together accept."""
     match name:
         case "required":
             return list(dict.fromkeys((*one, *other)))
@@ -210,5 +223,5 @@ def merge_keyword(name: str, one: Any, other: Any) -> Any:
         case "enum":
             return [value for value in one if value in other]
         case "additionalProperties":
-            return one if other is True else other if one is True else one
+            return other if one is True else one
     return one

@@ -1,7 +1,7 @@
-"""JSON Schemas: validity, the text that is kept, and `$ref`s.
+"""JSON Schemas: their validity, the text that the registry stores, and `$ref`s.
 
-jsonschema-rs decides what is valid, for the draft that `$schema` names, 7 without one. It fetches
-nothing from a network: a `$ref` names a reference of the schema, or a part of the schema itself.
+jsonschema-rs decides what is valid, by the draft that `$schema` names, else draft 7. Nothing is
+fetched from a network: a `$ref` names a reference of the schema, or a part of the schema itself.
 """
 
 import json
@@ -18,11 +18,11 @@ DEFAULT_DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 BASE: Final = "https://references.invalid/"
 """The address of a schema without `$id`, which relative references need."""
 MAX_REFS: Final = 100
-"""References that lead from one to the next."""
+"""Length of a chain of `$ref`s, in which each leads to the next."""
 
 
 def load_json_schema(text: str) -> Any:
-    """Raises SchemaError."""
+    """The JSON of a schema's text. Raises SchemaError."""
     try:
         schema = json.loads(text)
     except json.JSONDecodeError as reason:
@@ -33,7 +33,9 @@ def load_json_schema(text: str) -> Any:
 
 
 def print_json_schema(text: str, references: Sequence[NamedSchema] = (), *, normalize: bool = False) -> str:
-    """Without white space; to normalize, with sorted keys. Raises SchemaError."""
+    """The text that the registry stores, of a valid schema: without white space. `normalize`: sorts
+    keys. Raises SchemaError.
+    """
     schema = load_json_schema(text)
     check_json_schema(schema, references)
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False, sort_keys=normalize)
@@ -56,10 +58,12 @@ def check_json_schema(schema: Any, references: Sequence[NamedSchema]) -> None:
 
 
 def refuse_to_fetch(address: str) -> Any:
+    """Called by jsonschema-rs for an address that no reference has. Raises LookupError."""
     raise LookupError(f"no reference is named {address.removeprefix(BASE)!r}")
 
 
 def with_draft(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema, which names DEFAULT_DRAFT if it names no draft itself."""
     return schema if "$schema" in schema else {"$schema": DEFAULT_DRAFT, **schema}
 
 
@@ -80,7 +84,7 @@ def load_references(references: Sequence[NamedSchema]) -> dict[str, Any]:
 
 
 class JsonDocument:
-    """A schema and what it refers to; finds what a `$ref` names."""
+    """A schema with those that it refers to, in which `$ref`s are looked up."""
 
     def __init__(self, root: Any, references: Mapping[str, Any]) -> None:
         self.root = root
@@ -93,17 +97,18 @@ class JsonDocument:
         resources = [(address, root) for address, root in self._references.items() if isinstance(root, dict)]
         return jsonschema_rs.Registry(resources, retriever=refuse_to_fetch) if resources else None
 
-    def resolve(self, schema: Any, base: "JsonDocument | None" = None) -> tuple[Any, "JsonDocument"]:
-        """A schema that is no mere `$ref`, and the document that it is in. Raises SchemaError."""
-        document = base or self
+    def resolve(self, schema: Any) -> tuple[Any, "JsonDocument"]:
+        """Follows the `$ref` of a subschema, and those that it leads to. Returns a schema without
+        `$ref`, and the document that it is in. Raises SchemaError.
+        """
+        document: JsonDocument = self
         for _ in range(MAX_REFS):
             if not isinstance(schema, dict) or not isinstance(ref := schema.get("$ref"), str):
                 return schema, document
-            found, document = document.find(ref)
             others = {name: value for name, value in schema.items() if name != "$ref"}
             if others.keys() & ASSERTIONS and not document.ignores_siblings:
-                found = {"allOf": [found, others]}
-            schema = found
+                return {"allOf": [{"$ref": ref}, others]}, document
+            schema, document = document.find(ref)
         raise SchemaError("its references lead in a circle")
 
     @property
@@ -113,7 +118,7 @@ class JsonDocument:
         return any(f"draft-0{number}" in draft for number in (3, 4, 6, 7))
 
     def find(self, ref: str) -> tuple[Any, "JsonDocument"]:
-        """Raises SchemaError."""
+        """The schema that a `$ref` names, and the document that it is in. Raises SchemaError."""
         address, fragment = urldefrag(urljoin(self.address, ref))
         own = urldefrag(self.address)[0]
         document = self
@@ -125,6 +130,9 @@ class JsonDocument:
         return document.resolve_fragment(unquote(fragment), ref), document
 
     def resolve_fragment(self, fragment: str, ref: str) -> Any:
+        """The part of the schema that a JSON pointer or an anchor names. `ref`: the `$ref`, for
+        errors. Raises SchemaError.
+        """
         if not fragment:
             return self.root
         if not fragment.startswith("/"):
@@ -150,11 +158,11 @@ ASSERTIONS: Final = frozenset(
         *("unevaluatedItems", "unevaluatedProperties"),
     ]
 )
-"""Keywords that refuse values; others describe."""
+"""Keywords that restrict values; others describe them."""
 
 
 def find_anchor(root: Any, name: str, ref: str) -> Any:
-    """Raises SchemaError."""
+    """The subschema with that anchor, or with `#name` as its id. Raises SchemaError."""
     waiting = [root]
     while waiting:
         one = waiting.pop()

@@ -1,7 +1,7 @@
 """Compatibility of Protobuf schemas: a reader's schema must read what a writer's has written.
 
-The rules are those of Confluent's registry: wire types must match, and what a field means must not
-change without its number. Fields may be added and removed, names may change.
+The rules are those of Confluent's registry: fields with the same number must have types that read
+each other's values. Fields may be added and removed, and their names may change.
 """
 
 from typing import Any, Final
@@ -43,11 +43,15 @@ def find_protobuf_incompatibilities(reader: FileDescriptor, writer: FileDescript
         )
     messages = dict(reader.message_types_by_name)
     for name, message in writer.message_types_by_name.items():
-        comparison.compare_present(messages.get(name), message, f"#/{name}")
+        comparison.compare_message(messages.get(name), message, f"#/{name}")
     return comparison.found
 
 
 class _Comparison:
+    """Compares messages and collects the incompatibilities in `found`. `path`: a JSON pointer to
+    the compared part, for the descriptions.
+    """
+
     def __init__(self, reader_package: str, writer_package: str) -> None:
         self.found: list[Incompatibility] = []
         self._compared: set[tuple[str, str]] = set()
@@ -58,7 +62,8 @@ class _Comparison:
         if len(self.found) < MAX_REPORTED:
             self.found.append(Incompatibility(kind, f"{description} at path '{path or '#/'}'", path, subject))
 
-    def compare_present(self, reader: Any, writer: Any, path: str) -> None:
+    def compare_message(self, reader: Any, writer: Any, path: str) -> None:
+        """`reader`: the message with the name of the writer's; None if the reader has none."""
         if reader is None:
             self.report("MESSAGE_REMOVED", f"The new schema has no message '{writer.full_name}'", path, writer.name)
         else:
@@ -71,7 +76,7 @@ class _Comparison:
         self._compared.add(pair)
         for name, nested in writer.nested_types_by_name.items():
             if not nested.GetOptions().map_entry:
-                self.compare_present(reader.nested_types_by_name.get(name), nested, f"{path}/{name}")
+                self.compare_message(reader.nested_types_by_name.get(name), nested, f"{path}/{name}")
         written = writer.fields_by_number
         for number, field in reader.fields_by_number.items():
             if number in written:
@@ -141,6 +146,7 @@ class _Comparison:
             )
 
     def _name_in_package(self, message: Any) -> str:
+        """The message's name without the package of either schema."""
         for package in (self._reader_package, self._writer_package):
             if package and message.full_name.startswith(f"{package}."):
                 return str(message.full_name.removeprefix(f"{package}."))
@@ -178,6 +184,7 @@ def _is_map(field: Any) -> bool:
 
 
 def _is_synthetic(one_of: Any) -> bool:
+    """True for the oneof that Protobuf makes of an optional field of proto3."""
     return len(one_of.fields) == 1 and one_of.name == f"_{one_of.fields[0].name}"
 
 

@@ -1,5 +1,5 @@
-"""Descriptors of Protobuf schemas: of `.proto` text, or of a descriptor in base64, as some clients
-send it.
+"""Descriptors of Protobuf schemas, from `.proto` text, or from a descriptor in base64, which some
+clients send.
 
 proto-schema-parser reads the text. The protobuf library resolves names and decides what is valid.
 """
@@ -46,11 +46,12 @@ def load_descriptor(text: str, references: Sequence[NamedSchema] = (), name: str
     for reference in references:
         if reference.type != "PROTOBUF":
             raise SchemaError(f"reference {reference.name!r} is a schema of type {reference.type}")
-        _add(pool, parse_descriptor(reference.text, reference.name))
-    return _add(pool, parse_descriptor(text, name))
+        _add_file(pool, parse_descriptor(reference.text, reference.name))
+    return _add_file(pool, parse_descriptor(text, name))
 
 
-def _add(pool: Any, file: descriptor_pb2.FileDescriptorProto) -> FileDescriptor:
+def _add_file(pool: Any, file: descriptor_pb2.FileDescriptorProto) -> FileDescriptor:
+    """Adds a file to a descriptor pool, which resolves its names. Raises SchemaError."""
     for imported in file.dependency:
         _add_well_known(pool, imported)
     try:
@@ -67,7 +68,9 @@ def _reason_text(reason: Exception) -> str:
 
 
 def _add_well_known(pool: Any, name: str) -> None:
-    """Files that every Protobuf library has, if a schema imports them."""
+    """Adds a file that every Protobuf library has, if the name is that of one and it is not added
+    yet.
+    """
     if not name.startswith("google/") or not name.endswith(".proto"):
         return
     try:
@@ -102,7 +105,7 @@ def decode_serialized(text: str) -> descriptor_pb2.FileDescriptorProto | None:
 
 
 def parse_text(text: str) -> ast.File:
-    """Raises SchemaError."""
+    """The parsed text of a `.proto` file. Raises SchemaError."""
     try:
         return Parser(setup_lexer=_refuse_errors, setup_parser=_refuse_errors).parse(text)
     except (ValueError, AttributeError, TypeError, IndexError) as reason:  # the parser does not check all that it reads
@@ -110,13 +113,14 @@ def parse_text(text: str) -> ast.File:
 
 
 class _SyntaxErrors(ErrorListener):  # type: ignore[misc]
-    """Raises SchemaError at the first error. Otherwise the parser prints it and goes on."""
+    """Raises SchemaError at an error, which the parser would otherwise print and skip."""
 
     def syntaxError(self, recognizer: Any, offending: Any, line: int, column: int, message: str, error: Any) -> None:
         raise SchemaError(f"not a Protobuf schema: line {line}, column {column + 1}: {message[:200]}")
 
 
 def _refuse_errors(recognizer: Any) -> None:
+    """Makes a lexer or parser raise SchemaError at the first error."""
     recognizer.removeErrorListeners()
     recognizer.addErrorListener(_SyntaxErrors())
 
@@ -151,38 +155,40 @@ def build_file(tree: ast.File) -> descriptor_pb2.FileDescriptorProto:
             case ast.Option():
                 set_option(file.options, element)
             case ast.Message():
-                builder.message(file.message_type.add(), element)
+                builder.fill_message(file.message_type.add(), element)
             case ast.Enum():
-                builder.enum(file.enum_type.add(), element)
+                builder.fill_enum(file.enum_type.add(), element)
             case ast.Extension():
-                builder.extension(file.extension, file.message_type, element)
+                builder.add_extensions(file.extension, file.message_type, element)
             case ast.Service():
-                builder.service(file.service.add(), element)
+                builder.fill_service(file.service.add(), element)
     return file
 
 
 class _Builder:
+    """Fills descriptors from the nodes of the parser's tree."""
+
     def __init__(self, *, is_proto3: bool) -> None:
         self._is_proto3 = is_proto3
 
-    def message(self, message: Any, tree: ast.Message | ast.Group) -> None:
+    def fill_message(self, message: Any, tree: ast.Message | ast.Group) -> None:
         message.name = tree.name
         for element in tree.elements:
             match element:
                 case ast.Field():
-                    self._field(message, element)
+                    self._add_field(message, element)
                 case ast.MapField():
-                    self._map(message, element)
+                    self._add_map(message, element)
                 case ast.Group():
-                    self._group(message.field.add(), message.nested_type, element)
+                    self._fill_group(message.field.add(), message.nested_type, element)
                 case ast.OneOf():
-                    self._one_of(message, element)
+                    self._add_one_of(message, element)
                 case ast.Message():
-                    self.message(message.nested_type.add(), element)
+                    self.fill_message(message.nested_type.add(), element)
                 case ast.Enum():
-                    self.enum(message.enum_type.add(), element)
+                    self.fill_enum(message.enum_type.add(), element)
                 case ast.Extension():
-                    self.extension(message.extension, message.nested_type, element)
+                    self.add_extensions(message.extension, message.nested_type, element)
                 case ast.Option():
                     set_option(message.options, element)
                 case ast.ExtensionRange():
@@ -197,14 +203,14 @@ class _Builder:
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field.name}")
 
-    def _field(self, message: Any, tree: ast.Field) -> None:
+    def _add_field(self, message: Any, tree: ast.Field) -> None:
         field = message.field.add()
-        self._fill(field, tree)
+        self._fill_field(field, tree)
         field.proto3_optional = self._is_proto3 and tree.cardinality is ast.FieldCardinality.OPTIONAL
         if not field.proto3_optional:
             field.ClearField("proto3_optional")
 
-    def _fill(self, field: Any, tree: ast.Field) -> None:
+    def _fill_field(self, field: Any, tree: ast.Field) -> None:
         field.name, field.number, field.label = tree.name, tree.number, LABELS[tree.cardinality]
         self._set_type(field, tree.type)
         for option in tree.options:
@@ -216,7 +222,7 @@ class _Builder:
         else:
             field.type_name = name
 
-    def _map(self, message: Any, tree: ast.MapField) -> None:
+    def _add_map(self, message: Any, tree: ast.MapField) -> None:
         entry = message.nested_type.add()
         entry.name = "".join(part[:1].upper() + part[1:] for part in tree.name.split("_")) + "Entry"
         entry.options.map_entry = True
@@ -230,26 +236,26 @@ class _Builder:
         for option in tree.options:
             set_field_option(field, option)
 
-    def _group(self, field: Any, nested: Any, tree: ast.Group) -> None:
+    def _fill_group(self, field: Any, nested: Any, tree: ast.Group) -> None:
         field.name, field.number, field.label = tree.name.lower(), tree.number, LABELS[tree.cardinality]
         field.type, field.type_name = FieldProto.TYPE_GROUP, tree.name
-        self.message(nested.add(), tree)
+        self.fill_message(nested.add(), tree)
 
-    def _one_of(self, message: Any, tree: ast.OneOf) -> None:
+    def _add_one_of(self, message: Any, tree: ast.OneOf) -> None:
         index = len(message.oneof_decl)
         declared = message.oneof_decl.add(name=tree.name)
         for element in tree.elements:
             match element:
                 case ast.Field():
                     field = message.field.add(oneof_index=index)
-                    self._fill(field, element)
+                    self._fill_field(field, element)
                 case ast.Group():
                     field = message.field.add(oneof_index=index)
-                    self._group(field, message.nested_type, element)
+                    self._fill_group(field, message.nested_type, element)
                 case ast.Option():
                     set_option(declared.options, element)
 
-    def enum(self, enum: Any, tree: ast.Enum) -> None:
+    def fill_enum(self, enum: Any, tree: ast.Enum) -> None:
         enum.name = tree.name
         for element in tree.elements:
             match element:
@@ -264,17 +270,17 @@ class _Builder:
                     for start, end in parse_ranges(element.ranges, MAX_ENUM_NUMBER):
                         enum.reserved_range.add(start=start, end=end)
 
-    def extension(self, extensions: Any, nested: Any, tree: ast.Extension) -> None:
+    def add_extensions(self, extensions: Any, nested: Any, tree: ast.Extension) -> None:
         for element in tree.elements:
             match element:
                 case ast.Field():
                     field = extensions.add(extendee=tree.typeName)
-                    self._fill(field, element)
+                    self._fill_field(field, element)
                 case ast.Group():
                     field = extensions.add(extendee=tree.typeName)
-                    self._group(field, nested, element)
+                    self._fill_group(field, nested, element)
 
-    def service(self, service: Any, tree: ast.Service) -> None:
+    def fill_service(self, service: Any, tree: ast.Service) -> None:
         service.name = tree.name
         for element in tree.elements:
             match element:
@@ -293,7 +299,7 @@ class _Builder:
 
 
 def parse_ranges(ranges: Iterable[str], maximum: int) -> Iterator[tuple[int, int]]:
-    """First and last number of each."""
+    """The first and the last number of each range, such as `4`, `5 to 7` or `8 to max`."""
     for text in ranges:
         start, _, end = (part.strip() for part in text.partition(" to "))
         last = maximum if end == "max" else int(end or start, 0)
@@ -301,7 +307,9 @@ def parse_ranges(ranges: Iterable[str], maximum: int) -> Iterator[tuple[int, int
 
 
 def option_value(option: ast.Option) -> Any:
-    """Without escape sequences, which the parser leaves in strings. Raises SchemaError."""
+    """The value of an option. The parser leaves escape sequences in strings; they are resolved
+    here. Raises SchemaError.
+    """
     if isinstance(option.value, ast.Identifier):
         return option.value.name
     if not isinstance(option.value, str):
@@ -329,6 +337,7 @@ def set_option(options: Any, option: ast.Option) -> None:
 
 
 def set_field_option(field: Any, option: ast.Option) -> None:
+    """Sets an option of a field; `default` and `json_name` are fields of its descriptor."""
     value = option_value(option)
     if option.name == "default":
         if field.type == FieldProto.TYPE_BYTES:

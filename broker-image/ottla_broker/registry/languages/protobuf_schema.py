@@ -33,13 +33,13 @@ Lines = Iterator[str]
 
 
 def print_protobuf(text: str, references: Sequence[NamedSchema] = (), *, normalize: bool = False) -> str:
-    """Raises SchemaError."""
+    """The text that the registry stores, of a valid schema. Raises SchemaError."""
     descriptor = load_descriptor(text, references)
     if not normalize and decode_serialized(text) is None:
         return "\n".join(line.rstrip() for line in text.strip().splitlines())
     file = descriptor_pb2.FileDescriptorProto()
     descriptor.CopyToProto(file)
-    return "\n".join(print_file(file, normalize=normalize))
+    return "\n".join(file_lines(file, normalize=normalize))
 
 
 def serialize_protobuf(text: str, references: Sequence[NamedSchema] = ()) -> str:
@@ -47,9 +47,9 @@ def serialize_protobuf(text: str, references: Sequence[NamedSchema] = ()) -> str
     return base64.b64encode(load_descriptor(text, references).serialized_pb).decode()
 
 
-def print_file(file: descriptor_pb2.FileDescriptorProto, *, normalize: bool) -> Lines:
-    """Prints a descriptor as the text of a .proto file. `normalize`: sorts imports by name, fields
-    and values by number.
+def file_lines(file: descriptor_pb2.FileDescriptorProto, *, normalize: bool) -> Lines:
+    """The lines of a .proto file with the descriptor's contents. `normalize`: sorts imports by
+    name, fields and values by number.
     """
     if file.syntax == "editions":
         yield f'edition = "{descriptor_pb2.Edition.Name(file.edition).removeprefix("EDITION_")}";'
@@ -64,10 +64,10 @@ def print_file(file: descriptor_pb2.FileDescriptorProto, *, normalize: bool) -> 
     yield from option_lines(file.options)
     printer = _Printer(is_proto3=file.syntax == PROTO3, normalize=normalize)
     for message in file.message_type:
-        yield from printer.message(message)
+        yield from printer.message_lines(message)
     for enum in file.enum_type:
-        yield from printer.enum(enum)
-    yield from printer.extensions(file.extension)
+        yield from printer.enum_lines(enum)
+    yield from printer.extension_lines(file.extension)
     for service in file.service:
         yield from service_lines(service)
 
@@ -77,12 +77,12 @@ class _Printer:
         self._is_proto3 = is_proto3
         self._normalize = normalize
 
-    def message(self, message: Any) -> Lines:
+    def message_lines(self, message: Any) -> Lines:
         yield f"message {message.name} {{"
-        yield from indented(self._elements(message))
+        yield from indented(self._element_lines(message))
         yield "}"
 
-    def _elements(self, message: Any) -> Lines:
+    def _element_lines(self, message: Any) -> Lines:
         nested = {one.name: one for one in message.nested_type}
         of_fields = {name for name, one in nested.items() if one.options.map_entry}
         yield from option_lines(message.options)
@@ -94,7 +94,7 @@ class _Printer:
             if field.type == FieldProto.TYPE_GROUP:
                 of_fields.add(short_name(field))
             if not field.HasField("oneof_index") or field.proto3_optional:
-                yield from self._field(field, nested)
+                yield from self._field_lines(field, nested)
             elif field.oneof_index not in printed:
                 printed.add(field.oneof_index)
                 one_of = message.oneof_decl[field.oneof_index]
@@ -102,24 +102,24 @@ class _Printer:
                 yield from indented(option_lines(one_of.options))
                 for other in self._sorted(message.field):
                     if other.HasField("oneof_index") and other.oneof_index == field.oneof_index:
-                        yield from indented(self._field(other, nested))
+                        yield from indented(self._field_lines(other, nested))
                 yield "}"
-        yield from self.extensions(message.extension)
+        yield from self.extension_lines(message.extension)
         for name, one in nested.items():
             if name not in of_fields:
-                yield from self.message(one)
+                yield from self.message_lines(one)
         for enum in message.enum_type:
-            yield from self.enum(enum)
+            yield from self.enum_lines(enum)
 
     def _sorted(self, numbered: Any) -> Any:
         return sorted(numbered, key=lambda it: it.number) if self._normalize else numbered
 
-    def _field(self, field: Any, nested: dict[str, Any]) -> Lines:
+    def _field_lines(self, field: Any, nested: dict[str, Any]) -> Lines:
         options = options_text(field_options(field))
         kind = nested.get(short_name(field)) if field.type_name else None
         if field.type == FieldProto.TYPE_GROUP and kind is not None:
             yield f"{self._label(field)}group {kind.name} = {field.number}{options} {{"
-            yield from indented(self._elements(kind))
+            yield from indented(self._element_lines(kind))
             yield "}"
         elif kind is not None and kind.options.map_entry:
             key, value = kind.field
@@ -131,7 +131,7 @@ class _Printer:
         is_implied = (field.HasField("oneof_index") or self._is_proto3) and not field.proto3_optional
         return "" if is_implied and field.label == FieldProto.LABEL_OPTIONAL else LABEL_NAMES[field.label]
 
-    def enum(self, enum: Any) -> Lines:
+    def enum_lines(self, enum: Any) -> Lines:
         yield f"enum {enum.name} {{"
         yield from indented(option_lines(enum.options))
         reserved = reserved_lines(enum.reserved_range, enum.reserved_name, MAX_ENUM_NUMBER, past_end=0)
@@ -140,10 +140,10 @@ class _Printer:
             yield f"{INDENT}{value.name} = {value.number}{options_text(list(options_of(value.options)))};"
         yield "}"
 
-    def extensions(self, fields: Any) -> Lines:
+    def extension_lines(self, fields: Any) -> Lines:
         for field in fields:
             yield f"extend {field.extendee} {{"
-            yield from indented(self._field(field, {}))
+            yield from indented(self._field_lines(field, {}))
             yield "}"
 
 

@@ -1,4 +1,4 @@
-"""Data of a value that is given as JSON, as serialisers of the schema's language write it: what
+"""Encodes values that are given as JSON, as serialisers of the schema's language do. The result
 follows the zero byte and the schema's id in a key or value.
 """
 
@@ -41,7 +41,9 @@ def encode_value(source: SchemaSource, text: str, message: str = "") -> bytes:
 
 
 def parse_json(text: str) -> Any:
-    """Numbers with a fraction are Decimals, which keep every digit. Raises ValueMismatch."""
+    """Parses JSON; numbers with a fraction become Decimals, which keep every digit. Raises
+    ValueMismatch.
+    """
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=refuse_constant)
     except ValueError as reason:
@@ -53,7 +55,7 @@ def refuse_constant(name: str) -> Any:
 
 
 def write_json(source: SchemaSource, text: str) -> bytes:
-    """The text itself, if the schema allows its value."""
+    """The text itself, if the schema allows its value. Raises SchemaError, ValueMismatch."""
     parse_json(text)
     schema = load_json_schema(source.text)
     document = JsonDocument(schema, load_references(source.references))
@@ -72,7 +74,9 @@ def write_json(source: SchemaSource, text: str) -> bytes:
 
 
 def write_protobuf(file: FileDescriptor, text: str, name: str) -> bytes:
-    """The message's place among those of its file, and the message."""
+    """The message indexes and the encoded message. `name`: as in `encode_value`. Raises
+    ValueMismatch.
+    """
     path, descriptor = find_message(file, name)
     message = message_factory.GetMessageClass(descriptor)()
     try:
@@ -87,7 +91,7 @@ def write_protobuf(file: FileDescriptor, text: str, name: str) -> bytes:
 
 
 def find_message(file: FileDescriptor, name: str) -> tuple[list[int], Descriptor]:
-    """Raises ValueMismatch."""
+    """The message with that name, after its message indexes. Raises ValueMismatch."""
     messages: list[Descriptor] = list(file.message_types_by_name.values())
     path: list[int] = []
     found: Descriptor | None = None
@@ -103,8 +107,8 @@ def find_message(file: FileDescriptor, name: str) -> tuple[list[int], Descriptor
 
 
 def write_message_indexes(path: Sequence[int]) -> bytes:
-    """An index for each level of nesting, after their number; the first message is one zero
-    byte.
+    """The number of indexes, and an index for each level of nesting. One zero byte stands for the
+    first message.
     """
     if list(path) == [0]:
         return b"\0"
@@ -112,8 +116,8 @@ def write_message_indexes(path: Sequence[int]) -> bytes:
 
 
 def _write_zigzag(number: int) -> bytes:
-    """Of a number that is not negative. `wire.records.encode_varint` would load Kafka's messages,
-    12 MB, into this process.
+    """Encodes a number that is not negative. `wire.records.encode_varint` would load Kafka's
+    messages, 12 MB, into this process.
     """
     left, written = number << 1, bytearray()
     while left > 0x7F:

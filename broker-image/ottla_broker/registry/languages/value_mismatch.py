@@ -8,11 +8,13 @@ _NOTHING: Final = object()
 
 
 class ValueMismatch(Exception):
-    """A sentence that names the field and its allowed values."""
+    """A value cannot be written by a schema. The message names the field and what it can hold."""
 
     @classmethod
     def at(cls, path: str, expected: str, value: Any = _NOTHING) -> "ValueMismatch":
-        """`path`: of the field, such as `lines[0].count`; empty for the whole value."""
+        """`path`: that of the field, such as `lines[0].count`; empty for the whole value.
+        `expected`: a part of a sentence. `value`: the value that does not fit.
+        """
         where = f"field {path}: " if path else ""
         shown = "" if value is _NOTHING else f", not {shorten(value)}"
         # JSON may have unpaired surrogates, which no message can.

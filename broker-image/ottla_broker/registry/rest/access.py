@@ -12,7 +12,7 @@ import base64
 import binascii
 import hmac
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 
@@ -21,6 +21,7 @@ from ottla_broker.config import SCHEMA_REGISTRY_SECURITY_LISTENER, SSL_PRINCIPAL
 from ottla_broker.config.listener_security import inter_broker_users, listener_sasl
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.subject_names import topic_of
+from ottla_broker.requests.context import DENIED
 from ottla_broker.requests.user_passwords import UserPasswords
 from ottla_broker.security.audit import AuditedResource, AuditEvent
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
@@ -29,11 +30,12 @@ from ottla_broker.security.principal_mapping import NoMatchingRule
 from ottla_broker.security.sasl_session import ListenerSasl
 from ottla_broker.wire.client_security import SASL_PROTOCOLS
 
-DENIED: Final = "denied"
-DONE: Final = "done"
-
 
 class RegistryAccess:
+    """`listener`: the broker's listener whose logins the registry has, with its `protocol`. In the
+    methods, `api` is the operation's name in the audit log, and `subject` None is the cluster.
+    """
+
     def __init__(self, broker: Broker) -> None:
         config = broker.config
         self._broker = broker
@@ -44,7 +46,9 @@ class RegistryAccess:
     # -- authentication
 
     async def authenticate(self, request: web.Request) -> Principal:
-        """Raises RegistryError 401."""
+        """The principal of a request. Raises RegistryError 401, for a wrong password after the
+        delay of failed logins.
+        """
         if self.protocol not in SASL_PROTOCOLS:
             return self._certificate_principal(request)
         name, password = read_basic_credentials(request.headers.get("Authorization", ""))
@@ -55,14 +59,17 @@ class RegistryAccess:
         raise RegistryError(401, "Unauthorized: a user's name and password are needed (HTTP basic authentication)")
 
     async def _is_password_valid(self, sasl: ListenerSasl, name: str, password: str) -> bool:
-        """True if the password is the user's. Users of brokers and of the operator have the
-        passwords of logins between brokers.
+        """True if the password is the user's. The users with which brokers and the operator log in
+        have the passwords of logins between brokers.
         """
         if (expected := inter_broker_users(self._broker.config).get(name)) is not None:
             return hmac.compare_digest(password.encode(), expected.encode())
         return await self._passwords.is_right(sasl, name, password)
 
     def _certificate_principal(self, request: web.Request) -> Principal:
+        """The principal of the client's certificate; ANONYMOUS without one. Raises RegistryError
+        401.
+        """
         tls: Any = None if request.transport is None else request.transport.get_extra_info("ssl_object")
         if self.protocol != "SSL" or tls is None:
             return ANONYMOUS
@@ -75,11 +82,11 @@ class RegistryAccess:
     # -- authorization
 
     def may(self, principal: Principal, host: str, operation: Operation, subject: str | None) -> bool:
-        """`subject` None: the operation is one on the cluster."""
+        """True if the principal is allowed the operation on the subject. Without an audit event."""
         return self._broker.authorizer.allows(principal, host, operation, resource_of(subject))
 
     def check(self, principal: Principal, host: str, operation: Operation, subject: str | None, api: str) -> None:
-        """Raises RegistryError 403, which is in the audit log."""
+        """Raises RegistryError 403 if the principal is not allowed it, with an audit event."""
         if self.may(principal, host, operation, subject):
             return
         self.record(principal, host, operation, subject, api, DENIED)
@@ -89,7 +96,7 @@ class RegistryAccess:
     def record(
         self, principal: Principal, host: str, operation: Operation, subject: str | None, api: str, result: str
     ) -> None:
-        """Writes a refusal or a change to the audit log."""
+        """Writes an audit event. `result`: DENIED or DONE."""
         resource = resource_of(subject)
         at = datetime.fromtimestamp(self._broker.runtime.now_ms() / 1000, UTC)
         self._broker.audit_log.record(
@@ -113,7 +120,7 @@ def resource_of(subject: str | None) -> Resource:
 
 
 def read_basic_credentials(header: str) -> tuple[str, str]:
-    """Name and password; empty ones for a header that has none."""
+    """The name and the password in an Authorization header; empty ones without."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return "", ""

@@ -17,8 +17,8 @@ class CompatibilityApi:
         self._registry = registry
 
     async def check_version(self, request: web.Request) -> web.Response:
-        """Checks against one version, by the subject's level. A subject without versions accepts
-        all for "latest".
+        """Checks against the version that the path names, by the subject's level. Every schema is
+        compatible with "latest" of a subject without versions.
         """
         subject, number, state = subject_of(request), version_of(request), self._registry.state
         version = state.version(subject, number)
@@ -30,8 +30,8 @@ class CompatibilityApi:
         found = [] if version is None or level is CompatibilityLevel.none else [version]
         return await self._check(request, level, found)
 
-    async def check_all(self, request: web.Request) -> web.Response:
-        """Checks against the versions that a registration is checked against."""
+    async def check_subject(self, request: web.Request) -> web.Response:
+        """Checks against the versions that the subject's level demands of a registration."""
         subject = subject_of(request)
         body = await requests.read_schema_body(request)
         check = plan_check(self._registry.state, subject, body.to_schema())

@@ -1,8 +1,8 @@
-"""Forwards requests to the broker that leads `_schemas`: writes, and reads that this broker has no
-result for.
+"""Forwards requests to the broker that leads `_schemas`: writes, and reads whose result is not
+found here.
 
-The response to a write returns when this broker has applied it too, so that its client reads what
-it has written; after APPLY_TIMEOUT_S it returns all the same.
+A write is answered when this broker has applied it too, so that its client can read here what it
+has written; after APPLY_TIMEOUT_S it is answered in any case.
 """
 
 from typing import Final
@@ -20,6 +20,7 @@ from ottla_broker.wire.client_security import TLS_PROTOCOLS
 FORWARDED_MARK: Final = "X-Forward"
 """Header of a forwarded request, which its receiver does not forward again."""
 APPLIED_OFFSET: Final = "X-Ottla-Schemas-Offset"
+"""Header of a write's response: the offset up to which the leader has applied `_schemas`."""
 FORWARDED_HEADERS: Final = ("Authorization", "Content-Type", "Accept", ACCEPTS_UNKNOWN)
 TIMEOUT_S: Final = 25.0
 APPLY_TIMEOUT_S: Final = 5.0
@@ -57,6 +58,7 @@ class LeaderForwarder:
         return web.Response(body=body, status=response.status, content_type=response.content_type)
 
     def _url(self, leader: int) -> tuple[str, bool]:
+        """The URL of the leader's registry, and True if it has TLS. Raises RegistryError."""
         broker = self._broker.image.brokers.get(leader)
         endpoint = None if broker is None else broker.endpoints.get(ENDPOINT)
         if endpoint is None:

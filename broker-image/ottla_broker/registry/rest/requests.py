@@ -1,7 +1,7 @@
-"""Parsing of REST requests: query parameters, subjects, versions, bodies.
+"""Parses REST requests, their query parameters, paths and bodies, and builds responses.
 
-Booleans are read in any case, since clients print their own language's. Unknown fields of bodies
-and unknown parameters are accepted and ignored.
+Booleans may be in upper or lower case, because clients print those of their own language. Unknown
+parameters and fields of bodies are ignored.
 """
 
 from typing import Any, Final, TypeVar
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 
 class SchemaBody(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set": "ruleSet"}):
+    """A schema in a request. `id`, `version`: those of an import."""
+
     schema: str = ""
     schema_type: str | None = None
     references: list[Reference] | None = None
@@ -32,7 +34,7 @@ class SchemaBody(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set"
     version: int | None = None
 
     def to_schema(self) -> Schema:
-        """Raises RegistryError without a text."""
+        """The schema, by default of type Avro. Raises RegistryError if its text is empty."""
         if not self.schema.strip():
             raise errors.invalid_schema("it is empty")
         return Schema(
@@ -45,16 +47,17 @@ class SchemaBody(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set"
 
 
 async def read_schema_body(request: web.Request) -> SchemaBody:
-    """Raises RegistryError."""
+    """The schema in the request's body. Raises RegistryError."""
     return decode_body(await request.read(), SchemaBody)
 
 
 async def read_object(request: web.Request) -> JsonObject:
-    """Raises RegistryError."""
+    """The JSON object in the request's body. Raises RegistryError."""
     return decode_body(await request.read(), dict[str, Any])
 
 
 def decode_body(body: bytes, kind: type[T]) -> T:
+    """Raises RegistryError."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as reason:
@@ -68,6 +71,7 @@ def has_flag(request: web.Request, name: str) -> bool:
 
 
 def read_integer(request: web.Request, name: str, default: int) -> int:
+    """A parameter of the query. Raises RegistryError."""
     text = request.query.get(name, "")
     try:
         return int(text) if text else default
@@ -77,11 +81,11 @@ def read_integer(request: web.Request, name: str, default: int) -> int:
 
 def subject_of(request: web.Request) -> str:
     """The subject that the request's path names, with the path's context."""
-    return qualify_subject(request, request.match_info["subject"])
+    return qualify_by_path(request, request.match_info["subject"])
 
 
-def qualify_subject(request: web.Request, subject: str) -> str:
-    """A subject in the context that the path is below (`/contexts/NAME/…`)."""
+def qualify_by_path(request: web.Request, subject: str) -> str:
+    """The subject, in the context of the path unless it names one itself."""
     context = path_context(request)
     if context == DEFAULT_CONTEXT or parse_subject(subject).context != DEFAULT_CONTEXT:
         return subject
@@ -89,6 +93,7 @@ def qualify_subject(request: web.Request, subject: str) -> str:
 
 
 def path_context(request: web.Request) -> str:
+    """The context that the path begins with (`/contexts/NAME/…`), else the default context."""
     context = request.match_info.get("context", "").strip(":")
     if not context:
         return DEFAULT_CONTEXT
@@ -96,7 +101,7 @@ def path_context(request: web.Request) -> str:
 
 
 def version_of(request: web.Request) -> int:
-    """Raises RegistryError."""
+    """The version that the path names; LATEST for `latest` and `-1`. Raises RegistryError."""
     text = request.match_info["version"]
     if text in ("latest", "-1"):
         return LATEST
@@ -106,6 +111,7 @@ def version_of(request: web.Request) -> int:
 
 
 def id_of(request: web.Request) -> int:
+    """The schema id that the path names. Raises RegistryError."""
     text = request.match_info["id"]
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise errors.schema_not_found(text)
@@ -113,7 +119,9 @@ def id_of(request: web.Request) -> int:
 
 
 def select_page(request: web.Request, items: list[T]) -> list[T]:
-    """`offset` and `limit`; a negative limit is none."""
+    """The items that the parameters `offset` and `limit` select; a negative limit: all of them from
+    the offset on. Raises RegistryError.
+    """
     offset, limit = max(0, read_integer(request, "offset", 0)), read_integer(request, "limit", -1)
     return items[offset:] if limit < 0 else items[offset : offset + limit]
 
@@ -123,11 +131,12 @@ def respond(body: object, status: int = 200) -> web.Response:
 
 
 def accepts_unknown(request: web.Request) -> bool:
+    """True if the client accepts fields that were added to responses later."""
     return request.headers.get(ACCEPTS_UNKNOWN, "").lower() == "true"
 
 
 def schema_fields(request: web.Request, schema: Schema, text: str) -> JsonObject:
-    """The fields of a schema in a response. Clients know that Avro is the type without one."""
+    """The fields of a schema in a response. Clients take a schema without `schemaType` as Avro."""
     fields: JsonObject = {}
     if schema.type != SchemaType.avro or accepts_unknown(request):
         fields["schemaType"] = schema.type
@@ -143,6 +152,7 @@ def schema_fields(request: web.Request, schema: Schema, text: str) -> JsonObject
 
 
 def version_fields(request: web.Request, version: SchemaVersion, text: str) -> JsonObject:
+    """The fields of a version in a response, with those of its schema."""
     fields: JsonObject = {"subject": version.subject, "version": version.version, "id": version.id}
     if version.deleted and accepts_unknown(request):
         fields["deleted"] = True

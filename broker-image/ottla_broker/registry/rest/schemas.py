@@ -1,5 +1,7 @@
 """/schemas: schemas by id and by GUID, and the supported schema types."""
 
+from typing import NamedTuple
+
 from aiohttp import web
 
 from ottla_broker.registry import errors
@@ -12,6 +14,14 @@ from ottla_broker.registry.state import SchemaVersion
 from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName, context_of, parse_subject
 
 
+class FoundSchema(NamedTuple):
+    """A schema, and the context in which it has the id."""
+
+    context: str
+    id: int
+    schema: Schema
+
+
 class SchemasApi:
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
@@ -21,69 +31,65 @@ class SchemasApi:
 
     async def list_schemas(self, request: web.Request) -> web.Response:
         prefix = request.query.get("subjectPrefix", str(SubjectName(requests.path_context(request), "")))
-        deleted, latest_only, state = (
-            has_flag(request, "deleted"),
-            has_flag(request, "latestOnly"),
-            self._registry.state,
-        )
+        with_deleted, latest_only = has_flag(request, "deleted"), has_flag(request, "latestOnly")
+        state = self._registry.state
         found: list[SchemaVersion] = []
         async for subject in find_subjects(request, state, prefix):
-            versions = state.versions(subject, deleted=deleted)
+            versions = state.versions(subject, with_deleted=with_deleted)
             found += versions[-1:] if latest_only else versions
         found.sort(key=lambda one: (one.subject, one.version))
         return respond([requests.version_fields(request, one, one.schema.text) for one in select_page(request, found)])
 
     async def get_schema(self, request: web.Request) -> web.Response:
-        context, _, schema = self._find(request)
-        text = await self._text(request, context, schema)
-        fields = requests.schema_fields(request, schema, text)
+        found = self._find_schema(request)
+        fields = requests.schema_fields(request, found.schema, await self._text(request, found))
         if has_flag(request, "fetchMaxId"):
-            fields["maxId"] = self._registry.state.contexts[context].max_id
+            fields["maxId"] = self._registry.state.contexts[found.context].max_id
         return respond(fields)
 
     async def get_schema_text(self, request: web.Request) -> web.Response:
-        context, _, schema = self._find(request)
-        return web.Response(text=await self._text(request, context, schema), content_type=requests.CONTENT_TYPE)
+        text = await self._text(request, self._find_schema(request))
+        return web.Response(text=text, content_type=requests.CONTENT_TYPE)
 
     async def list_subjects(self, request: web.Request) -> web.Response:
-        return respond(select_page(request, sorted({version.subject for version in self._uses(request)})))
+        return respond(select_page(request, sorted({version.subject for version in self._find_versions(request)})))
 
     async def list_versions(self, request: web.Request) -> web.Response:
-        found = sorted((version.subject, version.version) for version in self._uses(request))
+        found = sorted((version.subject, version.version) for version in self._find_versions(request))
         versions: list[JsonObject] = [{"subject": subject, "version": version} for subject, version in found]
         return respond(select_page(request, versions))
 
     async def get_by_guid(self, request: web.Request) -> web.Response:
         guid = request.match_info["guid"]
-        found = self._registry.state.find_guid(guid)
-        if found is None:
+        known = self._registry.state.find_by_guid(guid)
+        if known is None:
             raise errors.schema_not_found(guid)
-        context, schema_id = found
-        schema = self._registry.state.contexts[context].schemas[schema_id]
+        context, schema_id = known
+        found = FoundSchema(context, schema_id, self._registry.state.contexts[context].schemas[schema_id])
         self._check_described(request, context, schema_id)
-        return respond(requests.schema_fields(request, schema, await self._text(request, context, schema)))
+        return respond(requests.schema_fields(request, found.schema, await self._text(request, found)))
 
     async def list_ids_of_guid(self, request: web.Request) -> web.Response:
         guid, contexts = request.match_info["guid"], self._registry.state.contexts
-        found = self._registry.state.find_guid(guid)
+        found = self._registry.state.find_by_guid(guid)
         if found is None:
             raise errors.schema_not_found(guid)
         fingerprint = contexts[found[0]].schemas[found[1]].fingerprint()
         ids = {name: one.ids[fingerprint] for name, one in contexts.items() if fingerprint in one.ids}
         return respond([{"context": name, "id": schema_id} for name, schema_id in sorted(ids.items())])
 
-    async def _text(self, request: web.Request, context: str, schema: Schema) -> str:
-        return await self._registry.format_schema(
-            str(SubjectName(context, "")), schema, request.query.get("format", "")
-        )
+    async def _text(self, request: web.Request, found: FoundSchema) -> str:
+        """The schema's text in the form that the request asks for. Raises RegistryError."""
+        of_context = str(SubjectName(found.context, ""))
+        return await self._registry.format_schema(of_context, found.schema, request.query.get("format", ""))
 
-    def _find(self, request: web.Request) -> tuple[str, int, Schema]:
-        """The id in the context that the request names; without one, in the default context, and
-        then in the others. Raises RegistryError.
+    def _find_schema(self, request: web.Request) -> FoundSchema:
+        """The schema with the id of the path, in the context that the request names; without one,
+        in the default context, else in the first other one that has the id. Raises RegistryError.
         """
         schema_id, state = id_of(request), self._registry.state
         subject = request.query.get("subject", "")
-        named = context_of(requests.qualify_subject(request, subject))
+        named = context_of(requests.qualify_by_path(request, subject))
         contexts = [named]
         if named == DEFAULT_CONTEXT:
             contexts += sorted(
@@ -94,7 +100,7 @@ class SchemasApi:
             known = state.contexts.get(context)
             if known is not None and schema_id in known.schemas:
                 self._check_described(request, context, schema_id)
-                return context, schema_id, known.schemas[schema_id]
+                return FoundSchema(context, schema_id, known.schemas[schema_id])
         raise errors.schema_not_found(schema_id)
 
     def _check_described(self, request: web.Request, context: str, schema_id: int) -> None:
@@ -103,15 +109,17 @@ class SchemasApi:
         if not any(request["may_describe"](subject) for subject in {version.subject for version in uses}):
             raise errors.RegistryError(40301, f"schema {schema_id} is of no subject that you may describe")
 
-    def _uses(self, request: web.Request) -> list[SchemaVersion]:
-        """Raises RegistryError."""
-        context, schema_id, _ = self._find(request)
-        deleted, subject = has_flag(request, "deleted"), request.query.get("subject", "")
+    def _find_versions(self, request: web.Request) -> list[SchemaVersion]:
+        """The versions that have the schema with the id of the path, as far as the client may
+        describe them and its parameters select them. Raises RegistryError.
+        """
+        found = self._find_schema(request)
+        with_deleted, subject = has_flag(request, "deleted"), request.query.get("subject", "")
         name = parse_subject(subject).name
         return [
             version
-            for version in self._registry.state.contexts[context].uses[schema_id]
-            if (deleted or not version.deleted)
+            for version in self._registry.state.contexts[found.context].uses[found.id]
+            if (with_deleted or not version.deleted)
             and (not name or parse_subject(version.subject).name == name)
             and request["may_describe"](version.subject)
         ]

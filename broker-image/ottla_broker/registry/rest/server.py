@@ -18,7 +18,7 @@ from ottla_broker.registry import errors
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.known_ids import KnownSchemaIds
 from ottla_broker.registry.rest import requests
-from ottla_broker.registry.rest.access import DONE, RegistryAccess
+from ottla_broker.registry.rest.access import RegistryAccess
 from ottla_broker.registry.rest.compatibility import CompatibilityApi
 from ottla_broker.registry.rest.forwarding import APPLIED_OFFSET, FORWARDED_MARK, LeaderForwarder
 from ottla_broker.registry.rest.schemas import SchemasApi
@@ -27,6 +27,7 @@ from ottla_broker.registry.rest.subjects import SubjectsApi
 from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.schemas_topic import NotLeader, SchemasTopic
 from ottla_broker.registry.worker_process import SchemaWorker
+from ottla_broker.requests.context import DONE
 from ottla_broker.security.authorizer import Operation
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 16 << 20
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 START_TIMEOUT_S: Final = 10.0
-"""Longest time that requests wait for the schemas to be read after the start."""
+"""How long the server waits for the schemas to be read before it answers requests."""
 
 RestHandler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -59,7 +60,7 @@ class Route:
 
 
 class RegistryServer:
-    """The HTTP server of this broker's registry."""
+    """The HTTP server of this broker's registry. It replaces `broker.schema_ids`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -78,8 +79,8 @@ class RegistryServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None) -> None:
-        """Serves the sockets once the schemas are read. Earlier, the answer for a registered schema
-        would be that it does not exist.
+        """Serves the sockets once the schemas are read, or after START_TIMEOUT_S. Before that,
+        requests would be told that registered schemas do not exist.
         """
         self._tasks.start(self._read_topic())
         await self._broker.started.wait()
@@ -116,7 +117,9 @@ class RegistryServer:
         return serve
 
     async def _answer(self, route: Route, request: web.Request) -> web.Response:
-        """Raises RegistryError."""
+        """Authenticates and authorizes the request, and answers or forwards it. Raises
+        RegistryError.
+        """
         if not self._broker.ready:
             raise RegistryError(503, "the broker is starting or stopping")
         principal, host = await self._access.authenticate(request), request.remote or ""
@@ -131,7 +134,9 @@ class RegistryServer:
         return response
 
     async def _answer_or_forward(self, route: Route, request: web.Request, *, is_forwarded: bool) -> web.Response:
-        """Raises RegistryError."""
+        """Answers here what this broker can answer; forwards the rest to the leader, unless another
+        broker has forwarded it. Raises RegistryError.
+        """
         try:
             if route.is_write and not is_forwarded:
                 await self._topic.ensure_leader()
@@ -193,7 +198,7 @@ def make_routes(registry: SchemaRegistry, access: RegistryAccess) -> list[Route]
         Route("GET", by_id + "/versions", schemas.list_versions),
         Route("GET", "/schemas/guids/{guid}", schemas.get_by_guid),
         Route("GET", "/schemas/guids/{guid}/ids", schemas.list_ids_of_guid),
-        Route("POST", "/compatibility" + versions, checks.check_all, describe),
+        Route("POST", "/compatibility" + versions, checks.check_subject, describe),
         Route("POST", "/compatibility" + versions + "/{version}", checks.check_version, describe),
         Route("GET", "/config", settings.get_config, describe_configs),
         Route("PUT", "/config", settings.put_config, alter_configs, is_write=True),

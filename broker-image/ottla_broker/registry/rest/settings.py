@@ -1,4 +1,4 @@
-"""/config, /mode and /contexts: compatibility and modes of subjects, contexts and everything."""
+"""/config, /mode and /contexts: settings and modes of subjects, contexts and the whole registry."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName
 
 
 def scope_of(request: web.Request) -> str | None:
-    """The subject of the path, else the context of the path, else None for everything."""
+    """The subject of the path, else its context, else None for the whole registry."""
     if "subject" in request.match_info:
         return requests.subject_of(request)
     context = requests.path_context(request)

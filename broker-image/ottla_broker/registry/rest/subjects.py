@@ -20,7 +20,7 @@ from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, WILDCARD, SubjectName, parse_subject
 
 SUBJECTS_PER_SLICE: Final = 1000
-"""Looked at before other tasks may run: some milliseconds."""
+"""Subjects that are looked at before other tasks may run: some milliseconds."""
 
 
 class SubjectsApi:
@@ -31,18 +31,18 @@ class SubjectsApi:
         context = requests.path_context(request)
         default_prefix = WILDCARD if context == DEFAULT_CONTEXT else str(SubjectName(context, ""))
         prefix = request.query.get("subjectPrefix", default_prefix)
-        deleted, only_deleted = has_flag(request, "deleted"), wants_only_deleted(request)
+        with_deleted, only_deleted = has_flag(request, "deleted"), wants_only_deleted(request)
         state = self._registry.state
         names = [
             subject
             async for subject in find_subjects(request, state, prefix)
-            if is_listed(state, subject, deleted=deleted, only_deleted=only_deleted)
+            if is_listed(state, subject, with_deleted=with_deleted, only_deleted=only_deleted)
         ]
         return respond(select_page(request, sorted(names)))
 
     async def list_versions(self, request: web.Request) -> web.Response:
         subject, only_deleted = subject_of(request), wants_only_deleted(request)
-        versions = self._registry.state.versions(subject, deleted=has_flag(request, "deleted") or only_deleted)
+        versions = self._registry.state.versions(subject, with_deleted=has_flag(request, "deleted") or only_deleted)
         if only_deleted:
             versions = [version for version in versions if version.deleted]
         if not versions:
@@ -63,15 +63,17 @@ class SubjectsApi:
     async def list_referrers(self, request: web.Request) -> web.Response:
         version = self._find_version(request)
         referrers = self._registry.state.referrers(
-            version.subject, version.version, deleted=has_flag(request, "deleted")
+            version.subject, version.version, with_deleted=has_flag(request, "deleted")
         )
         return respond(select_page(request, sorted({one.id for one in referrers})))
 
     async def get_by_metadata(self, request: web.Request) -> web.Response:
-        """The newest version with all of the metadata properties key=value."""
+        """The newest version whose metadata has all the properties of the parameters `key` and
+        `value`.
+        """
         subject = subject_of(request)
         wanted = dict(zip(request.query.getall("key", []), request.query.getall("value", []), strict=False))
-        versions = self._registry.state.versions(subject, deleted=has_flag(request, "deleted"))
+        versions = self._registry.state.versions(subject, with_deleted=has_flag(request, "deleted"))
         if not versions:
             raise errors.subject_not_found(subject)
         for version in reversed(versions):
@@ -82,27 +84,27 @@ class SubjectsApi:
         raise errors.schema_not_found()
 
     def _find_version(self, request: web.Request) -> SchemaVersion:
-        """Raises RegistryError."""
+        """The version that the path names. Raises RegistryError."""
         subject, number, state = subject_of(request), version_of(request), self._registry.state
-        deleted = has_flag(request, "deleted")
-        version = state.version(subject, number, deleted=deleted)
+        with_deleted = has_flag(request, "deleted")
+        version = state.version(subject, number, with_deleted=with_deleted)
         if version is not None:
             return version
-        if not state.versions(subject, deleted=deleted):
+        if not state.versions(subject, with_deleted=with_deleted):
             raise errors.subject_not_found(subject)
         raise errors.version_not_found(number)
 
     async def look_up(self, request: web.Request) -> web.Response:
         """POST /subjects/SUBJECT: the version that has the schema."""
         subject, body, state = subject_of(request), await requests.read_schema_body(request), self._registry.state
-        deleted = has_flag(request, "deleted")
-        if not state.versions(subject, deleted=deleted):
+        with_deleted = has_flag(request, "deleted")
+        if not state.versions(subject, with_deleted=with_deleted):
             raise errors.subject_not_found(subject)
         schema = await self._registry.parse_schema(subject, body.to_schema(), normalize=has_flag(request, "normalize"))
-        version = await self._registry.find_version(subject, schema, deleted=deleted)
-        if version is None:  # as a client registers it that does not know the latest version's metadata
+        version = await self._registry.find_version(subject, schema, with_deleted=with_deleted)
+        if version is None:  # a client may leave out the metadata that a registration inherits
             inherited = with_inherited(self._registry.state, subject, schema)
-            version = await self._registry.find_version(subject, inherited, deleted=deleted)
+            version = await self._registry.find_version(subject, inherited, with_deleted=with_deleted)
         if version is None:
             raise errors.schema_not_found()
         return respond(requests.version_fields(request, version, await self._text(request, version)))
@@ -118,12 +120,13 @@ class SubjectsApi:
         version, schema_id = await self._registry.register(registration)
         if not requests.accepts_unknown(request):
             return respond({"id": schema_id})
-        # Not the text: clients would keep it, whatever format they ask for later.
-        known = self._registry.state.version(subject, version, deleted=True)
+        # Without the text: clients would cache it for every format that they ask for later.
+        known = self._registry.state.version(subject, version, with_deleted=True)
         guid = schema.guid() if known is None else known.schema.guid()
         return respond({"id": schema_id, "version": version, "guid": guid})
 
     def _normalizes(self, request: web.Request) -> bool:
+        """True if the client asks to normalize schemas, or the subject's config does."""
         if has_flag(request, "normalize"):
             return True
         state, subject = self._registry.state, subject_of(request)
@@ -140,7 +143,7 @@ class SubjectsApi:
         def decide(state: RegistryState) -> tuple[int, list[SchemasRecord]]:
             chosen = number
             if number == LATEST:
-                latest = state.version(subject, LATEST, deleted=permanent)
+                latest = state.version(subject, LATEST, with_deleted=permanent)
                 if latest is None:
                     raise errors.subject_not_found(subject)
                 chosen = latest.version
@@ -150,8 +153,8 @@ class SubjectsApi:
 
 
 async def find_subjects(request: web.Request, state: RegistryState, prefix: str) -> AsyncIterator[str]:
-    """Subjects with the prefix that the client may describe. Other tasks run in between: there may
-    be 100,000.
+    """Subjects with the prefix that the client may describe. Other tasks run in between, because
+    there may be 100,000 subjects.
     """
     for number, subject in enumerate(list(state.subjects)):
         if number % SUBJECTS_PER_SLICE == 0:
@@ -174,7 +177,10 @@ def wants_only_deleted(request: web.Request) -> bool:
     return has_flag(request, "deletedOnly") or has_flag(request, "deleted_only")
 
 
-def is_listed(state: RegistryState, subject: str, *, deleted: bool, only_deleted: bool) -> bool:
+def is_listed(state: RegistryState, subject: str, *, with_deleted: bool, only_deleted: bool) -> bool:
+    """True if a list contains the subject. `with_deleted`: also subjects all of whose versions are
+    soft-deleted. `only_deleted`: only these.
+    """
     versions = state.subjects[subject].values()
     is_active = any(not version.deleted for version in versions)
-    return not is_active if only_deleted else deleted or is_active
+    return not is_active if only_deleted else with_deleted or is_active
