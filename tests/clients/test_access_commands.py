@@ -168,7 +168,7 @@ def test_password_changes_and_the_user_is_deleted(secured: SaslBroker, tmp_path:
 def test_bad_input_is_an_error_of_usage(secured: SaslBroker) -> None:
     for arguments, expected in (
         (("acls", "add", "-p", "x", "--allow", "fly", "--topic", "t"), "allowed: All, Read, Write"),
-        (("acls", "add", "-p", "x", "--allow", "read"), "name what the rule is about"),
+        (("acls", "add", "-p", "x", "--allow", "read"), "name the resource of the rule"),
         (("acls", "add", "-p", "x", "--topic", "t"), "give --allow or --deny"),
         (("acls", "remove", "--yes"), "name rules to remove"),
         (("users", "create", "x"), "no password: give --password-file"),

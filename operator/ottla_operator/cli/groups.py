@@ -100,8 +100,8 @@ def _group_document(
                 "client": f"{member.client_id}@{member.host}",
                 "kind": member.kind,
                 "epoch": member.epoch,
-                "partitions": _names(member.partitions),
-                "target": None if member.target is None else _names(member.target),
+                "partitions": _partition_names(member.partitions),
+                "target": None if member.target is None else _partition_names(member.target),
             }
             for member in group.members
         ],
@@ -120,7 +120,7 @@ def _group_document(
     }
 
 
-def _names(partitions: Iterable[TopicPartition]) -> list[str]:
+def _partition_names(partitions: Iterable[TopicPartition]) -> list[str]:
     return [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
 
 
@@ -133,7 +133,7 @@ def delete(
 ) -> None:
     """Delete groups and their committed offsets.
 
-    They must have no members.
+    The groups must have no members.
     """
     if not yes:
         typer.confirm(f"Delete {', '.join(names)} with all committed offsets?", abort=True)
@@ -161,7 +161,7 @@ def reset_offsets(
 ) -> None:
     """Reset the committed offsets of a group.
 
-    It must have no members.
+    The group must have no members.
 
     Example: ottla groups reset-offsets billing --to 2h --topic orders
     """

@@ -99,14 +99,14 @@ def delete(
 ) -> None:
     """Delete share groups and their offsets.
 
-    They must have no members.
+    The groups must have no members.
     """
     if not yes:
-        typer.confirm(f"Delete {', '.join(names)} with all that they have read?", abort=True)
+        typer.confirm(f"Delete {', '.join(names)} with their offsets?", abort=True)
 
     async def work(client: KafkaClient) -> None:
         for name in names:
-            await share_groups.describe_share_group(client, name)  # no group of another kind
+            await share_groups.describe_share_group(client, name)  # raises for a group of another kind
             await groups.delete_group(client, name)
             print(f"share group {name} deleted")
 

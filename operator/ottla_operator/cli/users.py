@@ -97,7 +97,7 @@ def alter(
 ) -> None:
     """Change a user's password.
 
-    Connections that are open stay open.
+    Open connections are not closed.
     """
     chosen = _read_mechanisms(mechanism or ())
     password = read_password(password_file, password_env)
