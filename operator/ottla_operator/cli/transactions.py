@@ -274,9 +274,9 @@ async def _find_producer(
     client: KafkaClient, partition: topics.TopicDescription, start_offset: int
 ) -> tuple[int, int, int]:
     """Producer id, its epoch and its coordinator's, of the transaction that began at the offset."""
-    for it in await transactions.describe_producers(client, [partition]):
-        if it.transaction_start == start_offset:
-            return it.producer_id, it.epoch, it.coordinator_epoch
+    for producer in await transactions.describe_producers(client, [partition]):
+        if producer.transaction_start == start_offset:
+            return producer.producer_id, producer.epoch, producer.coordinator_epoch
     at = f"{partition.name}-{partition.partitions[0].index}"
     raise CommandError(ExitCode.not_found, f"no transaction that began at offset {start_offset} is open in {at}")
 

@@ -88,12 +88,16 @@ def find_partition_problems(
     """
     problems: list[PartitionProblem] = []
     for topic in topics:
-        for it in topic.partitions:
-            reassignment = (reassignments or {}).get((topic.name, it.index))
-            behind = set(it.replicas) - set(it.isr) - set(reassignment.adding if reassignment else ())
-            if it.leader < 0 or behind:
-                kind = OFFLINE if it.leader < 0 else UNDER_REPLICATED
-                problems.append(PartitionProblem(topic.name, it.index, kind, it.leader, it.isr, it.replicas))
+        for partition in topic.partitions:
+            reassignment = (reassignments or {}).get((topic.name, partition.index))
+            behind = set(partition.replicas) - set(partition.isr) - set(reassignment.adding if reassignment else ())
+            if partition.leader < 0 or behind:
+                kind = OFFLINE if partition.leader < 0 else UNDER_REPLICATED
+                problems.append(
+                    PartitionProblem(
+                        topic.name, partition.index, kind, partition.leader, partition.isr, partition.replicas
+                    )
+                )
     return problems
 
 

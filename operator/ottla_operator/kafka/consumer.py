@@ -109,14 +109,14 @@ class Consumer:
         raise_for_error(response.error_code, None, "fetch")
         found: list[tuple[TopicPartition, PartitionData]] = []
         for topic in response.responses:
-            for it in topic.partitions:
-                partition = topic.topic, it.partition_index
-                if it.error_code in STALE_METADATA_ERRORS:
+            for data in topic.partitions:
+                partition = topic.topic, data.partition_index
+                if data.error_code in STALE_METADATA_ERRORS:
                     self._leaders.clear()
                     continue
-                subject = f"partition {topic.topic}-{it.partition_index} at {self.positions[partition]}"
-                raise_for_error(it.error_code, None, subject)
-                found.append((partition, it))
+                subject = f"partition {topic.topic}-{data.partition_index} at {self.positions[partition]}"
+                raise_for_error(data.error_code, None, subject)
+                found.append((partition, data))
         return found
 
     def _decode(self, partition: TopicPartition, fetched: PartitionData) -> list[Record]:

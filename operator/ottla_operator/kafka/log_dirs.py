@@ -58,7 +58,7 @@ async def _describe_broker(
         subject = f"log directory {result.log_dir}"
         raise_for_error(result.error_code, None, subject, allow=(ErrorCode.kafka_storage_error,))
         for topic in result.topics:
-            for it in topic.partitions:
-                if not it.is_future_key:
-                    sizes[topic.name, it.partition_index] = it.partition_size
+            for replica in topic.partitions:
+                if not replica.is_future_key:
+                    sizes[topic.name, replica.partition_index] = replica.partition_size
     return sizes

@@ -64,9 +64,9 @@ async def _list_offsets_of_leader(
     request = build_list_offsets(partitions, time_ms)
     found: dict[TopicPartition, int] = {}
     for topic in (await client.send(request, broker=leader)).topics:
-        for it in topic.partitions:
+        for partition in topic.partitions:
             # A partition whose leader has just changed is omitted; callers that poll will see it.
-            if it.error_code not in (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition):
-                raise_for_error(it.error_code, None, f"partition {topic.name}-{it.partition_index}")
-                found[topic.name, it.partition_index] = it.offset
+            if partition.error_code not in (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition):
+                raise_for_error(partition.error_code, None, f"partition {topic.name}-{partition.partition_index}")
+                found[topic.name, partition.partition_index] = partition.offset
     return found

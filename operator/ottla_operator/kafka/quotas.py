@@ -54,10 +54,10 @@ async def alter_quotas(client: KafkaClient, changes: Iterable[QuotaChange]) -> d
         return {}
     response = await client.send_to_controller(AlterClientQuotasRequest(entries=entries, validate_only=False))
     errors: dict[Entity, KafkaError] = {}
-    for it in response.entries:
-        entity = _entity(it.entity)
+    for entry in response.entries:
+        entity = _entity(entry.entity)
         subject = f"quotas of {format_entity(entity)}"
-        if (error := find_error(it.error_code, it.error_message, subject)) is not None:
+        if (error := find_error(entry.error_code, entry.error_message, subject)) is not None:
             errors[entity] = error
     return errors
 

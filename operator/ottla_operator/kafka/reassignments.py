@@ -94,9 +94,9 @@ async def _alter(client: KafkaClient, replicas: Mapping[TopicPartition, tuple[Br
         response = await client.send_to_controller(request)
         raise_for_error(response.error_code, response.error_message, "reassignment")
         for topic in response.responses:
-            for it in topic.partitions:
-                subject, ended = f"{topic.name}-{it.partition_index}", (ErrorCode.no_reassignment_in_progress,)
-                raise_for_error(it.error_code, it.error_message, subject, allow=ended)
+            for partition in topic.partitions:
+                subject, ended = f"{topic.name}-{partition.partition_index}", (ErrorCode.no_reassignment_in_progress,)
+                raise_for_error(partition.error_code, partition.error_message, subject, allow=ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +138,10 @@ def copied_bytes(
     other replica.
     """
     copied = total = 0
-    for partition, it in reassignments.items():
-        others = (broker for broker in it.replicas if broker in sizes and broker not in it.adding)
+    for partition, reassignment in reassignments.items():
+        others = (broker for broker in reassignment.replicas if broker in sizes and broker not in reassignment.adding)
         size = max((sizes[broker].get(partition, 0) for broker in others), default=0)
-        for broker in it.adding:
+        for broker in reassignment.adding:
             copied += min(size, sizes.get(broker, {}).get(partition, 0))
             total += size
     return copied, total

@@ -160,9 +160,10 @@ async def describe_eligible_leaders(client: KafkaClient, topic: str) -> dict[int
             return {}
         for result in response.topics:
             raise_for_error(result.error_code, None, f"topic {topic!r}")
-            for it in result.partitions:
-                eligible, last_known = tuple(it.eligible_leader_replicas or ()), tuple(it.last_known_elr or ())
-                found[it.partition_index] = EligibleLeaders(eligible, last_known)
+            for partition in result.partitions:
+                eligible = tuple(partition.eligible_leader_replicas or ())
+                last_known = tuple(partition.last_known_elr or ())
+                found[partition.partition_index] = EligibleLeaders(eligible, last_known)
         if (next_ := response.next_cursor) is None:
             return found
         cursor = Cursor(topic_name=next_.topic_name, partition_index=next_.partition_index)

@@ -249,5 +249,5 @@ async def abort_in_partition(
     response = await client.send(WriteTxnMarkersRequest(markers=(marker,)), broker=leader)
     for result in response.markers:
         for topic in result.topics:
-            for it in topic.partitions:
-                raise_for_error(it.error_code, None, f"partition {topic.name}-{it.partition_index}")
+            for written in topic.partitions:
+                raise_for_error(written.error_code, None, f"partition {topic.name}-{written.partition_index}")

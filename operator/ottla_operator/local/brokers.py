@@ -281,8 +281,8 @@ class BrokerProcesses:
         return all(await asyncio.gather(*(it.supervisor.stop() for it in self.by_id.values())))
 
     def kill(self) -> None:
-        for it in self.by_id.values():
-            it.supervisor.kill()
+        for broker in self.by_id.values():
+            broker.supervisor.kill()
 
     def _report(self, row: BrokerRow, status: ProcessStatus) -> None:
         if status.state is State.ready:

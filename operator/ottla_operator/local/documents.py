@@ -138,18 +138,18 @@ def _insert_schema_texts(documents: Iterable[Document], problems: list[str]) -> 
     be read.
     """
     found = []
-    for it in documents:
-        problem = schema_files.find_unsupported_source(it.data)
-        if (path := schema_files.schema_path(it.data, it.file.parent)) is not None:
+    for document in documents:
+        problem = schema_files.find_unsupported_source(document.data)
+        if (path := schema_files.schema_path(document.data, document.file.parent)) is not None:
             text = schema_files.read_schema_text(path)
             if isinstance(text, str):
-                lines = {**it.lines, schema_files.TEXT: it.lines[schema_files.FILE]}
-                it = Document(it.file, schema_files.with_text(it.data, text), lines, path)
+                lines = {**document.lines, schema_files.TEXT: document.lines[schema_files.FILE]}
+                document = Document(document.file, schema_files.with_text(document.data, text), lines, path)
             else:
                 problem = text
         if problem is not None:
-            problems.append(it.describe(problem))
-        found.append(it)
+            problems.append(document.describe(problem))
+        found.append(document)
     return found
 
 
@@ -245,11 +245,10 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
                 )
                 message = f"Cluster {name!r} is not in these files{hint}"
                 yield document.describe(validation.Problem(path, message))
-        for index, it in enumerate(document.data["spec"].get("aclsFrom") or () if document.kind == "User" else ()):
-            if it["name"] not in policies:
-                message = (
-                    f"AccessPolicy {it['name']!r} is not in these files{validation.did_you_mean(it['name'], policies)}"
-                )
+        references = document.data["spec"].get("aclsFrom") or () if document.kind == "User" else ()
+        for index, reference in enumerate(references):
+            if (name := reference["name"]) not in policies:
+                message = f"AccessPolicy {name!r} is not in these files{validation.did_you_mean(name, policies)}"
                 yield document.describe(validation.Problem(("spec", "aclsFrom", index, "name"), message))
         if document.kind in STORED_NAMES:
             what, stored_name = STORED_NAMES[document.kind]
@@ -266,26 +265,26 @@ def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
     brokers, and Secrets that listeners and consoles cannot use.
     """
     clusters = {it.name: it for it in documents if it.kind == "Cluster"}
-    for it in documents:
-        if it.kind != "Topic" or (cluster := clusters.get(it.data["spec"]["clusterRef"]["name"])) is None:
+    for document in documents:
+        if document.kind != "Topic" or (cluster := clusters.get(document.data["spec"]["clusterRef"]["name"])) is None:
             continue
-        replicas, brokers = it.data["spec"].get("replicas"), cluster.data["spec"]["replicas"]
+        replicas, brokers = document.data["spec"].get("replicas"), cluster.data["spec"]["replicas"]
         if replicas is not None and replicas > brokers:
             where = cluster.locate(("spec", "replicas"))
             message = f"{replicas} replicas need as many brokers; Cluster {cluster.name} has {brokers}, in {where}"
-            yield it.describe(validation.Problem(("spec", "replicas"), message))
+            yield document.describe(validation.Problem(("spec", "replicas"), message))
     found = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
-    for it in clusters.values():
+    for cluster in clusters.values():
         try:
-            certificates = listener_certificates.read_certificates(Cluster.parse(it.data), found)
+            certificates = listener_certificates.read_certificates(Cluster.parse(cluster.data), found)
             if certificates is not None:
                 listener_certificates.check_certificates(certificates, time.time())
         except SecretUnusable as error:
-            yield f"{it.locate(('spec', 'tls', 'secretRef'))}: {error}"
+            yield f"{cluster.locate(('spec', 'tls', 'secretRef'))}: {error}"
         try:
-            console_files(Cluster.parse(it.data), found)
+            console_files(Cluster.parse(cluster.data), found)
         except SecretUnusable as error:
-            yield f"{it.locate(('spec', 'console', 'oidc'))}: {error}"
+            yield f"{cluster.locate(('spec', 'console', 'oidc'))}: {error}"
 
 
 def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[validation.FieldPath, str]]:
@@ -340,10 +339,10 @@ def component_documents(documents: Sequence[Document]) -> list[Document]:
     clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
     described = {it.name for it in documents if it.kind == "User"}
     found: list[Document] = []
-    for it in documents:
-        user = _component_user(it, clusters)
+    for document in documents:
+        user = _component_user(document, clusters)
         if user is not None and user["metadata"]["name"] not in described:
-            found.append(Document(it.file, user, it.lines))
+            found.append(Document(document.file, user, document.lines))
     return found
 
 

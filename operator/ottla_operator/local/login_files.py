@@ -33,6 +33,6 @@ def write_login(folder: Path, login: LoginSecret) -> None:
     for name, value in values.items():
         if not (folder / name).exists() or (folder / name).read_text() != value:
             replace_file(folder / name, value, mode=_PRIVATE)
-    for it in folder.iterdir():
-        if it.is_file() and it.name not in values:
-            it.unlink()
+    for file in folder.iterdir():
+        if file.is_file() and file.name not in values:
+            file.unlink()

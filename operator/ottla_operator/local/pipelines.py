@@ -363,8 +363,8 @@ class PipelineProcesses:
         return all(await asyncio.gather(*(it.stop() for it in self.by_name.values())))
 
     def kill(self) -> None:
-        for it in self.by_name.values():
-            it.supervisor.kill()
+        for driver in self.by_name.values():
+            driver.supervisor.kill()
 
     def _notifier(self, name: str) -> Callable[[], None]:
         return lambda: self.on_change(name)

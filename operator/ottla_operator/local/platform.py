@@ -84,12 +84,12 @@ class LocalPlatform:
         clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
         certificates = {}
-        for name, it in clusters.items():
-            if (found := listener_certificates.read_certificates(it, self._secrets)) is not None:
+        for name, cluster in clusters.items():
+            if (found := listener_certificates.read_certificates(cluster, self._secrets)) is not None:
                 certificates[name], is_renewed = write_certificates(home / name, found)
                 if is_renewed:
                     self.view.say(f"cluster {name}: Secret {found.secret} is renewed: brokers read it", "info")
-            write_console_files(home / name, console_files(it, self._secrets))
+            write_console_files(home / name, console_files(cluster, self._secrets))
         certificates |= {
             name: Home(home).internal_certificates(name)
             for name, it in clusters.items()

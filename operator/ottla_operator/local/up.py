@@ -178,18 +178,18 @@ class UpRunner:
         for key in [it for it in self._resources if it not in described]:
             self._remove(self._resources.pop(key))
         clusters = [it for it in described.values() if it.kind == "Cluster"]
-        for it in clusters:
-            self._update(it)
-            self._measure(it.name)
+        for cluster in clusters:
+            self._update(cluster)
+            self._measure(cluster.name)
         self.platform.start_spark()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
-                for it in clusters:
-                    await self._wait_until(lambda name=it.name: self._has_settled(name))  # type: ignore[misc]
-                    await self._metrics[it.name][0].measured.wait()
-        for it in described.values():
-            if it.kind != "Cluster":
-                self._update(it)
+                for cluster in clusters:
+                    await self._wait_until(lambda name=cluster.name: self._has_settled(name))  # type: ignore[misc]
+                    await self._metrics[cluster.name][0].measured.wait()
+        for document in described.values():
+            if document.kind != "Cluster":
+                self._update(document)
         for name in [name for kind, name in described if kind == "Pipeline"]:
             self.controller.wake_pipeline(local_key(name))  # a Python step may have changed
 

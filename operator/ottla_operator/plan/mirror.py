@@ -238,9 +238,9 @@ def mirror_status_fields(
 ) -> dict[str, Json]:
     """A Mirror's status without its conditions. Unknown values of a topic are left out."""
     by_topic: dict[str, list[ObservedMirrorPartition]] = {}
-    for it in partitions:
-        if it.state != UNREPORTED:
-            by_topic.setdefault(it.topic, []).append(it)
+    for partition in partitions:
+        if partition.state != UNREPORTED:
+            by_topic.setdefault(partition.topic, []).append(partition)
     found = {name: _topic_status(name, its) for name, its in by_topic.items()}
     for name, reason in observed.refused_topics.items():
         found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = reason

@@ -20,9 +20,9 @@ def oldest_owners(resources: Iterable[R], owned: Callable[[R], str | None]) -> d
     None if its spec is invalid.
     """
     owners: dict[str, R] = {}
-    for it in sorted(resources, key=_age):
-        if (name := owned(it)) is not None:
-            owners.setdefault(name, it)
+    for resource in sorted(resources, key=_age):
+        if (name := owned(resource)) is not None:
+            owners.setdefault(name, resource)
     return owners
 
 

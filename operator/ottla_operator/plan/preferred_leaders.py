@@ -111,9 +111,9 @@ class _Leaders:
         self._led_of_topic[leader, self._topics[index]] += change
         if index not in self._changeable:
             return
-        for it in others:
-            if it in self._led:
-                edge = self._edges[leader].setdefault(it, {})
+        for broker in others:
+            if broker in self._led:
+                edge = self._edges[leader].setdefault(broker, {})
                 if change > 0:
                     edge[index] = None
                 else:

@@ -106,8 +106,8 @@ def order_by_references(resources: Iterable[SchemaResource]) -> tuple[list[Schem
     ordered: list[SchemaResource] = []
     while ready := [it for it in waiting.values() if not referenced_names(it) & waiting.keys()]:
         ordered += ready
-        for it in ready:
-            del waiting[it.name]
+        for resource in ready:
+            del waiting[resource.name]
     return [*ordered, *waiting.values()], frozenset(waiting)
 
 
@@ -140,10 +140,10 @@ def find_obstacle(
 def desired_schema(schema: Schema, text: str, registered: Mapping[str, RegisteredVersion]) -> DesiredSchema:
     """`registered`: versions of the Schemas that it refers to, by name."""
     references: list[Mapping[str, str | int]] = []
-    for it in schema.spec.references or ():
-        found = registered[it.schema_ref.name] if it.schema_ref is not None else None
-        subject, version = found if found is not None else (it.subject or "", it.version or 0)
-        references.append({"name": it.name, "subject": subject, "version": version})
+    for reference in schema.spec.references or ():
+        found = registered[reference.schema_ref.name] if reference.schema_ref is not None else None
+        subject, version = found if found is not None else (reference.subject or "", reference.version or 0)
+        references.append({"name": reference.name, "subject": subject, "version": version})
     return DesiredSchema(schema.subject, schema.spec.type, text, tuple(references))
 
 

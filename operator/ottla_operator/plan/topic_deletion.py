@@ -75,9 +75,9 @@ def plan_deletions(
     known = {it.uid: it for it in resources}
     by_name = {it.name: it for it in known.values()}
     owners: dict[str, set[str]] = {}
-    for it in known.values():
-        if it.parsed is not None:
-            owners.setdefault(it.parsed.topic_name, set()).add(it.name)
+    for resource in known.values():
+        if resource.parsed is not None:
+            owners.setdefault(resource.parsed.topic_name, set()).add(resource.name)
     plan = DeletionPlan()
     for uid, record in records.items():
         if uid in known or owners.get(record.topic, set()) - {record.resource}:

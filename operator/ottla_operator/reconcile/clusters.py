@@ -251,8 +251,8 @@ class ClusterReconciler:
         before = find_condition(resource, READY)
         conditions = Conditions(readiness, resource["metadata"]["generation"], extra)
         await self.platform.write_status(resource, conditions, kept if fields is None else fields)
-        for it in events:
-            await self.platform.record_event(resource, it.reason, it.message, warning=it.is_warning)
+        for event in events:
+            await self.platform.record_event(resource, event.reason, event.message, warning=event.is_warning)
         is_new = (before.get("reason"), before.get("message")) != (readiness.reason, readiness.message)
         if isinstance(readiness, Stalled) and is_new:
             await self.platform.record_event(resource, readiness.reason, readiness.message, warning=True)

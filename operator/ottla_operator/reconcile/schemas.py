@@ -69,8 +69,8 @@ class SchemaReconciler:
         try:
             registry = await self._connect(key)
             if registry is None:
-                for it in leaving:  # the registry is deleted with the Cluster
-                    await self._set_finalizer(it, wanted=False)
+                for resource in leaving:  # the registry is deleted with the Cluster
+                    await self._set_finalizer(resource, wanted=False)
                 raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
             results = await self._reconcile_all(registry, key, live, leaving)
         except Blocked as blocked:
@@ -108,10 +108,10 @@ class SchemaReconciler:
         ordered, cyclic = order_by_references(live)
         registered: dict[str, RegisteredVersion] = {}
         results = []
-        for it in ordered:
-            result = await self._reconcile_one(registry, key, it, owners, cyclic, registered)
-            if result.observed is not None and result.observed.version is not None and it.parsed is not None:
-                registered[it.name] = RegisteredVersion(it.parsed.subject, result.observed.version)
+        for resource in ordered:
+            result = await self._reconcile_one(registry, key, resource, owners, cyclic, registered)
+            if result.observed is not None and result.observed.version is not None and resource.parsed is not None:
+                registered[resource.name] = RegisteredVersion(resource.parsed.subject, result.observed.version)
             results.append(result)
         return results
 
@@ -186,17 +186,19 @@ class SchemaReconciler:
         resource owns now. Subjects that other schemas refer to stay until these schemas are
         deleted.
         """
-        for it in leaving:
-            subject = it.parsed.subject if it.parsed is not None and it.deletes_described else None
+        for resource in leaving:
+            subject = resource.parsed.subject if resource.parsed is not None and resource.deletes_described else None
             if subject is not None and subject not in owners:
                 try:
                     await schema_changes.delete_subject(registry, subject)
                 except RegistryRefusal as error:
                     message = f"cannot delete subject {subject}: {error}"
-                    await self.platform.record_event(it.body, "RejectedByRegistry", message, warning=True, lasts=True)
+                    await self.platform.record_event(
+                        resource.body, "RejectedByRegistry", message, warning=True, lasts=True
+                    )
                     continue
-                await self.platform.record_event(it.body, "SubjectDeleted", f"subject {subject} soft-deleted")
-            await self._set_finalizer(it, wanted=False)
+                await self.platform.record_event(resource.body, "SubjectDeleted", f"subject {subject} soft-deleted")
+            await self._set_finalizer(resource, wanted=False)
 
     async def _set_finalizer(self, resource: SchemaResource, *, wanted: bool) -> None:
         if wanted == _has_finalizer(resource):
@@ -206,8 +208,8 @@ class SchemaReconciler:
 
     async def _report_all(self, key: Key, results: Sequence[SchemaResult], *, is_waiting: bool) -> float:
         """Writes statuses. Returns the requeue delay in seconds."""
-        for it in results:
-            await self._report(it)
+        for result in results:
+            await self._report(result)
         waiting = frozenset((it.resource.name, it.readiness) for it in results if isinstance(it.readiness, Reconciling))
         shortest_s = RETRY_S if waiting else WAIT_S if is_waiting else RESYNC_S
         backoff = self._backoffs.setdefault(key, RequeueBackoff())

@@ -57,8 +57,8 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
         entries, has_acls = [], False
     limits = await quotas.describe_user_quotas(client)
     by_principal: dict[str, set[AccessControlEntry]] = {}
-    for it in entries:
-        by_principal.setdefault(it.principal, set()).add(it)
+    for entry in entries:
+        by_principal.setdefault(entry.principal, set()).add(entry)
     prefix = principal_of("")
     names = {*credentials, *(limits or {}), *(it.removeprefix(prefix) for it in by_principal if it.startswith(prefix))}
     found = {
@@ -94,10 +94,12 @@ async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange])
 
 async def _change_credentials(client: KafkaClient, changes: Sequence[UserChange]) -> Mapping[str, KafkaError]:
     asked: list[scram.SetPassword | scram.RemoveCredential] = []
-    for it in changes:
-        asked += [scram.RemoveCredential(it.user, gone) for gone in it.changes.remove_credentials]
-        if it.changes.set_password is not None:
-            asked.append(scram.SetPassword(it.user, it.changes.set_password, it.password, PASSWORD_ITERATIONS))
+    for change in changes:
+        asked += [scram.RemoveCredential(change.user, gone) for gone in change.changes.remove_credentials]
+        if change.changes.set_password is not None:
+            asked.append(
+                scram.SetPassword(change.user, change.changes.set_password, change.password, PASSWORD_ITERATIONS)
+            )
     return await scram.alter_scram_users(client, asked)
 
 

@@ -98,14 +98,14 @@ def broker_settings(
         return found
     host = names.pod_host(cluster, broker)
     advertised = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
-    for it in cluster.listeners:
+    for listener in cluster.listeners:
         at = (
-            advertised_address(cluster, it, broker, addresses)
-            if it in external_listeners(cluster)
-            else f"{host}:{it.port}"
+            advertised_address(cluster, listener, broker, addresses)
+            if listener in external_listeners(cluster)
+            else f"{host}:{listener.port}"
         )
         assert at is not None, f"broker {broker} has no address yet"
-        advertised.append(f"{it.name.upper()}://{at}")
+        advertised.append(f"{listener.name.upper()}://{at}")
     return {"advertised.listeners": ",".join(advertised), **found}
 
 

@@ -48,8 +48,8 @@ def _differences(desired: Json, live: Json, path: tuple[str, ...]) -> Iterator[s
                     yield from _differences(value, live.get(key), (*path, key))
         case list(), list() if path[-1:] == ("ownerReferences",):  # others may own it too
             by_uid = {it.get("uid"): it for it in live}
-            for it in desired:
-                yield from _differences(it, by_uid.get(it.get("uid")), (*path, str(it.get("uid"))))
+            for owner in desired:
+                yield from _differences(owner, by_uid.get(owner.get("uid")), (*path, str(owner.get("uid"))))
         case list(), list():
             if len(desired) != len(live):
                 yield ".".join(path)

@@ -90,8 +90,8 @@ def choose_launcher(pipeline: Pipeline, existing: Collection[Launcher], *, has_s
     if pipeline.spec.launcher is not None:
         return pipeline.spec.launcher
     if len(existing) == 1:
-        (it,) = existing
-        return it
+        (running,) = existing
+        return running
     return "SparkOperator" if has_spark_operator else "Driver"
 
 

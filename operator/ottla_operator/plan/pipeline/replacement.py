@@ -83,12 +83,12 @@ def find_replacing(pipelines: Iterable[Json], name: str) -> str:
     """Name of the Pipeline that has taken over from this one, or is about to; empty if there is
     none. pipelines: those of the namespace, of any validity.
     """
-    for it in pipelines:
-        replaces = (it.get("spec") or {}).get("replaces") or {}
-        phase = ((it.get("status") or {}).get("replacement") or {}).get("phase")
+    for pipeline in pipelines:
+        replaces = (pipeline.get("spec") or {}).get("replaces") or {}
+        phase = ((pipeline.get("status") or {}).get("replacement") or {}).get("phase")
         takes_over = replaces.get("takeOver", "Manual") != "Manual" and phase in STOPS_OLD
-        if replaces.get("name") == name and takes_over and "deletionTimestamp" not in it["metadata"]:
-            return str(it["metadata"]["name"])
+        if replaces.get("name") == name and takes_over and "deletionTimestamp" not in pipeline["metadata"]:
+            return str(pipeline["metadata"]["name"])
     return ""
 
 

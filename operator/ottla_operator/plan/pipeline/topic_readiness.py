@@ -56,8 +56,10 @@ def sink_topics(pipeline: Pipeline) -> list[str]:
 def resources_by_topic(resources: Iterable[Json]) -> dict[str, Json]:
     """Topic's name → its Topic resource; if it has several, a Ready one, or else the oldest."""
     found: dict[str, Json] = {}
-    for it in sorted(resources, key=lambda it: (kstatus(it) != "Current", it["metadata"].get("creationTimestamp", ""))):
-        found.setdefault(stored_topic_name(it), it)
+    for resource in sorted(
+        resources, key=lambda it: (kstatus(it) != "Current", it["metadata"].get("creationTimestamp", ""))
+    ):
+        found.setdefault(stored_topic_name(resource), resource)
     return found
 
 
