@@ -162,8 +162,8 @@ def remove(
     if found and not yes:
         print(*map(describe_entry, found), sep="\n")
         typer.confirm(f"Remove {format_count(len(found), 'rule')}?", abort=True)
-    exactly = [acls.exactly(it) for it in found]
-    call_brokers(bootstrap, command_config, lambda client: acls.delete_acls(client, exactly))
+    filters = [acls.filter_for_entry(it) for it in found]
+    call_brokers(bootstrap, command_config, lambda client: acls.delete_acls(client, filters))
     for entry in found:
         print(f"rule removed: {describe_entry(entry)}")
     if not found:

@@ -22,9 +22,9 @@ from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.formatting import format_size
 from ottla_operator.kafka import offsets, topics
 from ottla_operator.kafka.client import KafkaClient, connect
+from ottla_operator.plan.topics import BROKER_DEFAULT
 
 MAX_SECONDS: Final = 600.0
-USE_CLUSTER_DEFAULT: Final = -1
 LEADER_ATTEMPTS: Final = 50
 LEADER_PAUSE_S: Final = 0.1
 COLUMNS: Final = {
@@ -108,7 +108,7 @@ async def _use_topic(client: KafkaClient, topic: str | None, partitions: int) ->
         yield topic
         return
     name = f"ottla-bench-{secrets.token_hex(4)}"
-    id_ = await topics.create_topic(client, name, partitions, USE_CLUSTER_DEFAULT, {})
+    id_ = await topics.create_topic(client, name, partitions, BROKER_DEFAULT, {})
     try:
         await _wait_for_leaders(client, name)
         yield name

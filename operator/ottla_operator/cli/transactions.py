@@ -169,7 +169,7 @@ def find_hanging(
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
         found = await (topics.require_topics(client, topic) if topic else _all_topics(client))
         searched = [_keep_partitions_on(it, broker) for it in found.values()]
-        hanging = await transactions.find_hanging(
+        hanging = await transactions.find_hanging_transactions(
             client, await cluster.list_broker_ids(client), searched, silent_since_ms=_now_ms() - age_ms
         )
         return [

@@ -134,7 +134,7 @@ def delete(
             await _alter(client, [scram.RemoveCredential(name, it) for it in chosen or present])
             print(f"user {name} deleted")
             if with_acls:
-                rules = await acls.delete_acls(client, [acls.of_principal(f"User:{name}")])
+                rules = await acls.delete_acls(client, [acls.filter_for_principal(f"User:{name}")])
                 print(f"{format_count(rules, 'access rule')} of user {name} removed")
 
     call_brokers(bootstrap, command_config, work)

@@ -54,7 +54,9 @@ class PartitionProblem:
 
 
 async def describe_cluster(client: KafkaClient, *, include_fenced: bool = False) -> ClusterDescription:
-    """`include_fenced`: fenced brokers too, which old versions do not report. Raises KafkaError."""
+    """`include_fenced`: include fenced brokers, which old versions do not report. Raises
+    KafkaError.
+    """
     response = await client.send(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     )

@@ -59,7 +59,9 @@ async def take_sample(client: KafkaClient) -> ClusterSample:
 
 
 async def _list_committed(client: KafkaClient, names: Sequence[str]) -> dict[str, Mapping[TopicPartition, int]]:
-    """Without the groups that were deleted meanwhile, or whose coordinator is moving."""
+    """Committed offsets by group, without groups that were deleted meanwhile or whose coordinator
+    is moving.
+    """
     permits = asyncio.Semaphore(MAX_OFFSET_REQUESTS)
 
     async def list_one(name: str) -> Mapping[TopicPartition, int] | None:

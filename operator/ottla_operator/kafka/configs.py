@@ -81,7 +81,7 @@ async def describe_configs(
 ) -> tuple[DescribeConfigsResult, ...]:
     """Configurations of resources of one type. Raises KafkaError for the first error.
 
-    keys: None for all. broker: None for any.
+    `keys`: None for all. `broker`: the broker that gets the request; None for any.
     """
     resources = tuple(_describe_resource(type_, name, keys) for name in names)
     if not resources:
@@ -121,7 +121,7 @@ async def alter_configs(
 ) -> None:
     """Sets and deletes keys. Raises KafkaError for the first error that is not in `allow`.
 
-    changes: resource name → key → value; None deletes the key. broker: the broker that gets the
+    `changes`: resource name → key → value; None deletes the key. `broker`: the broker that gets the
     request, as Apache Kafka alters a broker's configuration only on that broker; None for the
     controller.
     """
@@ -216,8 +216,8 @@ async def describe_min_isr(client: KafkaClient, topics: Iterable[str]) -> dict[s
 
 
 async def describe_nodes(client: KafkaClient, brokers: Iterable[int]) -> dict[int, str]:
-    """Broker → its broker.node. Omits brokers that have none (Apache Kafka, earlier versions), that
-    do not respond, and all if the user may not describe configurations of the cluster.
+    """Broker → its broker.node. Omits brokers that have none (Apache Kafka, earlier versions) or do
+    not respond; empty if the user may not describe configurations of the cluster.
     """
     ids = list(brokers)
     found = await asyncio.gather(*(_describe_node(client, it) for it in ids))

@@ -42,9 +42,8 @@ STALE_METADATA_ERRORS: Final = frozenset(
 
 @dataclass(slots=True)
 class Consumer:
-    """`positions`: the next offset of each partition, advanced by `records`.
-
-    read_committed: skips records of transactions that are open or were aborted.
+    """`positions`: the next offset of each partition, advanced by `records`. `read_committed`:
+    skips records of transactions that are open or were aborted.
     """
 
     client: KafkaClient
@@ -53,8 +52,8 @@ class Consumer:
     _leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def records(self) -> AsyncIterator[tuple[TopicPartition, list[Record]]]:
-        """Yields the next records of a partition, forever. Yields an empty list after a round
-        without records.
+        """Yields a partition with its next records, forever. Yields ("", −1) with no records after
+        a round of fetches without records. Raises KafkaError.
         """
         while True:
             if not self._leaders:

@@ -102,6 +102,7 @@ async def _list_groups_of(client: KafkaClient, broker: int) -> ListGroupsRespons
 
 
 async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
+    """A group of the consumer or the classic protocol."""
     return await _describe_consumer_group(client, group) or await _describe_classic_group(client, group)
 
 
@@ -193,7 +194,7 @@ def _parse_partitions(data: bytes) -> list[TopicPartition]:
 
 
 async def list_group_offsets(client: KafkaClient, group: str) -> dict[TopicPartition, int]:
-    """Committed offsets."""
+    """Committed offsets of the group; empty if it does not exist."""
     response = await client.send_to_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
     raise_for_error(response.error_code, None, f"group {group!r}", allow=(ErrorCode.group_id_not_found,))
     return {

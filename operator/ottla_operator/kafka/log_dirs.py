@@ -44,6 +44,7 @@ def sum_by_topic(sizes: ReplicaSizes) -> dict[str, int]:
 async def _describe_broker(
     client: KafkaClient, broker: int, topics: tuple[DescribableLogDirTopic, ...] | None
 ) -> dict[TopicPartition, int] | None:
+    """Sizes of the broker's replicas; None if it does not respond."""
     try:
         async with asyncio.timeout(BROKER_TIMEOUT_S):
             response = await client.send(DescribeLogDirsRequest(topics=topics), broker=broker)

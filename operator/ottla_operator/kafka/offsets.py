@@ -28,8 +28,8 @@ async def list_offsets(
     """Offset of every partition that has a leader, without those whose leader has just changed.
     Raises Unreachable if a leader is not reachable; KafkaError for another error of a partition.
 
-    time_ms: LATEST_TIMESTAMP for the log end, EARLIEST_TIMESTAMP for the log start, or a timestamp:
-    the offset of the first record at or after it, −1 if there is none.
+    `time_ms`: LATEST_TIMESTAMP for the log end, EARLIEST_TIMESTAMP for the log start, or a
+    timestamp: the offset of the first record at or after it, −1 if there is none.
     """
     by_leader = _partitions_by_leader(topics)
     answers = await asyncio.gather(

@@ -1,6 +1,4 @@
-"""Reassignment of partitions (KIP-455): start, list, cancel, progress, and the inputs of its
-plans.
-"""
+"""Reassignment of partitions (KIP-455): start, list, cancel, progress."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -103,8 +101,9 @@ async def _alter(client: KafkaClient, replicas: Mapping[TopicPartition, tuple[Br
 class ReassignmentProgress:
     """Progress of the reassignment of `partitions` partitions.
 
-    unfinished: partitions that are still being reassigned. copied_bytes, total_bytes: of those.
-    misplaced: partitions that are not being reassigned and do not have the target replicas.
+    `unfinished`: number of partitions that are still being reassigned. `copied_bytes`,
+    `total_bytes`: of those. `misplaced`: partitions that do not have the target replicas; empty
+    while any is being reassigned.
     """
 
     partitions: int
@@ -117,9 +116,11 @@ class ReassignmentProgress:
 async def measure_progress(
     client: KafkaClient, targets: Mapping[TopicPartition, tuple[int, ...]]
 ) -> ReassignmentProgress:
-    """`targets`: replicas that each partition is reassigned to."""
-    every = await list_reassignments(client)
-    ongoing = {partition: it for partition, it in every.items() if partition in targets}
+    """Measures how far reassignments have come. `targets`: replicas that each partition is
+    reassigned to.
+    """
+    listed = await list_reassignments(client)
+    ongoing = {partition: it for partition, it in listed.items() if partition in targets}
     brokers = sorted({broker for it in ongoing.values() for broker in it.replicas})
     sizes = await log_dirs.describe_replica_sizes(client, brokers, ongoing) if ongoing else {}
     copied, total = copied_bytes(ongoing, sizes)

@@ -80,11 +80,11 @@ class SchemaRegistryClient:
         self._send("PUT", f"/config/{_path(subject)}", {"compatibility": level})
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """The schema's id."""
+        """Registers the schema, and returns its id."""
         return int(self._send("POST", f"/subjects/{_path(subject)}/versions", schema)["id"])
 
     def delete_subject(self, subject: str) -> Sequence[int]:
-        """The versions that were soft-deleted; none if there is no such subject."""
+        """Soft-deletes the subject. Returns its versions; none if there is no such subject."""
         try:
             return list(self._send("DELETE", f"/subjects/{_path(subject)}"))
         except RegistryRefusal as error:

@@ -52,19 +52,19 @@ async def describe_scram_users(client: KafkaClient) -> dict[str, dict[ScramMecha
 async def alter_scram_users(
     client: KafkaClient, changes: Iterable[SetPassword | RemoveCredential]
 ) -> Mapping[str, KafkaError]:
-    """Returns the error of each user that was refused; the others' credentials are changed."""
-    asked = list(changes)
-    if not asked:
+    """Changes credentials. Returns the error of each user that was refused."""
+    requested = list(changes)
+    if not requested:
         return {}
-    passwords = [it for it in asked if isinstance(it, SetPassword)]
+    passwords = [it for it in requested if isinstance(it, SetPassword)]
     response = await client.send_to_controller(
         AlterUserScramCredentialsRequest(
             deletions=tuple(
                 ScramCredentialDeletion(name=it.user, mechanism=i8(it.mechanism))
-                for it in asked
+                for it in requested
                 if isinstance(it, RemoveCredential)
             ),
-            # Milliseconds of computing for each password.
+            # In a thread: each password takes milliseconds of computing.
             upsertions=await asyncio.to_thread(lambda: tuple(map(_upsertion, passwords))),
         )
     )

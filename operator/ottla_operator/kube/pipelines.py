@@ -114,9 +114,9 @@ class PipelineLauncher:
         found: dict[Launcher, Json] = {}
         if deployment := await self.api.get(DEPLOYMENT, namespace, names.driver(pipeline)):
             found["Driver"] = deployment
-        if has_spark_operator:
-            if application := await self.api.get(SPARK_APPLICATION, namespace, names.application(pipeline)):
-                found["SparkOperator"] = application
+        name = names.application(pipeline)
+        if has_spark_operator and (application := await self.api.get(SPARK_APPLICATION, namespace, name)):
+            found["SparkOperator"] = application
         return found
 
     async def _stop_other_launcher(

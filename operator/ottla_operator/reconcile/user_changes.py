@@ -105,7 +105,7 @@ async def _change_credentials(client: KafkaClient, changes: Sequence[UserChange]
 
 async def _change_acls(client: KafkaClient, changes: Sequence[UserChange]) -> dict[str, KafkaError]:
     refused = await acls.create_acls(client, [entry for it in changes for entry in it.changes.add_acls])
-    await acls.delete_acls(client, [acls.exactly(entry) for it in changes for entry in it.changes.remove_acls])
+    await acls.delete_acls(client, [acls.filter_for_entry(entry) for it in changes for entry in it.changes.remove_acls])
     return {entry.principal.removeprefix(principal_of("")): error for entry, error in refused.items()}
 
 
