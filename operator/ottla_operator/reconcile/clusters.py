@@ -16,7 +16,7 @@ from ottla_operator.kafka.client import KafkaClient, Unreachable
 from ottla_operator.kafka.cluster import OFFLINE, ClusterDescription, describe_cluster, find_partition_problems
 from ottla_operator.kafka.elections import ElectionType, elect_preferred_leaders, find_partitions_to_elect
 from ottla_operator.kafka.reassignments import list_reassignments
-from ottla_operator.kafka.rolls import report_roll
+from ottla_operator.kafka.reports import report_roll
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.cluster_events import ClusterEvent, find_cluster_events, find_roll_start

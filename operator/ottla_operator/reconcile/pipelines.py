@@ -16,7 +16,7 @@ from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
 from ottla_broker.wire.pipeline_report import PipelineReport
 from ottla_operator.kafka import groups, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
-from ottla_operator.kafka.pipelines import report_pipeline
+from ottla_operator.kafka.reports import report_pipeline
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.pipeline.report import build_report
