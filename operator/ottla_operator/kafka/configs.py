@@ -66,8 +66,6 @@ class ConfigEntry:
     name: str
     value: str | None
     source: str
-    read_only: bool
-    documentation: str
 
 
 async def describe_configs(
@@ -77,7 +75,6 @@ async def describe_configs(
     keys: tuple[str, ...] | None = None,
     *,
     broker: int | None = None,
-    include_documentation: bool = False,
 ) -> tuple[DescribeConfigsResult, ...]:
     """Configurations of resources of one type. Raises KafkaError for the first error.
 
@@ -86,7 +83,7 @@ async def describe_configs(
     resources = tuple(_describe_resource(type_, name, keys) for name in names)
     if not resources:
         return ()
-    request = DescribeConfigsRequest(resources=resources, include_documentation=include_documentation)
+    request = DescribeConfigsRequest(resources=resources)
     results: tuple[DescribeConfigsResult, ...] = (await client.send(request, broker=broker)).results
     for result in results:
         _raise_for_result(type_, result)
@@ -157,16 +154,10 @@ def _label(type_: ConfigResourceType) -> str:
 
 async def describe_topic_configs(client: KafkaClient, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
     """Every setting of each topic, its own and the inherited ones, sorted by name."""
-    results = await describe_configs(client, ConfigResourceType.topic, names, include_documentation=True)
+    results = await describe_configs(client, ConfigResourceType.topic, names)
     return {
         result.resource_name: [
-            ConfigEntry(
-                str(entry.name),
-                entry.value,
-                _SOURCES.get(entry.config_source, "unknown"),
-                entry.read_only,
-                entry.documentation or "",
-            )
+            ConfigEntry(str(entry.name), entry.value, _SOURCES.get(entry.config_source, "unknown"))
             for entry in sorted(result.configs, key=lambda it: str(it.name))
         ]
         for result in results
