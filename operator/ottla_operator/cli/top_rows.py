@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla_operator.cli.output import Row
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_brokers, format_count
 from ottla_operator.kafka.cluster import OFFLINE, find_partition_problems
 from ottla_operator.kafka.cluster_sample import ClusterSample
 from ottla_operator.kafka.offsets import TopicPartition
@@ -72,12 +72,12 @@ def summarize_health(sample: ClusterSample) -> tuple[bool, str]:
     """Returns whether the cluster is healthy, and a sentence about it."""
     partitions = sum(len(it.partitions) for it in sample.topics)
     problems = Counter(it.kind for it in find_partition_problems(sample.topics))
-    down = [str(it.id) for it in sample.cluster.brokers if it.is_fenced]
+    down = [it.id for it in sample.cluster.brokers if it.is_fenced]
     found = []
     if sample.cluster.controller < 0:
         found.append("no controller")
     if down:
-        found.append(f"broker {', '.join(down)} is down" if len(down) == 1 else f"brokers {', '.join(down)} are down")
+        found.append(f"{format_brokers(down)} {'is' if len(down) == 1 else 'are'} down")
     found += [f"{count} of {partitions} partitions {kind}" for kind, count in sorted(problems.items())]
     return not found, "; ".join(found) or f"healthy: {format_count(partitions, 'partition')} in sync"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_count, format_list
 from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.source_credentials import HIDDEN_SETTINGS, VERSION_SETTING
@@ -295,10 +295,9 @@ def _diverged(partitions: Sequence[ObservedMirrorPartition]) -> str:
     counted = [f"{_name(it)}: {it.diverging_records}" for it in partitions if it.diverging_records]
     if not counted:
         return f"{_name(partitions[0])} is stopped: {partitions[0].reason}"
-    more = f" and {len(counted) - MAX_LISTED} more" if len(counted) > MAX_LISTED else ""
     return (
         f"{sum(it.diverging_records for it in partitions)} records are here and not at the source "
-        f"({', '.join(counted[:MAX_LISTED])}{more}); onDivergence: Truncate writes them to files and truncates the logs"
+        f"({format_list(counted, MAX_LISTED)}); onDivergence: Truncate writes them to files and truncates the logs"
     )
 
 

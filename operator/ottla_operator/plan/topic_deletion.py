@@ -8,11 +8,10 @@ uncertain, records stay. A resource is known by its uid.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from ottla_operator.formatting import format_list
 from ottla_operator.plan.topics import TopicResource
-
-MAX_LISTED: Final = 10
 
 
 class DeletionRecord(NamedTuple):
@@ -37,11 +36,9 @@ class DeletionPlan:
     retained: dict[str, DeletionRecord] = field(default_factory=dict)
 
 
-def topic_list(records: Iterable[DeletionRecord]) -> str:
-    """Names of their topics for a message, at most MAX_LISTED of them."""
-    topics = sorted({it.topic for it in records})
-    more = len(topics) - MAX_LISTED
-    return ", ".join(topics[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+def format_topics(records: Iterable[DeletionRecord]) -> str:
+    """Names of the records' topics, for a message."""
+    return format_list(sorted({it.topic for it in records}))
 
 
 def update_records(

@@ -12,7 +12,7 @@ user name that another resource owns now is not revoked. A resource is identifie
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla_operator.plan.topic_deletion import MAX_LISTED, DeletionRecord
+from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.users import UserResource
 from ottla_operator.resources.model import Json
 
@@ -54,13 +54,6 @@ def renamed_records(records: Mapping[str, UserRecord], current: Mapping[str, Use
         for uid, record in records.items()
         if uid in current and record.user != current[uid].user
     }
-
-
-def list_names(users: Iterable[str]) -> str:
-    """The names in a message: at most MAX_LISTED of them."""
-    found = sorted(users)
-    more = len(found) - MAX_LISTED
-    return ", ".join(found[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def find_unknown(

@@ -9,12 +9,11 @@ user whose resource was deleted has neither credentials nor rules nor quotas.
 import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_broker.security.scram import MECHANISMS, ScramMechanism
 from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_count, format_list
 from ottla_operator.plan.acl_patterns import describe_entry
 from ottla_operator.plan.inter_broker_login import RESERVED_USERS
 from ottla_operator.plan.owners import oldest_owners
@@ -24,8 +23,6 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import User
 from ottla_operator.resources.validation import find_spec_problems
-
-MAX_LISTED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +146,11 @@ def describe_changes(changes: UserChanges) -> str:
     """The changes as text for an event, without passwords."""
     parts = [f"password set for {changes.set_password.title}"] if changes.set_password else []
     parts += [f"credential for {it.title} removed" for it in changes.remove_credentials]
-    if changes.add_acls:
-        parts.append(f"{format_count(len(changes.add_acls), 'rule')} added: {_list(changes.add_acls)}")
-    if changes.remove_acls:
-        parts.append(f"{format_count(len(changes.remove_acls), 'rule')} removed: {_list(changes.remove_acls)}")
+    for entries, done in ((changes.add_acls, "added"), (changes.remove_acls, "removed")):
+        if entries:
+            parts.append(f"{format_count(len(entries), 'rule')} {done}: {format_list(map(describe_entry, entries))}")
     parts += [f"{key} unset" if it is None else f"{key}={it:g}" for key, it in changes.quotas.items()]
     return "; ".join(parts)
-
-
-def _list(entries: tuple[AccessControlEntry, ...]) -> str:
-    more = len(entries) - MAX_LISTED
-    return ", ".join(map(describe_entry, entries[:MAX_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from ottla_broker.wire.errors import ErrorCode
+from ottla_operator.formatting import format_list
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
 from ottla_operator.plan.user_records import (
     UserRecord,
     find_unknown,
-    list_names,
     plan_revocations,
     record_of,
     renamed_records,
@@ -162,7 +162,7 @@ class UserReconciler:
             if record.secret not in in_use:
                 await self.platform.forget_user(cluster, record)
         if gone:
-            message = f"revoked, because their Users are deleted: {list_names(gone)}"
+            message = f"revoked, because their Users are deleted: {format_list(sorted(gone))}"
             await self.platform.record_event(cluster, "UserRevoked", message)
 
     async def _apply_specs(
