@@ -6,6 +6,7 @@ from typing import Final
 
 from ottla_operator.formatting import format_brokers, format_count
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.observed_pods import IMAGE_ERRORS
 from ottla_operator.plan.roll import Blocker
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster_tls import CertificateStatus
@@ -14,8 +15,6 @@ from ottla_operator.resources.model import Json
 SETTING_REFUSED: Final = "SettingRefused"
 CERTIFICATE_UNUSABLE: Final = "CertificateUnusable"
 PARTITIONS_OFFLINE: Final = "PartitionsOffline"
-IMAGE_ERRORS: Final = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull")
-"""Kubernetes' reasons for a container that waits for its image."""
 UNSCHEDULABLE: Final = "Unschedulable"
 MAX_PROBLEMS: Final = 3  # in one message
 MAX_BLOCKERS: Final = 100  # a roll may wait for thousands of partitions, and an object holds a megabyte

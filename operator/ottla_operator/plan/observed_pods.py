@@ -14,6 +14,8 @@ from ottla_operator.resources.common import parse_time
 from ottla_operator.resources.model import Json
 
 STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})  # every pod waits for these at first
+IMAGE_ERRORS: Final = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull")
+"""Kubernetes' reasons for a container that waits for its image."""
 CRASH_LOOP: Final = "CrashLoopBackOff"
 MAX_MESSAGE_LENGTH: Final = 400
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from ottla_operator.plan.conditions import READY, find_condition
+from ottla_operator.plan.objects.names import NAME_PREFIX
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
 
 _PREFIX: Final = "lake-"
-_POD_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 SQLITE: Final = "jdbc:sqlite:"
 _ROWS: Final = (
     "SELECT _timestamp AS record_timestamp, _partition AS record_partition, _offset AS record_offset, * FROM records"
@@ -29,7 +29,7 @@ def lake_pipeline_name(topic: str) -> str:
     ones and those with dots end with a digest.
     """
     name = f"{_PREFIX}{topic}"
-    if _POD_NAME.fullmatch(name):
+    if NAME_PREFIX.fullmatch(name):
         return name
     digest = hashlib.sha256(topic.encode()).hexdigest()[:8]
     readable = re.sub(r"[^a-z0-9]+", "-", topic.lower())[:24].strip("-")

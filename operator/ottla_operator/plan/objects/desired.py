@@ -1,9 +1,7 @@
 """All objects of a Cluster together, and what of a Cluster Kubernetes cannot run."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from ottla_operator.plan.objects import access, names
 from ottla_operator.plan.objects.config import all_broker_settings, common_settings, config_map
@@ -12,8 +10,6 @@ from ottla_operator.plan.objects.services import ServiceAddresses, services, ser
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
-
-_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +78,8 @@ def broker_ids(brokers: int) -> range:
 
 def find_unsupported(cluster: Cluster) -> str:
     """The reason why Kubernetes cannot run this Cluster; empty if it can."""
-    if not _NAME.fullmatch(cluster.name):
-        return (
-            f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case "
-            "letter, then at most 39 "
-            "lower-case letters, digits and '-', not '-' at the end"
-        )
+    if invalid := names.find_invalid_prefix(cluster.name, "Service"):
+        return invalid
     if cluster.spec.storage is None:
         return "spec.storage is missing: Kubernetes needs the size of the brokers' disks, such as storage: {size: 10Gi}"
     return ""

@@ -1,11 +1,15 @@
 """Names, labels and annotations of the objects of a Cluster."""
 
+import re
 from typing import Final
 
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.cluster_listener import Listener
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+
+NAME_PREFIX: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+"""Names that can begin the names of Services and pods, which have at most 63 characters."""
 
 FIELD_MANAGER: Final = "ottla-operator"
 """Field manager, and the value of app.kubernetes.io/managed-by."""
@@ -55,6 +59,18 @@ HTTP_PORT: Final = "http-metrics"
 REGISTRY_PORT: Final = "schema-registry"
 _CLAIM: Final = "data-"
 _DEFAULT_PORTS: Final = {BROKERS_PORT: 9091, HTTP_PORT: 8080}
+
+
+def find_invalid_prefix(name: str, kind: str) -> str:
+    """The reason why the name of a resource cannot begin the names of objects of a kind; empty if
+    it can.
+    """
+    if NAME_PREFIX.fullmatch(name):
+        return ""
+    return (
+        f"metadata.name: {name!r} cannot begin the names of {kind}s: use a lower-case letter, then at most 39 "
+        "lower-case letters, digits and '-', not '-' at the end"
+    )
 
 
 def selector(cluster: Cluster) -> dict[str, str]:
@@ -168,15 +184,16 @@ def service_host(cluster: Cluster, service: str) -> str:
 
 def brokers_port(cluster: Cluster) -> int:
     """Port of the inter-broker listener."""
-    return _free(cluster, BROKERS_PORT)
+    return _free_port(cluster, BROKERS_PORT)
 
 
 def http_port(cluster: Cluster) -> int:
     """Port of health checks and metrics."""
-    return _free(cluster, HTTP_PORT)
+    return _free_port(cluster, HTTP_PORT)
 
 
-def _free(cluster: Cluster, purpose: str) -> int:
+def _free_port(cluster: Cluster, purpose: str) -> int:
+    """The default port of BROKERS_PORT or HTTP_PORT, or the next lower one that no listener has."""
     taken = {it.port for it in cluster.listeners} | {cluster.schema_registry_port}
     port = _DEFAULT_PORTS[purpose]
     while port in taken:

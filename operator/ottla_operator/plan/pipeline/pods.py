@@ -8,6 +8,7 @@ ConfigMap, and another driver.
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,8 +29,7 @@ HTTP_PORT: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
 CONTAINER_IN_TEMPLATES: Final = "spark"
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
-DEFAULT_GRACEFUL_STOP: Final = "30s"
-SPARK_CLOSE_S: Final = 15  # after the batch in flight has ended
+SPARK_CLOSE_S: Final = 15
 _NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark", "userRef", "replaces")
 
 
@@ -42,7 +42,7 @@ class PipelineImage:
     defaults: PodDefaults = field(default_factory=PodDefaults)
 
     def of(self, pipeline: Pipeline) -> str:
-        return (pipeline.spec.spark and pipeline.spec.spark.image) or self.reference
+        return pipeline.spec.spark.image or self.reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def runner_arguments(pipeline: Pipeline, connection: BrokerConnection, master: s
 
 
 def termination_grace_s(pipeline: Pipeline) -> int:
-    stop = pipeline.spec.stop
-    return -(-parse_duration_ms((stop and stop.graceful) or DEFAULT_GRACEFUL_STOP) // 1000) + SPARK_CLOSE_S
+    """Seconds for the batch in flight to complete, and for Spark to close."""
+    return math.ceil(parse_duration_ms(pipeline.spec.stop.graceful) / 1000) + SPARK_CLOSE_S
 
 
 def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_operator.plan.conditions import READY, STALLED, Readiness, Ready, Reconciling, Stalled, find_condition
-from ottla_operator.plan.observed_pods import PipelinePod
+from ottla_operator.plan.observed_pods import IMAGE_ERRORS, PipelinePod
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.replacement import Comparison, Replacement
 
@@ -13,7 +13,6 @@ PERMANENT_EXIT_CODES: Final = (2, 3)
 """Exit codes by which the runner (`python -m ottla_spark`) says that a restart will not help."""
 CRASH_LOOP_AFTER: Final = 3
 """Failures in a row after which the pipeline is Stalled."""
-IMAGE_PROBLEMS: Final = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 MAX_ERROR_LENGTH: Final = 4096
 
 RUNNING: Final = "the driver is running."
@@ -204,7 +203,7 @@ def _has_progressed(run: PipelineRun) -> bool:
 
 
 def _starting(problem: str) -> Readiness:
-    if problem.startswith(IMAGE_PROBLEMS):
+    if problem.startswith(IMAGE_ERRORS):
         return Stalled("ImagePullBackOff", problem)
     return Reconciling("DriverStarting", f"the driver is starting{f': {problem}' if problem else ''}")
 
