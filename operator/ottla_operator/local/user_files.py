@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla_operator.local.home import replace_file
-from ottla_operator.plan.source_credentials import decode_text
+from ottla_operator.plan.source_credentials import text_or_bytes
 from ottla_operator.plan.user_records import UserRecord, parse_records
 from ottla_operator.plan.user_secret import Contents
 
@@ -34,7 +34,7 @@ def read_user_secret(folder: Path) -> dict[str, str | bytes]:
     """Content of the files by name; empty without the folder."""
     if not folder.is_dir():
         return {}
-    return {it.name: decode_text(it.read_bytes()) for it in folder.iterdir() if it.is_file()}
+    return {it.name: text_or_bytes(it.read_bytes()) for it in folder.iterdir() if it.is_file()}
 
 
 def write_user_secret(folder: Path, data: Contents) -> None:
