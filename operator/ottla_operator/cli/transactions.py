@@ -210,16 +210,15 @@ def abort(
     Example: ottla transactions abort orders:3 --start-offset 1042
     """
     topic, index = _parse_partition(partition)
-    by_producer = (producer_id, producer_epoch, coordinator_epoch)
-    if (start_offset is None) == (None in by_producer) or (start_offset is not None and any(by_producer)):
+    given = [it for it in (producer_id, producer_epoch, coordinator_epoch) if it is not None]
+    if len(given) != (3 if start_offset is None else 0):
         raise typer.BadParameter("give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
 
     async def work(client: KafkaClient) -> None:
         described = await _describe_partition(client, topic, index)
-        marker = (producer_id or 0, producer_epoch or 0, coordinator_epoch or 0)
-        if start_offset is not None:
-            marker = await _find_producer(client, described, start_offset)
-        subject = f"transaction of producer {marker[0]} (epoch {marker[1]}) in {topic}-{index}"
+        found = given if start_offset is None else await _find_producer(client, described, start_offset)
+        producer, epoch, epoch_of_coordinator = found
+        subject = f"transaction of producer {producer} (epoch {epoch}) in {topic}-{index}"
         if dry_run:
             print(f"{subject} would be aborted")
             return
@@ -228,7 +227,7 @@ def abort(
         leader = described.partitions[0].leader
         if leader < 0:
             raise KafkaError(ErrorCode.leader_not_available, f"partition {topic}-{index} has no leader")
-        await transactions.abort_in_partition(client, (topic, index), leader, *marker)
+        await transactions.abort_in_partition(client, (topic, index), leader, producer, epoch, epoch_of_coordinator)
         print(f"{subject} aborted")
 
     call_brokers(bootstrap, command_config, work)
