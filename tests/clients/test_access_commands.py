@@ -155,7 +155,8 @@ def test_password_changes_and_the_user_is_deleted(secured: SaslBroker, tmp_path:
         assert list_topics("second", mechanism).returncode == 0
         refused = list_topics("first", mechanism)
         assert (refused.returncode != 0, "Traceback" in refused.stderr) == (True, False)
-    secured.ottla("users", "delete", "dan", "--mechanism", MECHANISMS[0], "--yes")
+    done = secured.ottla("users", "delete", "dan", "--mechanism", MECHANISMS[0], "--yes")
+    assert done.stdout == f"user dan: {MECHANISMS[0]} deleted, {MECHANISMS[1]} kept\n"
     rows = json.loads(secured.ottla("users", "list", "-o", "json").stdout)
     assert [it["mechanism"] for it in rows if it["user"] == "dan"] == [MECHANISMS[1]]
     secured.ottla("acls", "add", "-p", "dan", "--allow", "describe", "--cluster")
