@@ -67,7 +67,7 @@ def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) ->
 
 
 def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
-    if observed.connect_error:  # of no broker is known whether it serves
+    if observed.connect_error:  # which brokers serve is unknown
         return
     before = {it["id"]: bool(it["ready"]) for it in previous.get("brokers") or ()}
     serving = set(observed.serving)

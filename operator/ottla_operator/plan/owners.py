@@ -1,18 +1,11 @@
 """Decides which resource owns a topic, subject or user that several resources describe. Pure."""
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
-from ottla_operator.resources.model import Json
+from ottla_operator.plan.stored_resource import StoredResource
 
-
-class OwningResource(Protocol):
-    """`body`: the resource as it is cached."""
-
-    body: Json
-
-
-R = TypeVar("R", bound=OwningResource)
+R = TypeVar("R", bound=StoredResource[Any])
 
 
 def oldest_owners(resources: Iterable[R], owned: Callable[[R], str | None]) -> dict[str, R]:
@@ -26,7 +19,7 @@ def oldest_owners(resources: Iterable[R], owned: Callable[[R], str | None]) -> d
     return owners
 
 
-def _age(resource: OwningResource) -> tuple[str, str]:
+def _age(resource: StoredResource[Any]) -> tuple[str, str]:
     """The older resource comes first."""
     metadata = resource.body["metadata"]
     return metadata.get("creationTimestamp", ""), metadata["name"]

@@ -48,7 +48,7 @@ def update_records(
     Retain. `deleted`: uids of resources whose deletion a watch has shown → whether their last
     policy was Delete.
     """
-    policies = {it.uid: it.deletes_described for it in resources}
+    policies = {it.uid: it.has_delete_policy for it in resources}
     return {
         uid: record._replace(is_deleted=record.is_deleted or uid in deleted)
         for uid, record in records.items()
@@ -86,7 +86,7 @@ def plan_deletions(
             plan.pending[uid] = record
         elif (
             successor
-            and successor.deletes_described
+            and successor.has_delete_policy
             and successor.parsed
             and successor.parsed.topic_name == record.topic
         ):

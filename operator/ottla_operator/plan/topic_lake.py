@@ -87,7 +87,9 @@ def lake_status(topic: Topic, pipeline: Json | None) -> dict[str, Json] | None:
 
 
 def with_absolute_paths(pipeline: Json, folder: Path) -> Json:
-    """The Pipeline of a Topic in a file of that folder: its own file is elsewhere."""
+    """The Pipeline of a Topic with paths that begin at `folder`, which has the Topic's file: the
+    Pipeline's own file is elsewhere.
+    """
     (sink,) = pipeline["spec"]["sinks"]
     catalog = dict(sink["iceberg"].get("catalog") or {})
     if "warehouse" in catalog and catalog["type"] != "rest" and "://" not in catalog["warehouse"]:

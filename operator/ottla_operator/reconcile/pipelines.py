@@ -106,7 +106,7 @@ class PipelineReconciler:
         cluster = Cluster.parse_stored(found)
         cached.pipeline, cached.cluster = pipeline, cluster
         self._replacement.check_conflict(key, pipeline)
-        if replaced_by := self._replacement.find_replacing(key):
+        if replaced_by := self._replacement.find_successor(key):
             pipeline = suspend_pipeline(pipeline)
         launch = await self.platform.plan_launch(resource, pipeline, cluster)
         unready = await self._find_unready_topics(key, pipeline, cluster)

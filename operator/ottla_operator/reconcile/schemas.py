@@ -125,7 +125,7 @@ class SchemaReconciler:
         registered: Mapping[str, RegisteredVersion],
     ) -> SchemaResult:
         """Raises Unreachable."""
-        await self._set_finalizer(resource, wanted=resource.deletes_described)
+        await self._set_finalizer(resource, wanted=resource.has_delete_policy)
         if (obstacle := find_obstacle(resource, owners, cyclic, registered)) is not None:
             return SchemaResult(resource, obstacle)
         schema = resource.parsed
@@ -166,13 +166,13 @@ class SchemaReconciler:
             return schema.spec.schema
         reference = schema.spec.schema_from.config_map_key_ref if schema.spec.schema_from is not None else None
         if reference is None:
-            said = "spec.schemaFrom.file is only for `ottla up`: use schemaFrom.configMapKeyRef"
-            raise Blocked(Stalled("InvalidSpec", said))
+            message = "spec.schemaFrom.file is only for `ottla up`: use schemaFrom.configMapKeyRef"
+            raise Blocked(Stalled("InvalidSpec", message))
         found = await self.platform.read_config_map(key.namespace, reference.name)
         if (text := (found or {}).get(reference.key)) is None:
             what = f"no key {reference.key}" if found is not None else "does not exist"
-            said = f"spec.schemaFrom.configMapKeyRef: ConfigMap {reference.name} {'has ' if found else ''}{what}"
-            raise Blocked(Reconciling("SchemaSourceNotFound", said))
+            message = f"spec.schemaFrom.configMapKeyRef: ConfigMap {reference.name} {'has ' if found else ''}{what}"
+            raise Blocked(Reconciling("SchemaSourceNotFound", message))
         return text
 
     def _find_readers(self, key: Key, subject: str) -> list[SubjectReader]:
@@ -187,7 +187,7 @@ class SchemaReconciler:
         deleted.
         """
         for resource in leaving:
-            subject = resource.parsed.subject if resource.parsed is not None and resource.deletes_described else None
+            subject = resource.parsed.subject if resource.parsed is not None and resource.has_delete_policy else None
             if subject is not None and subject not in owners:
                 try:
                     await schema_changes.delete_subject(registry, subject)

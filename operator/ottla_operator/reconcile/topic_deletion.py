@@ -108,7 +108,7 @@ class TopicDeletion:
         for resource, record in found:
             if record is not None:
                 self.records[resource.uid] = record
-            elif resource.deletes_described and resource.uid in previous:
+            elif resource.has_delete_policy and resource.uid in previous:
                 self.records[resource.uid] = previous[resource.uid]  # brokers did not describe it this time
         return await self._write()
 

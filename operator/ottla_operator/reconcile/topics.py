@@ -68,7 +68,7 @@ class TopicResult:
         """The deletion record that must be stored before the Topic may be Ready; None unless its
         topic is deleted with it.
         """
-        if self.observed is None or not self.resource.deletes_described or self.resource.parsed is None:
+        if self.observed is None or not self.resource.has_delete_policy or self.resource.parsed is None:
             return None
         return DeletionRecord(self.resource.name, self.observed.name, self.observed.topic_id)
 

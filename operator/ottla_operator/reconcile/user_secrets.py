@@ -71,7 +71,7 @@ class UserSecrets:
 
     async def prepare(self, resource: UserResource, cluster: Cluster, body: Json) -> ClientCredentials:
         """`body`: the Cluster's. Raises Blocked while the Secret cannot be completed."""
-        user = resource.user
+        user = resource.parsed
         assert user is not None
         if user.spec.authentication.type == "External":
             return ClientCredentials()

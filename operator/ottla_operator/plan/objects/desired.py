@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla_operator.plan.objects import access, names
-from ottla_operator.plan.objects.config import all_broker_settings, common_settings, config_map
+from ottla_operator.plan.objects.config import broker_settings, common_settings, config_map
 from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_template
 from ottla_operator.plan.objects.services import ServiceAddresses, services, services_without_address
 from ottla_operator.plan.settings import Settings
@@ -65,7 +65,8 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     if waiting := [it for broker in ids for it in services_without_address(cluster, broker, inputs.addresses)]:
         return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
     common = inputs.common or common_settings(cluster, inputs.brokers, inputs.start.login, inputs.start.tls)
-    config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses, founds=inputs.founds))
+    own = {it: broker_settings(cluster, it, inputs.addresses, founds=inputs.founds) for it in ids}
+    config = config_map(cluster, common, own)
     template = pod_template(cluster, images, config["metadata"]["name"], inputs.start)
     return DesiredObjects(
         prerequisites, budget, config, _stateful_set(cluster, template, inputs.brokers, inputs.state_annotations)

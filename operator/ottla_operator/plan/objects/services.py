@@ -118,7 +118,7 @@ class ServiceAddress:
 
     @classmethod
     def of(cls, service: Json) -> "ServiceAddress":
-        """`service`: the object from the API server."""
+        """The addresses of a Service as the API server returns it."""
         port = (service["spec"].get("ports") or [{}])[0].get("nodePort")
         ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}]
         return cls(port, ingress[0].get("hostname") or ingress[0].get("ip"))

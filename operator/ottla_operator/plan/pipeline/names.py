@@ -25,17 +25,17 @@ def labels(pipeline: Pipeline, component: str = OTHER) -> dict[str, str]:
 
 
 def selector(pipeline: Pipeline, component: str) -> dict[str, str]:
-    return {**common(pipeline), COMPONENT: component}
+    return {**common_labels(pipeline), COMPONENT: component}
 
 
-def common(pipeline: Pipeline) -> dict[str, str]:
+def common_labels(pipeline: Pipeline) -> dict[str, str]:
     """Labels of all objects of the pipeline. A Cluster of the same name has them too."""
     return {"app.kubernetes.io/name": "ottla", INSTANCE: pipeline.name}
 
 
 def selector_text(pipeline: Pipeline) -> str:
-    """The selector of `common` in the form of list requests."""
-    return ",".join(f"{key}={value}" for key, value in common(pipeline).items())
+    """The selector of `common_labels` in the form of list requests."""
+    return ",".join(f"{key}={value}" for key, value in common_labels(pipeline).items())
 
 
 def metadata(

@@ -23,10 +23,10 @@ Offsets = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class ReplacementObservations:
-    """previous: the phase that was reported last, empty before the first. has_caught_up: the new
-    Pipeline runs and has caught up. comparisons: the last of each sink. old_has_stopped: no driver
-    of the old Pipeline runs. offsets, old_offsets: what both have committed for the topics that
-    both read; None if no broker could be asked.
+    """`previous`: the phase that was reported last, empty before the first. `has_caught_up`: the
+    new Pipeline runs and has caught up. `comparisons`: the last of each sink. `old_has_stopped`: no
+    driver of the old Pipeline runs. `offsets`, `old_offsets`: what both have committed for the
+    topics that both read; None if no broker could be asked.
     """
 
     take_over: TakeOver
@@ -79,9 +79,9 @@ def build_replacement(
     )
 
 
-def find_replacing(pipelines: Iterable[Json], name: str) -> str:
+def find_successor(pipelines: Iterable[Json], name: str) -> str:
     """Name of the Pipeline that has taken over from this one, or is about to; empty if there is
-    none. pipelines: those of the namespace, of any validity.
+    none. `pipelines`: those of the namespace, of any validity.
     """
     for pipeline in pipelines:
         replaces = (pipeline.get("spec") or {}).get("replaces") or {}

@@ -79,7 +79,7 @@ def find_unready_topics(
     for topic in [*sources, *sink_topics(pipeline)]:
         if topic in resources:
             if kstatus(resources[topic]) != "Current":
-                found.append(UnreadyTopic(topic, _why_unready(resources[topic])))
+                found.append(UnreadyTopic(topic, _describe_unready(resources[topic])))
         elif topic in sources:
             if isinstance(existing, str):
                 found.append(UnreadyTopic(topic, existing))
@@ -94,6 +94,6 @@ def topics_ready_condition(unready: Collection[UnreadyTopic]) -> ExtraCondition:
     return ExtraCondition(TOPICS_READY, False, "WaitingForTopics", "; ".join(map(str, unready)))
 
 
-def _why_unready(resource: Json) -> str:
+def _describe_unready(resource: Json) -> str:
     message = find_condition(resource, READY).get("message", "not reconciled yet")
     return f"Topic {resource['metadata']['name']} is not ready: {message}"
