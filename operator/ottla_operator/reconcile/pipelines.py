@@ -47,7 +47,10 @@ PUBLISH_S: Final = 9.0
 
 @dataclass(slots=True)
 class PipelineReconcileCache:
-    """Cached observations of a Pipeline."""
+    """`message`: the last one of its readiness. `pipeline`, `cluster`: as of the last reconcile
+    with a valid spec. `published`: the last report to the controller, at `published_s` of the event
+    loop's time.
+    """
 
     message: str = ""
     pipeline: Pipeline | None = None
@@ -189,6 +192,7 @@ class PipelineReconciler:
         cached.published, cached.published_s = report, now_s
 
     async def _withdraw(self, name: str, cached: PipelineReconcileCache | None) -> None:
+        """Removes the pipeline's report from the active controller, where one is reachable."""
         if cached is None or cached.cluster is None or cached.published is None:
             return
         with suppress(Blocked, KafkaError, PlatformError):

@@ -65,20 +65,20 @@ class SchemaReconciler:
             self._backoffs.pop(key, None)
             return None
         live = [it for it in resources if not is_terminating(it.body)]
-        leaving = [it for it in resources if is_terminating(it.body) and _has_finalizer(it)]
+        terminating = [it for it in resources if is_terminating(it.body) and _has_finalizer(it)]
         try:
             registry = await self._connect(key)
             if registry is None:
-                for resource in leaving:  # the registry is deleted with the Cluster
+                for resource in terminating:  # the registry is deleted with the Cluster
                     await self._set_finalizer(resource, wanted=False)
                 raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
-            results = await self._reconcile_all(registry, key, live, leaving)
+            results = await self._reconcile_all(registry, key, live, terminating)
         except Blocked as blocked:
             results = [SchemaResult(it, it.unless_invalid(blocked.readiness)) for it in live]
         except Unreachable as error:
             blocked_by = Reconciling("RegistryUnreachable", str(error))
             results = [SchemaResult(it, it.unless_invalid(blocked_by)) for it in live]
-        return await self._report_all(key, results, is_waiting=bool(leaving))
+        return await self._report_all(key, results, is_waiting=bool(terminating))
 
     async def report_error(self, key: Key, error: Exception) -> None:
         for body in self.cache.schemas.get(key, {}).values():
@@ -100,11 +100,11 @@ class SchemaReconciler:
         registry: SchemaRegistryClient,
         key: Key,
         live: Sequence[SchemaResource],
-        leaving: Sequence[SchemaResource],
+        terminating: Sequence[SchemaResource],
     ) -> list[SchemaResult]:
         """Raises Unreachable."""
         owners = subject_owners(live)
-        await self._delete_subjects(registry, leaving, owners)
+        await self._delete_subjects(registry, terminating, owners)
         ordered, cyclic = order_by_references(live)
         registered: dict[str, RegisteredVersion] = {}
         results = []
@@ -170,8 +170,8 @@ class SchemaReconciler:
             raise Blocked(Stalled("InvalidSpec", message))
         found = await self.platform.read_config_map(key.namespace, reference.name)
         if (text := (found or {}).get(reference.key)) is None:
-            what = f"no key {reference.key}" if found is not None else "does not exist"
-            message = f"spec.schemaFrom.configMapKeyRef: ConfigMap {reference.name} {'has ' if found else ''}{what}"
+            problem = "does not exist" if found is None else f"has no key {reference.key}"
+            message = f"spec.schemaFrom.configMapKeyRef: ConfigMap {reference.name} {problem}"
             raise Blocked(Reconciling("SchemaSourceNotFound", message))
         return text
 
@@ -180,13 +180,16 @@ class SchemaReconciler:
         return find_readers(subject, key.name, pipelines)
 
     async def _delete_subjects(
-        self, registry: SchemaRegistryClient, leaving: Sequence[SchemaResource], owners: Mapping[str, SchemaResource]
+        self,
+        registry: SchemaRegistryClient,
+        terminating: Sequence[SchemaResource],
+        owners: Mapping[str, SchemaResource],
     ) -> None:
         """Deletes the subjects of resources that are being deleted, except those that another
         resource owns now. Subjects that other schemas refer to stay until these schemas are
         deleted.
         """
-        for resource in leaving:
+        for resource in terminating:
             subject = resource.parsed.subject if resource.parsed is not None and resource.has_delete_policy else None
             if subject is not None and subject not in owners:
                 try:
