@@ -192,14 +192,14 @@ class PodPlatform:
         node_ips = [it.node_ip for it in observed.pods.values()]
         alternative_names = certificate_names(cluster, broker_ids(brokers), _addresses(observed), node_ips)
         try:
-            made = await self._internal_certificates.maintain(cluster, alternative_names)
+            issued = await self._internal_certificates.maintain(cluster, alternative_names)
         except SecretUnusable as error:
             if observed.stateful_set is None:
                 raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error)), WAIT_S) from error
             return None, str(error)
-        for done in made.done:
-            await self.events.record(resource, "CertificateChanged", done)
-        return made.status, ""
+        for change in issued.changes:
+            await self.events.record(resource, "CertificateChanged", change)
+        return issued.status, ""
 
     async def _apply_prerequisites(self, cluster: Cluster, observed: ClusterObjects, inputs: ObjectInputs) -> None:
         """Applies what pods need before they are created."""
@@ -258,12 +258,12 @@ class PodBrokerSet:
         self.certificate = certificate
         self.certificate_error = certificate_error
         self.creation_error = creation_error
-        outdated = _Outdated(
+        reasons = _RestartReasons(
             cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs, login
         )
         settings = _started_with(observed)
         self.brokers = {
-            it.broker: _observe_broker(it, settings[it.broker], outdated.reason(it)) for it in observed.pods.values()
+            it.broker: _observe_broker(it, settings[it.broker], reasons.find(it)) for it in observed.pods.values()
         }
 
     async def restart(self, broker: int) -> None:
@@ -303,7 +303,7 @@ class PodBrokerSet:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outdated:
+class _RestartReasons:
     """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: hash of the
     desired template. `login`: None without passwords.
     """
@@ -314,7 +314,8 @@ class _Outdated:
     inputs: ObjectInputs
     login: LoginSecret | None
 
-    def reason(self, pod: BrokerPod) -> str:
+    def find(self, pod: BrokerPod) -> str:
+        """Empty if the pod need not be restarted."""
         image = self.images.of(self.cluster)
         if pod.pod_hash != self.pod_hash:
             return f"image {image}" if pod.image != image else "pod template"

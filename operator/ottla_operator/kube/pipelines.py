@@ -41,7 +41,7 @@ DISCOVERY_TTL_S: Final = 20.0
 RUNNER_TIMEOUT_S: Final = 2.0
 MAX_ANSWER_BYTES: Final = 64 * 1024
 ENDED_STATES: Final = ("COMPLETED", "FAILED")
-KINDS: Final[Mapping[Launcher, str]] = {"Driver": "Deployment", "SparkOperator": "SparkApplication"}
+APPLICATION_KINDS: Final[Mapping[Launcher, str]] = {"Driver": "Deployment", "SparkOperator": "SparkApplication"}
 log = logging.getLogger("ottla.operator")
 
 
@@ -165,7 +165,7 @@ class PodLaunch:
 
     @property
     def application(self) -> str:
-        return f"{KINDS[self.inputs.launcher]}/{self.desired.application['metadata']['name']}"
+        return f"{APPLICATION_KINDS[self.inputs.launcher]}/{self.desired.application['metadata']['name']}"
 
     @property
     def starts_driver(self) -> bool:

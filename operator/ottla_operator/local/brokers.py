@@ -192,7 +192,6 @@ class BrokerProcesses:
             row = self.view.brokers[plan.label] = BrokerRow(plan.label, plan.address)
             folder = self.home.broker(plan.cluster, plan.id)
             broker = self.by_id[plan.id] = BrokerProcess(plan, folder, lambda status: self._report(row, status))
-            broker.restart_at = restart_at
             broker.supervisor.start()
         broker.restart_at = restart_at
         settings = without_rejected(plan.settings, rejected, broker.started_with)

@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla_operator.local import documents, load, secrets
 from ottla_operator.local.documents import Document, InvalidFiles
-from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
+from ottla_operator.local.file_watcher import PYTHON_SUFFIX, watch_edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.lake_documents import write_lake_documents
 from ottla_operator.local.live_view import LiveView
@@ -131,7 +131,7 @@ class UpRunner:
         reported: tuple[str, ...] = ()
         async for names in watch_edits(self.inputs, self.home.path, stop, self._schema_files):
             try:
-                new = documents.read_files(self.inputs, held={it.file for it in self._documents})
+                new = documents.read_files(self.inputs, had_resources={it.file for it in self._documents})
                 self._validate_updates(new)
             except InvalidFiles as invalid:
                 reported = self._print_invalid(invalid, reported)
@@ -139,7 +139,7 @@ class UpRunner:
             if reported:
                 reported = ()
                 self.view.say("the files are valid again", "success")
-            if any(it.endswith(PYTHON_STEPS) for it in names) or [it.data for it in new] != [
+            if any(it.endswith(PYTHON_SUFFIX) for it in names) or [it.data for it in new] != [
                 it.data for it in self._documents
             ]:
                 self._documents = new

@@ -153,7 +153,7 @@ def _certificate_credentials(
     """The credentials for the Secret of a user with TLS. Raises Blocked, SecretUnusable."""
     found = maintain_client_certificate(user, cluster, existing, secrets, time.time())
     if found is None:
-        message = f"Cluster {cluster.name} has not made its certificate authority yet"
+        message = f"Cluster {cluster.name} has no certificate authority yet"
         raise Blocked(Reconciling("ClusterNotReady", message))
     password = str(existing.get(STORE_PASSWORD) or generate_password())
     keystore, truststore = make_stores(found, existing, password)

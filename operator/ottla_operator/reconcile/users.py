@@ -40,7 +40,7 @@ from ottla_operator.reconcile.user_secrets import ClientCredentials, UserSecrets
 from ottla_operator.reconcile.validation import error_readiness, rejected_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
-from ottla_operator.resources.common import parse_duration_ms, parse_time
+from ottla_operator.resources.common import format_time, parse_duration_ms, parse_time
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import UserCertificateStatus
 
@@ -264,7 +264,7 @@ class UserReconciler:
         }
         if found is not None:
             until = found.previous_until
-            fields["previousCredentialUntil"] = until and until.strftime("%Y-%m-%dT%H:%M:%SZ")
+            fields["previousCredentialUntil"] = until and format_time(until.timestamp())
             fields["certificate"] = found.certificate and found.certificate.to_json()
         await report_status(self.platform, resource.body, readiness, fields)
 
