@@ -44,16 +44,16 @@ MIRROR_RESYNC_S: Final = 1.0
 
 
 class UpRunner:
-    """`inputs`: files and folders as given. `loads`: whether load scripts are run."""
+    """`inputs`: files and folders as given. `runs_loads`: whether load scripts are run."""
 
-    def __init__(self, inputs: Sequence[Path], home: Home, view: LiveView, loads: bool = True) -> None:
+    def __init__(self, inputs: Sequence[Path], home: Home, view: LiveView, runs_loads: bool = True) -> None:
         cache = WatchCache()
         self.inputs = inputs
         self.home = home
         self.view = view
         self.platform = LocalPlatform(home, view, cache, self._on_process_change)
         self.controller = Controller(self.platform, cache, mirror_resync_s=MIRROR_RESYNC_S)
-        self._runs_loads = loads
+        self._runs_loads = runs_loads
         self._documents: list[Document] = []
         self._resources: dict[tuple[str, str], Json] = {}
         """The applied resources, by kind and name."""
@@ -97,7 +97,7 @@ class UpRunner:
             for document in self._documents:
                 if document.kind == "Cluster" and self._runs_loads:
                     for script in self._load_scripts(document):
-                        self._tasks.create_task(self._load(document.name, script))
+                        self._tasks.create_task(self._run_load(document.name, script))
 
     async def _stop(self) -> bool:
         """Stops loads and pipelines, then all brokers at once. True if all have exited by
@@ -109,7 +109,7 @@ class UpRunner:
         is_clean = await self.platform.pipelines.stop()
         for metrics, measuring in self._metrics.values():
             measuring.cancel()
-            await metrics.measure_finally()
+            await metrics.measure_for_summary()
         return all([is_clean, *await asyncio.gather(*(it.stop() for it in self.platform.clusters.values()))])
 
     def _on_process_change(self, kind: str, key: Key) -> None:
@@ -216,8 +216,8 @@ class UpRunner:
         self.controller.update(resource)
 
     def _remove(self, resource: Json) -> None:
-        """A resource is no longer in the files. One with a finalizer stays until the reconciler
-        has removed it.
+        """Removes a resource that is no longer in the files. One with a finalizer stays until the
+        reconciler has removed that.
         """
         name = resource["metadata"]["name"]
         finalizers = (self._find_cached(resource["kind"], name) or resource)["metadata"].get("finalizers")
@@ -292,7 +292,7 @@ class UpRunner:
         scripts = [load.cluster_script(cluster.name), *([load.SCRIPT] if first is cluster else [])]
         return [folder / name for name in scripts if (folder / name).is_file()]
 
-    async def _load(self, cluster: str, script: Path) -> None:
+    async def _run_load(self, cluster: str, script: Path) -> None:
         """Runs the load when the cluster's topics are ready or stalled."""
         described = {
             it.name for it in self._documents if it.kind == "Topic" and it.data["spec"]["clusterRef"]["name"] == cluster
