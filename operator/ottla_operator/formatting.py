@@ -41,3 +41,8 @@ def format_list(items: Iterable[str], at_most: int = 10) -> str:
     found = list(items)
     more = f" and {len(found) - at_most} more" if len(found) > at_most else ""
     return ", ".join(found[:at_most]) + more
+
+
+def format_partitions(partitions: Iterable[tuple[str, int]]) -> list[str]:
+    """TOPIC-PARTITION of each partition, in order."""
+    return [f"{topic}-{partition}" for topic, partition in sorted(partitions)]

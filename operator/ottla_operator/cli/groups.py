@@ -1,6 +1,6 @@
 """`ottla groups`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,7 @@ from ottla_operator.cli.options import (
     new_app,
 )
 from ottla_operator.cli.output import print_document, print_fields, print_rows
+from ottla_operator.formatting import format_partitions
 from ottla_operator.kafka import cluster, groups, offsets, streams_groups, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.offsets import TopicPartition
@@ -100,8 +101,8 @@ def _group_document(
                 "client": f"{member.client_id}@{member.host}",
                 "kind": member.kind,
                 "epoch": member.epoch,
-                "partitions": _partition_names(member.partitions),
-                "target": None if member.target is None else _partition_names(member.target),
+                "partitions": format_partitions(member.partitions),
+                "target": None if member.target is None else format_partitions(member.target),
             }
             for member in group.members
         ],
@@ -118,10 +119,6 @@ def _group_document(
             for partition in sorted({*committed, *members})
         ],
     }
-
-
-def _partition_names(partitions: Iterable[TopicPartition]) -> list[str]:
-    return [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
 
 
 @app.command()

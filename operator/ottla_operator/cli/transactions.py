@@ -21,7 +21,7 @@ from ottla_operator.cli.options import (
     new_app,
 )
 from ottla_operator.cli.output import print_document, print_fields, print_rows
-from ottla_operator.formatting import format_count, format_duration
+from ottla_operator.formatting import format_count, format_duration, format_partitions
 from ottla_operator.kafka import cluster, topics, transactions
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.transactions import ActiveProducer
@@ -113,7 +113,7 @@ def describe(
         "producerEpoch": found.producer_epoch,
         "timeoutMs": found.timeout_ms,
         "started": None if found.started is None else found.started.isoformat(timespec="milliseconds"),
-        "partitions": [f"{topic}-{partition}" for topic, partition in sorted(found.partitions)],
+        "partitions": format_partitions(found.partitions),
     }
     if output is OutputFormat.table:
         age = "" if found.started is None else f" ({format_duration(time.time() - found.started.timestamp())} ago)"

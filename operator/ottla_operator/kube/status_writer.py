@@ -77,7 +77,7 @@ class EventRecorder:
     _recorded: dict[tuple[str, str, str], datetime.datetime] = field(default_factory=dict)
 
     async def record(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
         """Creates an event for `kubectl describe`. `lasts`: the same event is not repeated for
         REPEAT_LASTING_S. A failure is only logged.
@@ -103,7 +103,7 @@ class EventRecorder:
                 "namespace": metadata["namespace"],
                 "uid": metadata.get("uid"),
             },
-            "type": "Warning" if warning else "Normal",
+            "type": "Warning" if is_warning else "Normal",
             "reason": reason,
             "message": message[:MAX_MESSAGE_LENGTH],
             "source": {"component": FIELD_MANAGER, "host": self.identity},

@@ -165,9 +165,9 @@ class LocalPlatform:
             self._on_process_change("Topic", local_key(resource["spec"]["clusterRef"]["name"]))
 
     async def record_event(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
-        self._printer.print(resource, message, is_error=warning)
+        self._printer.print(resource, message, is_error=is_warning)
 
     # Clusters.
 

@@ -234,7 +234,7 @@ class ClusterReconciler:
 
     async def _record(self, resource: Json, events: Iterable[ClusterEvent]) -> None:
         for event in events:
-            await self.platform.record_event(resource, event.reason, event.message, warning=event.is_warning)
+            await self.platform.record_event(resource, event.reason, event.message, is_warning=event.is_warning)
 
     async def _report(
         self,
@@ -255,7 +255,7 @@ class ClusterReconciler:
         await self._record(resource, events)
         is_new = (before.get("reason"), before.get("message")) != (readiness.reason, readiness.message)
         if isinstance(readiness, Stalled) and is_new:
-            await self.platform.record_event(resource, readiness.reason, readiness.message, warning=True)
+            await self.platform.record_event(resource, readiness.reason, readiness.message, is_warning=True)
         elif isinstance(readiness, Ready) and before.get("status") != "True":
             await self.platform.record_event(resource, readiness.reason, readiness.message)
 

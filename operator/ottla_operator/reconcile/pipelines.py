@@ -166,9 +166,9 @@ class PipelineReconciler:
         await self._publish(cached, run, fields)
         message = run.readiness.message
         if cached.message != message and (isinstance(run.readiness, Stalled) or cached.message):
-            warning = isinstance(run.readiness, Stalled) or run.state in ("Failing", "Failed")
-            if warning or isinstance(run.readiness, Ready):
-                await self.platform.record_event(resource, run.readiness.reason, message, warning=warning)
+            is_warning = isinstance(run.readiness, Stalled) or run.state in ("Failing", "Failed")
+            if is_warning or isinstance(run.readiness, Ready):
+                await self.platform.record_event(resource, run.readiness.reason, message, is_warning=is_warning)
         cached.message = message
         return self._delay_s(cached, run.readiness)
 

@@ -207,7 +207,7 @@ class Platform(Protocol):
         """
 
     async def record_event(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
         """Records an event. `lasts`: the caller records the event at every reconcile while its
         cause lasts, and it is shown at longer intervals. Never raises.
@@ -273,7 +273,7 @@ class Platform(Protocol):
         """
 
     async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        """Deletes the User that `ensure_component_user` has created for `owner`, if there is one."""
+        """Deletes the User that `ensure_component_user` created for `owner`, if there is one."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         """Records of users by the User resource's uid. One that cannot be read is left out."""

@@ -70,7 +70,7 @@ class SchemaReconciler:
             registry = await self._connect(key)
             if registry is None:
                 for resource in terminating:  # the registry is deleted with the Cluster
-                    await self._set_finalizer(resource, wanted=False)
+                    await self._set_finalizer(resource, is_needed=False)
                 raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
             results = await self._reconcile_all(registry, key, live, terminating)
         except Blocked as blocked:
@@ -125,7 +125,7 @@ class SchemaReconciler:
         registered: Mapping[str, RegisteredVersion],
     ) -> SchemaResult:
         """Raises Unreachable."""
-        await self._set_finalizer(resource, wanted=resource.has_delete_policy)
+        await self._set_finalizer(resource, is_needed=resource.has_delete_policy)
         if (obstacle := find_obstacle(resource, owners, cyclic, registered)) is not None:
             return SchemaResult(resource, obstacle)
         schema = resource.parsed
@@ -197,17 +197,17 @@ class SchemaReconciler:
                 except RegistryRefusal as error:
                     message = f"cannot delete subject {subject}: {error}"
                     await self.platform.record_event(
-                        resource.body, "RejectedByRegistry", message, warning=True, lasts=True
+                        resource.body, "RejectedByRegistry", message, is_warning=True, lasts=True
                     )
                     continue
                 await self.platform.record_event(resource.body, "SubjectDeleted", f"subject {subject} soft-deleted")
-            await self._set_finalizer(resource, wanted=False)
+            await self._set_finalizer(resource, is_needed=False)
 
-    async def _set_finalizer(self, resource: SchemaResource, *, wanted: bool) -> None:
-        if wanted == _has_finalizer(resource):
+    async def _set_finalizer(self, resource: SchemaResource, *, is_needed: bool) -> None:
+        if is_needed == _has_finalizer(resource):
             return
         others = [it for it in resource.body["metadata"].get("finalizers", ()) if it != FINALIZER]
-        await self.platform.write_finalizers(resource.body, [*others, *([FINALIZER] if wanted else [])])
+        await self.platform.write_finalizers(resource.body, [*others, *([FINALIZER] if is_needed else [])])
 
     async def _report_all(self, key: Key, results: Sequence[SchemaResult], *, is_waiting: bool) -> float:
         """Writes statuses. Returns the requeue delay in seconds."""

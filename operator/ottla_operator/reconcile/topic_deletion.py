@@ -127,4 +127,4 @@ class TopicDeletion:
         return ""
 
     async def _record_event(self, reason: str, message: str) -> None:
-        await self.platform.record_event(self.cluster, reason, message, warning=True, lasts=True)
+        await self.platform.record_event(self.cluster, reason, message, is_warning=True, lasts=True)

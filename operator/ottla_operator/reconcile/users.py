@@ -228,7 +228,7 @@ class UserReconciler:
         message = describe_changes(changes)
         if is_same_spec and not is_expected and find_condition(resource.body, READY).get("status") == "True":
             message = f"changed by others on the brokers, and set back: {message}"
-            await self.platform.record_event(resource.body, "DriftCorrected", message, warning=True)
+            await self.platform.record_event(resource.body, "DriftCorrected", message, is_warning=True)
         else:
             await self.platform.record_event(resource.body, "UserChanged", message)
 

@@ -55,11 +55,11 @@ def _differences(desired: Json, live: Json, path: tuple[str, ...]) -> Iterator[s
                 yield ".".join(path)
             for index, (one, other) in enumerate(zip(desired, live, strict=False)):
                 yield from _differences(one, other, (*path, str(index)))
-        case _ if desired != live and not _same_amount(desired, live, path):
+        case _ if desired != live and not _is_same_amount(desired, live, path):
             yield ".".join(path)
 
 
-def _same_amount(desired: Json, live: Json, path: tuple[str, ...]) -> bool:
+def _is_same_amount(desired: Json, live: Json, path: tuple[str, ...]) -> bool:
     """Kubernetes stores quantities in its own form: 1000m as 1."""
     if len(path) < 2 or path[-2] not in _QUANTITIES:
         return False

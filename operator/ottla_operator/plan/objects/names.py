@@ -101,13 +101,13 @@ def selector_text(cluster: Cluster) -> str:
     return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
 
 
-def metadata(cluster: Cluster, name: str, *, owned: bool = True, annotations: dict[str, str] | None = None) -> Json:
-    """`owned`: True if the object is deleted with the Cluster."""
-    return object_metadata(cluster, name, labels(cluster), owned=owned, annotations=annotations)
+def metadata(cluster: Cluster, name: str, *, is_owned: bool = True, annotations: dict[str, str] | None = None) -> Json:
+    """`is_owned`: True if the object is deleted with the Cluster."""
+    return object_metadata(cluster, name, labels(cluster), is_owned=is_owned, annotations=annotations)
 
 
 def object_metadata(
-    owner: Cluster | Pipeline, name: str, labels: dict[str, str], *, owned: bool, annotations: dict[str, str] | None
+    owner: Cluster | Pipeline, name: str, labels: dict[str, str], *, is_owned: bool, annotations: dict[str, str] | None
 ) -> Json:
     """Its owner reference has no blockOwnerDeletion, which would need the right to update
     finalizers.
@@ -115,7 +115,7 @@ def object_metadata(
     made: Json = {"name": name, "namespace": owner.metadata.namespace, "labels": labels}
     if annotations:
         made["annotations"] = annotations
-    if owned:
+    if is_owned:
         made["ownerReferences"] = [
             {
                 "apiVersion": owner.api_version,

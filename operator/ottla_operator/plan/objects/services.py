@@ -213,11 +213,14 @@ def in_cluster_registry(cluster: Cluster) -> str:
     return f"{'https' if cluster.registry_has_tls else 'http'}://{host}:{cluster.schema_registry_port}"
 
 
-def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False, login: bool = False) -> str:
+def in_cluster_bootstrap(cluster: Cluster, *, has_tls: bool = False, has_login: bool = False) -> str:
     """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without.
-    `login`: at a listener with SCRAM. An internal listener is preferred. Empty if there is none.
+    `has_login`: at a listener with SCRAM. An internal listener is preferred. Empty if there is
+    none.
     """
-    listeners = [it for it in cluster.listeners if bool(it.tls) is tls and (it.authentication == "SCRAM") is login]
+    listeners = [
+        it for it in cluster.listeners if bool(it.tls) is has_tls and (it.authentication == "SCRAM") is has_login
+    ]
     if not listeners:
         return ""
     listener = next((it for it in listeners if not is_external(it)), listeners[0])

@@ -170,7 +170,7 @@ def _checkpoint_claim(pipeline: Pipeline) -> Json | None:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": names.metadata(pipeline, names.claim(pipeline), owned=False),
+        "metadata": names.metadata(pipeline, names.claim(pipeline), is_owned=False),
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": checkpoint.pvc.size}},

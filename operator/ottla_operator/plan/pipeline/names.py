@@ -43,11 +43,11 @@ def metadata(
     name: str,
     *,
     component: str = OTHER,
-    owned: bool = True,
+    is_owned: bool = True,
     annotations: dict[str, str] | None = None,
 ) -> Json:
-    """`owned`: True if the object is deleted with the Pipeline."""
-    return object_metadata(pipeline, name, labels(pipeline, component), owned=owned, annotations=annotations)
+    """`is_owned`: True if the object is deleted with the Pipeline."""
+    return object_metadata(pipeline, name, labels(pipeline, component), is_owned=is_owned, annotations=annotations)
 
 
 def driver(pipeline: Pipeline) -> str:
