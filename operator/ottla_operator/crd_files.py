@@ -14,6 +14,7 @@ from typing import Final
 import yaml
 
 from ottla_operator.plan.config_schema import cluster_config_schema, group_config_schema, topic_config_schema
+from ottla_operator.plan.objects.names import NAME_PREFIX
 from ottla_operator.resources import crds
 from ottla_operator.resources.crd_reference import render_reference
 from ottla_operator.resources.crds import KINDS, CustomResourceKind
@@ -27,9 +28,8 @@ CONFIG_SCHEMAS: Final[Mapping[str, Json]] = {
     "Topic": topic_config_schema(),
     "Group": group_config_schema(),
 }
-KUBERNETES_NAME: Final = "^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 NAME_RULE: Final = {
-    "rule": f"self.metadata.name.matches('{KUBERNETES_NAME}')",
+    "rule": f"self.metadata.name.matches('^{NAME_PREFIX.pattern}$')",
     "message": "metadata.name begins the names of Services: use a lower-case letter, then at most 39 lower-case "
     "letters, digits and '-', not '-' at the end",
 }

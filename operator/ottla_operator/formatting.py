@@ -1,4 +1,6 @@
-"""Sizes, durations and counts as text."""
+"""Sizes, durations, counts and lists as text."""
+
+from collections.abc import Collection, Iterable
 
 
 def format_size(count: int | None) -> str:
@@ -27,3 +29,20 @@ def format_duration(seconds: float) -> str:
 def format_count(number: int, noun: str) -> str:
     """1 partition, 2 partitions."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_brokers(ids: Collection[int]) -> str:
+    """broker 1; brokers 1, 2."""
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, sorted(ids)))}"
+
+
+def format_list(items: Iterable[str], at_most: int = 10) -> str:
+    """a, b, c; of more items than `at_most`: a, b and 3 more."""
+    found = list(items)
+    more = f" and {len(found) - at_most} more" if len(found) > at_most else ""
+    return ", ".join(found[:at_most]) + more
+
+
+def format_partitions(partitions: Iterable[tuple[str, int]]) -> list[str]:
+    """TOPIC-PARTITION of each partition, in order."""
+    return [f"{topic}-{partition}" for topic, partition in sorted(partitions)]

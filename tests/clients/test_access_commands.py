@@ -155,7 +155,8 @@ def test_password_changes_and_the_user_is_deleted(secured: SaslBroker, tmp_path:
         assert list_topics("second", mechanism).returncode == 0
         refused = list_topics("first", mechanism)
         assert (refused.returncode != 0, "Traceback" in refused.stderr) == (True, False)
-    secured.ottla("users", "delete", "dan", "--mechanism", MECHANISMS[0], "--yes")
+    done = secured.ottla("users", "delete", "dan", "--mechanism", MECHANISMS[0], "--yes")
+    assert done.stdout == f"user dan: {MECHANISMS[0]} deleted, {MECHANISMS[1]} kept\n"
     rows = json.loads(secured.ottla("users", "list", "-o", "json").stdout)
     assert [it["mechanism"] for it in rows if it["user"] == "dan"] == [MECHANISMS[1]]
     secured.ottla("acls", "add", "-p", "dan", "--allow", "describe", "--cluster")
@@ -168,7 +169,7 @@ def test_password_changes_and_the_user_is_deleted(secured: SaslBroker, tmp_path:
 def test_bad_input_is_an_error_of_usage(secured: SaslBroker) -> None:
     for arguments, expected in (
         (("acls", "add", "-p", "x", "--allow", "fly", "--topic", "t"), "allowed: All, Read, Write"),
-        (("acls", "add", "-p", "x", "--allow", "read"), "name what the rule is about"),
+        (("acls", "add", "-p", "x", "--allow", "read"), "name the resource of the rule"),
         (("acls", "add", "-p", "x", "--topic", "t"), "give --allow or --deny"),
         (("acls", "remove", "--yes"), "name rules to remove"),
         (("users", "create", "x"), "no password: give --password-file"),

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from ottla_broker.wire.pipeline_report import PipelineReport, PipelineView
 from ottla_operator.kafka.client import connect
-from ottla_operator.kafka.pipelines import report_pipeline
+from ottla_operator.kafka.reports import report_pipeline
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
 from tests.clients.console_pages import WITHIN_MS, assert_is_text, url_of

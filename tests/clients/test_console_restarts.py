@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
 from ottla_operator.kafka.client import connect
-from ottla_operator.kafka.rolls import report_roll
+from ottla_operator.kafka.reports import report_roll
 from tests.browser import PHONE, WIDE, open_tab, take_picture, take_screenshot
 from tests.clients import librdkafka as rd
 from tests.clients.console_pages import WITHIN_MS

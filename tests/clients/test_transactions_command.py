@@ -128,6 +128,8 @@ def test_hanging_transaction_is_aborted_by_its_producer(unverified: BrokerProces
         (("producers", "nowhere:0"), 3, "there is no topic 'nowhere'"),
         (("producers", "nowhere"), 2, "is not TOPIC:PARTITION"),
         (("abort", "nowhere:0", "--yes"), 2, "give --start-offset"),
+        (("abort", "nowhere:0", "--start-offset", "0", "--producer-epoch", "0", "--yes"), 2, "give --start-offset"),
+        (("abort", "nowhere:0", "--producer-id", "0", "--producer-epoch", "0", "--yes"), 2, "give --start-offset"),
     ],
 )
 def test_errors_name_what_is_wrong(broker: BrokerProcess, arguments: tuple[str, ...], code: int, message: str) -> None:

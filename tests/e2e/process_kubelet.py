@@ -272,7 +272,7 @@ class RecordingEventRecorder(EventRecorder):
     messages: list[str] = field(default_factory=list)
 
     async def record(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
         self.messages.append(f"{reason}: {message}")
 

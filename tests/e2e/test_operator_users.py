@@ -42,7 +42,7 @@ def run_secured(
 
 async def rules_of(kubelet: ProcessKubelet, user: str) -> set[str]:
     async with connect_to_brokers(kubelet) as client:
-        return set(map(describe_entry, await acls.describe_acls(client, acls.of_principal(f"User:{user}"))))
+        return set(map(describe_entry, await acls.describe_acls(client, acls.filter_for_principal(f"User:{user}"))))
 
 
 async def can_log_in(kubelet: ProcessKubelet, password: str, user: str = "alice", mechanism: str = "512") -> bool:
@@ -91,7 +91,7 @@ def test_changes_by_others_on_the_brokers_are_reported_and_reverted(tmp_path: Pa
         await kubelet.wait_until_ready("User", "alice")
         password, expected = kubelet.secret("alice")["password"], await rules_of(kubelet, "alice")
         async with connect_to_brokers(kubelet) as client:
-            await acls.delete_acls(client, [acls.of_principal("User:alice")])
+            await acls.delete_acls(client, [acls.filter_for_principal("User:alice")])
             theirs = AccessControlEntry(2, "payroll", 3, "User:alice", "*", 3, 3)
             await acls.create_acls(client, [theirs])
             mechanism = ScramMechanism.SHA_512

@@ -9,7 +9,8 @@ import pytest
 
 from ottla_operator.certificates.internal_authority import maintain_certificates, read_authorities
 from ottla_operator.certificates.x509 import issue_server_certificate
-from ottla_operator.local.internal_certificates import NAMES, read_files
+from ottla_operator.local.home import read_texts
+from ottla_operator.local.internal_certificates import NAMES
 from ottla_operator.plan.certificate_renewal import Validity
 from ottla_operator.resources.cluster import Cluster
 from tests.e2e.background_producer import produce_numbers
@@ -56,7 +57,7 @@ def test_a_certificate_that_is_due_is_renewed_under_a_producer_without_a_restart
     trusted = certificates_folder(up) / "ca.crt"
     first, pid = served_certificate(up, str(trusted)), up.broker_pid()
     with produce_numbers(up.bootstrap, "greetings", 2, client_settings(trusted)) as acknowledged:
-        authority_files = read_files(authority_folder(up))
+        authority_files = read_texts(authority_folder(up))
         (authority,) = read_authorities(Cluster.parse(cluster(up)), authority_files)
         began = time.time() - 61 * DAY
         old, key = issue_server_certificate(authority, NAMES, Validity(began, began + 90 * DAY))
@@ -85,7 +86,7 @@ def test_clients_that_trust_only_the_first_authority_connect_after_a_second_one_
     known.write_text(made.brokers["ca.crt"])
     up.write_resources(cluster(up), topic(partitions=2))
     up.start()
-    up.wait_for_line("authority 2 made, trusted until")
+    up.wait_for_line("authority 2 created, trusted until")
     up.wait_for_line("topic greetings created")
     assert served_certificate(up, str(known)) == served_certificate(up, str(certificates_folder(up) / "ca.crt"))
     assert (certificates_folder(up) / "ca.crt").read_text().count("BEGIN CERTIFICATE") == 2

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from ottla_operator.certificates.internal_authority import read_authorities
 from ottla_operator.certificates.x509 import issue_client_certificate
-from ottla_operator.local.internal_certificates import read_files
+from ottla_operator.local.home import read_texts
 from ottla_operator.plan.certificate_renewal import Validity
 from ottla_operator.resources.cluster import Cluster
 from tests.e2e.java_tools import run_java_tool
@@ -132,7 +132,7 @@ def test_a_certificate_is_renewed_while_the_one_before_stays_valid(up: UpProcess
     up.wait_for_line("clients connect with")
     up.wait_for_line("topic orders created")
     assert up.stop() == 0
-    authority_files = read_files(up.folder / ".ottla" / "demo" / "authority")
+    authority_files = read_texts(up.folder / ".ottla" / "demo" / "authority")
     (authority,) = read_authorities(Cluster.parse(cluster(up)), authority_files)
     began = time.time() - 61 * DAY
     certificate, key = issue_client_certificate(authority, "CN=billing", Validity(began, began + 90 * DAY))

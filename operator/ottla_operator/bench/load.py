@@ -1,7 +1,7 @@
 """The load of `ottla bench`: what it writes, reads and times, by the connections of one client.
 
 Records are encoded once: the command sends the same batch again and again, so that the brokers are
-measured rather than Python's encoding. One request of each partition is on the way at a time.
+measured rather than Python's encoding. One request of each partition is in flight at a time.
 """
 
 import asyncio
@@ -136,6 +136,9 @@ class Bench:
         return found
 
     async def _run_on_all(self, work: Callable[[int, Callable[[], float]], Awaitable[None]], found: Throughput) -> None:
+        """Does the work on all partitions at once, and sets how long it took. `work`: of a
+        partition; its second argument returns the seconds since the start.
+        """
         loop = asyncio.get_running_loop()
         began_s, cpu_s = loop.time(), time.process_time()
 

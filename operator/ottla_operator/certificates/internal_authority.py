@@ -32,14 +32,14 @@ _FILE: Final = re.compile(r"ca-([1-9][0-9]*)\.crt")
 
 @dataclass(frozen=True, slots=True)
 class ClusterCertificates:
-    """`authority`, `brokers`: data of the Secrets. `done`: descriptions of what was issued, for
-    events.
+    """`authority`, `brokers`: data of the Secrets. `changes`: what was issued and what has expired,
+    for events.
     """
 
     authority: Mapping[str, str] = field(repr=False)
     brokers: Mapping[str, str] = field(repr=False)
     status: CertificateStatus
-    done: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 def authority_secret_name(cluster: Cluster) -> str:
@@ -61,7 +61,7 @@ def maintain_certificates(
 
     tls = cluster.spec.tls
     assert tls is not None
-    authorities, done = _maintain_authorities(cluster, tls, read_authorities(cluster, authority), now)
+    authorities, changes = _maintain_authorities(cluster, tls, read_authorities(cluster, authority), now)
     trusted, issuer = trusted_authorities(authorities, now), choose_issuer(authorities, now)
     chain, key = brokers.get(CHAIN, ""), brokers.get(KEY, "")
     current = x509.read_certificate(chain, key, trusted)
@@ -70,7 +70,7 @@ def maintain_certificates(
         validity = new_validity(tls.certificate_validity_s, now, issuer=issuer)
         chain, key = x509.issue_server_certificate(issuer, desired.names, validity)
         current = IssuedCertificate(validity, issuer.number, desired.names)
-        done.append(f"brokers' certificate issued, valid until {format_time(validity.not_after)}: {reason}")
+        changes.append(f"brokers' certificate issued, valid until {format_time(validity.not_after)}: {reason}")
     assert current is not None
     return ClusterCertificates(
         {f"ca-{it.number}.{suffix}": text for it in trusted for suffix, text in _files(it)},
@@ -82,7 +82,7 @@ def maintain_certificates(
                 AuthorityStatus(number=it.number, not_after=format_time(it.validity.not_after)) for it in trusted
             ],
         ),
-        tuple(done),
+        tuple(changes),
     )
 
 
@@ -112,18 +112,18 @@ def trust_bundle(authorities: Collection[Authority]) -> str:
 def _maintain_authorities(
     cluster: Cluster, tls: Tls, existing: list[Authority], now: float
 ) -> tuple[list[Authority], list[str]]:
-    """The authorities, with a new one if that is due, and descriptions of the changes."""
+    """The authorities, with a new one if that is due, and the changes as text."""
     from ottla_operator.certificates import x509
 
-    done = [
+    changes = [
         f"authority {it.number} has expired and is no longer trusted" for it in existing if now >= it.validity.not_after
     ]
     if not needs_authority(existing, now):
-        return existing, done
+        return existing, changes
     number = max((it.number for it in existing), default=0) + 1
     validity = new_validity(tls.authority_validity_s, now)
-    done.append(f"authority {number} made, trusted until {format_time(validity.not_after)}")
-    return [*existing, x509.create_authority(cluster.name, number, validity)], done
+    changes.append(f"authority {number} created, trusted until {format_time(validity.not_after)}")
+    return [*existing, x509.create_authority(cluster.name, number, validity)], changes
 
 
 def _normalize(names: Collection[str]) -> frozenset[str]:

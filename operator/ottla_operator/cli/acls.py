@@ -78,7 +78,7 @@ def list_(
 ) -> None:
     """List access rules."""
     pattern = _read_pattern(topic, group, transactional_id, cluster, literal=literal or matching)
-    selected = _filter(principal, None, pattern, matching=matching)
+    selected = _build_filter(principal, None, pattern, matching=matching)
     found = sorted(call_brokers(bootstrap, command_config, lambda it: acls.describe_acls(it, selected)), key=_order)
     print_rows([_row(it) for it in found], COLUMNS, output)
 
@@ -109,10 +109,10 @@ def add(
     """
     pattern = _read_pattern(topic, group, transactional_id, cluster, literal=literal)
     if pattern is None:
-        raise typer.BadParameter("name what the rule is about: --topic, --group, --transactional-id or --cluster")
-    asked = [(Permission.ALLOW, it) for it in _read_operations(allow, pattern.type)]
-    asked += [(Permission.DENY, it) for it in _read_operations(deny, pattern.type)]
-    if not asked:
+        raise typer.BadParameter("name the resource of the rule: --topic, --group, --transactional-id or --cluster")
+    requested = [(Permission.ALLOW, it) for it in _read_operations(allow, pattern.type)]
+    requested += [(Permission.DENY, it) for it in _read_operations(deny, pattern.type)]
+    if not requested:
         raise typer.BadParameter("give --allow or --deny with operations")
     entries = [
         AccessControlEntry(
@@ -124,7 +124,7 @@ def add(
             operation,
             permission,
         )
-        for permission, operation in asked
+        for permission, operation in requested
     ]
 
     async def work(client: KafkaClient) -> None:
@@ -132,8 +132,8 @@ def add(
             raise error
 
     call_brokers(bootstrap, command_config, work)
-    for it in entries:
-        print(f"rule added: {describe_entry(it)}")
+    for entry in entries:
+        print(f"rule added: {describe_entry(entry)}")
 
 
 @app.command()
@@ -155,17 +155,17 @@ def remove(
     """Remove access rules of a principal, a resource, or both."""
     pattern = _read_pattern(topic, group, transactional_id, cluster, literal=literal)
     if principal is None and pattern is None:
-        raise typer.BadParameter("name rules to remove: --principal, --topic, --group, --transactional-id or --cluster")
+        raise typer.BadParameter("name the rules: --principal, --topic, --group, --transactional-id or --cluster")
     code = ANY if operation is None else _read_operations([operation], pattern.type if pattern else None)[0]
-    selected = _filter(principal, host, pattern, operation=code)
+    selected = _build_filter(principal, host, pattern, operation=code)
     found = sorted(call_brokers(bootstrap, command_config, lambda it: acls.describe_acls(it, selected)), key=_order)
     if found and not yes:
         print(*map(describe_entry, found), sep="\n")
         typer.confirm(f"Remove {format_count(len(found), 'rule')}?", abort=True)
-    exactly = [acls.exactly(it) for it in found]
-    call_brokers(bootstrap, command_config, lambda client: acls.delete_acls(client, exactly))
-    for it in found:
-        print(f"rule removed: {describe_entry(it)}")
+    filters = [acls.filter_for_entry(it) for it in found]
+    call_brokers(bootstrap, command_config, lambda client: acls.delete_acls(client, filters))
+    for entry in found:
+        print(f"rule removed: {describe_entry(entry)}")
     if not found:
         print("no rule matches")
 
@@ -196,31 +196,32 @@ def explain_(
     pattern = _read_pattern(topic, group, transactional_id, cluster, literal=True)
     if pattern is None:
         raise typer.BadParameter("name a resource: --topic, --group, --transactional-id or --cluster")
-    asker, resource = parse_principal(principal), Resource(pattern.type, pattern.name)
+    client_principal, resource = parse_principal(principal), Resource(pattern.type, pattern.name)
     (code,) = _read_operations([operation], pattern.type)
 
     async def work(client: KafkaClient) -> tuple[acls.AuthorizationConfig, Explanation]:
         config = await acls.describe_authorization(client, (await describe_cluster(client)).brokers[0].id)
         entries = await acls.describe_acls(client) if config.is_enabled else []
-        return config, explain(entries, asker, host, code, resource)
+        return config, explain(entries, client_principal, host, code, resource)
 
     config, explanation = call_brokers(bootstrap, command_config, work)
-    allowed, reason = _decide(config, explanation, str(asker), (resource.kind, code))
-    spoken = [it for it in explanation.matching if it.principal in (str(asker), f"{asker.kind}:{WILDCARD}")]
+    allowed, reason = _decide(config, explanation, str(client_principal), (resource.kind, code))
+    principals = (str(client_principal), f"{client_principal.kind}:{WILDCARD}")
+    applicable = [it for it in explanation.matching if it.principal in principals]
     found: dict[str, Any] = {
-        "principal": str(asker),
+        "principal": str(client_principal),
         "host": host,
         "operation": camel_case(code.name),
         "resource": f"{camel_case(pattern.type.name)}:{pattern.name}",
         "decision": "allowed" if allowed else "refused",
         "reason": reason,
-        "rules": [_row(it) | {"decides": it == explanation.deciding} for it in sorted(spoken, key=_order)],
+        "rules": [_row(it) | {"decides": it == explanation.deciding} for it in sorted(applicable, key=_order)],
     }
     if output is not OutputFormat.table:
         print_document(found, output)
     else:
         print_fields({key: value for key, value in found.items() if key != "rules"})
-        if spoken:
+        if applicable:
             print()
             print_rows(found["rules"], {**COLUMNS, "decides": "DECIDES"}, output)
     if not allowed:
@@ -230,7 +231,9 @@ def explain_(
 def _decide(
     config: acls.AuthorizationConfig, found: Explanation, principal: str, right: tuple[ResourceType, Operation]
 ) -> tuple[bool, str]:
-    """Returns whether the brokers allow the operation, and the reason."""
+    """Returns whether the brokers allow the operation, and the reason. `right`: the operation, and
+    the type of its resource.
+    """
     if not config.is_enabled:
         return True, "the brokers have no authorizer (authorizer.class.name): every request is allowed"
     if principal in config.super_users:
@@ -249,6 +252,7 @@ def _decide(
 def _read_pattern(
     topic: str | None, group: str | None, transactional_id: str | None, cluster: bool, *, literal: bool
 ) -> ResourcePattern | None:
+    """The pattern that the options name; None if they name none. Raises typer.BadParameter."""
     named = {
         ResourceType.topic: topic,
         ResourceType.group: group,
@@ -267,7 +271,7 @@ def _read_pattern(
     return ResourcePattern(type_, name, pattern_type)
 
 
-def _filter(
+def _build_filter(
     principal: str | None,
     host: str | None,
     pattern: ResourcePattern | None,
@@ -287,18 +291,19 @@ def _filter(
     )
 
 
-def _read_operations(texts: list[str] | None, of: ResourceType | None) -> list[Operation]:
-    """Operations by name in any case, with or without `-` and `_`. `of`: the resource's type; None:
-    any.
+def _read_operations(texts: list[str] | None, resource_type: ResourceType | None) -> list[Operation]:
+    """Parses operations, given by name in any case, with or without `-` and `_`. `resource_type`:
+    the type that they must apply to; None for any. Raises typer.BadParameter.
     """
-    allowed = [Operation.all, *(OPERATIONS[of] if of is not None else [it for it in Operation if it != Operation.all])]
+    others = OPERATIONS[resource_type] if resource_type is not None else Operation
+    allowed = [Operation.all, *(it for it in others if it != Operation.all)]
     by_name = {it.name.replace("_", ""): it for it in allowed}
     found = list[Operation]()
     for name in [part for text in texts or [] for part in text.split(",")]:
         if (operation := by_name.get(name.strip().lower().replace("-", "").replace("_", ""))) is None:
             names = ", ".join(camel_case(it.name) for it in allowed)
-            about = "" if of is None else f" of a {of.name.replace('_', ' ')}"
-            raise typer.BadParameter(f"{name.strip()!r} is not an operation{about}; allowed: {names}")
+            subject = "" if resource_type is None else f" of a {resource_type.name.replace('_', ' ')}"
+            raise typer.BadParameter(f"{name.strip()!r} is not an operation{subject}; allowed: {names}")
         found.append(operation)
     return found
 

@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "bench": "Measure how fast brokers take and return records.",
     "doctor": "Diagnose this machine, the brokers and Kubernetes.",
     "mirror": "Manage mirrors of other clusters.",
-    "pipeline": "Validate, run and test pipelines.",
+    "pipeline": "Validate, run, test and compare pipelines.",
     "broker": "Run a broker.",
     "operator": "Run the Kubernetes operator.",
 }
@@ -68,8 +68,8 @@ class LazyGroup(TyperGroup):
 
 
 def run(arguments: Sequence[str], program: str = "ottla") -> None:
-    """Runs a command and exits with its code. Errors are one line on stderr. `program`: its name in
-    usage texts.
+    """Runs a command and exits with its code. Each error is one line on stderr. `program`: the name
+    of the program in usage texts.
     """
     app = new_app(HELP, cls=LazyGroup, add_completion=True)
     app.callback()(_root)

@@ -22,9 +22,9 @@ from ottla_operator.cli.output import print_document, print_rows
 from ottla_operator.formatting import format_size
 from ottla_operator.kafka import offsets, topics
 from ottla_operator.kafka.client import KafkaClient, connect
+from ottla_operator.plan.topics import BROKER_DEFAULT
 
 MAX_SECONDS: Final = 600.0
-USE_CLUSTER_DEFAULT: Final = -1
 LEADER_ATTEMPTS: Final = 50
 LEADER_PAUSE_S: Final = 0.1
 COLUMNS: Final = {
@@ -43,7 +43,9 @@ app = new_app()
 
 @dataclass(slots=True)
 class Results:
-    """None: the phase was not selected."""
+    """Results of the selected phases. `rates`: by phase, for produce and consume. `latency`: None
+    without the phase latency.
+    """
 
     topic: str
     rates: dict[str, Throughput] = field(default_factory=dict)
@@ -62,17 +64,18 @@ def bench(
     ] = None,
     partitions: Annotated[int, typer.Option(min=1, max=100, help="Partitions of the new topic.")] = 3,
     record_bytes: Annotated[int, typer.Option(min=1, max=1 << 20, help="Size of a record's value.")] = 100,
-    batch_bytes: Annotated[int, typer.Option(min=1, max=1 << 20, help="Values in one batch.")] = 64 << 10,
-    max_bytes: Annotated[int, typer.Option(min=1, help="Values to write at most.")] = 1 << 30,
-    rate: Annotated[float, typer.Option(min=0.1, max=1000, help="Records per second whose latency is timed.")] = 50.0,
+    batch_bytes: Annotated[int, typer.Option(min=1, max=1 << 20, help="Size of the values in one batch.")] = 64 << 10,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Size of all values, at most.")] = 1 << 30,
+    rate: Annotated[float, typer.Option(min=0.1, max=1000, help="Records per second in the phase latency.")] = 50.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """Measure how fast brokers take and return records, with a plot, and end.
+    """Measure how fast brokers take and return records, and plot the rates.
 
-    It writes to a new topic, which it deletes, first as fast as it can, then single records at a
-    steady rate whose latency it times, and reads everything. The load is that of one process.
+    The command creates a topic, and deletes it at the end. It writes records as fast as it can,
+    then single records at a steady rate to time their latency, and then reads all of them. The load
+    is that of one process.
     """
     wanted = phases or list(PHASES)
     if unknown := [it for it in wanted if it not in PHASES]:
@@ -98,14 +101,14 @@ async def _run(
 
 @asynccontextmanager
 async def _use_topic(client: KafkaClient, topic: str | None, partitions: int) -> AsyncIterator[str]:
-    """A new topic with the brokers' default replication, which is deleted at the end, also after an
-    error or Ctrl-C, unless `topic` names one.
+    """Yields `topic`, or the name of a new topic with the brokers' default replication, which is
+    deleted at the end, also after an error or Ctrl-C.
     """
     if topic is not None:
         yield topic
         return
     name = f"ottla-bench-{secrets.token_hex(4)}"
-    id_ = await topics.create_topic(client, name, partitions, USE_CLUSTER_DEFAULT, {})
+    id_ = await topics.create_topic(client, name, partitions, BROKER_DEFAULT, {})
     try:
         await _wait_for_leaders(client, name)
         yield name
@@ -114,7 +117,9 @@ async def _use_topic(client: KafkaClient, topic: str | None, partitions: int) ->
 
 
 async def _wait_for_leaders(client: KafkaClient, name: str) -> None:
-    """Brokers may learn of a new topic a moment after its creation. Raises KafkaError."""
+    """Waits until every partition has a leader: brokers may learn of a new topic a moment after its
+    creation. Raises KafkaError.
+    """
     for _ in range(LEADER_ATTEMPTS):
         found = (await topics.describe_topics(client, [name])).get(name)
         if found is not None and all(it.leader >= 0 for it in found.partitions):
@@ -125,18 +130,18 @@ async def _wait_for_leaders(client: KafkaClient, name: str) -> None:
 
 async def _measure(client: KafkaClient, reader: KafkaClient, wanted: list[str], topic: str, load: Load) -> Results:
     bench, results = await Bench.of_topic(client, reader, topic, load), Results(topic)
-    starts = await _offsets(client, topic, EARLIEST_TIMESTAMP)
+    starts = await _list_offsets(client, topic, EARLIEST_TIMESTAMP)
     if "produce" in wanted:
         results.rates["produce"] = await bench.produce()
     if "latency" in wanted:
-        results.latency = await bench.measure_latency((await _offsets(client, topic, LATEST_TIMESTAMP))[0])
+        results.latency = await bench.measure_latency((await _list_offsets(client, topic, LATEST_TIMESTAMP))[0])
     if "consume" in wanted:
-        results.rates["consume"] = await bench.consume(starts, await _offsets(client, topic, LATEST_TIMESTAMP))
+        results.rates["consume"] = await bench.consume(starts, await _list_offsets(client, topic, LATEST_TIMESTAMP))
     return results
 
 
-async def _offsets(client: KafkaClient, topic: str, timestamp: int) -> list[int]:
-    """Of each partition."""
+async def _list_offsets(client: KafkaClient, topic: str, timestamp: int) -> list[int]:
+    """The offset at the timestamp in each partition, by partition index."""
     described = await topics.describe_topic(client, topic)
     found = await offsets.list_offsets(client, [described], timestamp)
     return [found[topic, it.index] for it in described.partitions]
@@ -145,7 +150,9 @@ async def _offsets(client: KafkaClient, topic: str, timestamp: int) -> list[int]
 def _print(results: Results, load: Load, output: OutputFormat) -> None:
     if output is not OutputFormat.table:
         found: dict[str, Any] = {name: it.summary() for name, it in results.rates.items()}
-        print_document({"topic": results.topic, **found, **_latency_document(results.latency)}, output)
+        if results.latency is not None:
+            found["latency"] = results.latency.summary()
+        print_document({"topic": results.topic, **found}, output)
         return
     rows: list[dict[str, Any]] = []
     for name, rate in results.rates.items():
@@ -167,10 +174,6 @@ def _print(results: Results, load: Load, output: OutputFormat) -> None:
     if results.latency is not None:
         seconds = len(results.latency.received_ms) / load.latency_rate
         _print_plot("latency until received, ms", results.latency.received_ms, "{:.1f}".format, seconds)
-
-
-def _latency_document(latency: Latency | None) -> dict[str, Any]:
-    return {} if latency is None else {"latency": latency.summary()}
 
 
 def _print_plot(title: str, values: Sequence[float], label: Callable[[float], str], seconds: float) -> None:

@@ -51,8 +51,8 @@ def describe(
     }
     print_fields({name: found[field] for field, name in names.items()})
     print()
-    place = {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "node": "NODE"}
-    columns = {**place, "state": "STATE", "leads": "LEADERS", "replicas": "REPLICAS", "size": "DISK"}
+    columns = {"id": "BROKER", "host": "HOST", "port": "PORT", "rack": "RACK", "node": "NODE"}
+    columns |= {"state": "STATE", "leads": "LEADERS", "replicas": "REPLICAS", "size": "DISK"}
     rows = [{**it, "size": format_size(it["bytes"]) or "unknown"} for it in found["brokers"]]
     print_rows(rows, columns, output)
 
@@ -60,18 +60,18 @@ def describe(
 async def _describe(client: KafkaClient) -> dict[str, Any]:
     description = await cluster.describe_cluster(client, include_fenced=True)
     metadata_quorum = await quorum.describe_quorum(client)
-    every = await topics.list_topics(client)
+    all_topics = await topics.list_topics(client)
     live = [it.id for it in description.brokers if not it.is_fenced]
     sizes = await log_dirs.describe_replica_sizes(client, live)
     nodes = await configs.describe_nodes(client, live)
     ongoing = await reassignments.list_reassignments(client)
-    problems = cluster.find_partition_problems(every, ongoing)
-    partitions = [partition for topic in every for partition in topic.partitions]
+    problems = cluster.find_partition_problems(all_topics, ongoing)
+    partitions = [partition for topic in all_topics for partition in topic.partitions]
     return {
         "id": description.id,
         "controller": metadata_quorum.leader if metadata_quorum else description.controller,
         "controllerEpoch": metadata_quorum.epoch if metadata_quorum else None,
-        "topics": len(every),
+        "topics": len(all_topics),
         "partitions": len(partitions),
         "underReplicated": sum(it.kind == cluster.UNDER_REPLICATED for it in problems),
         "offline": sum(it.kind == cluster.OFFLINE for it in problems),
@@ -104,9 +104,9 @@ def health(
     """
 
     async def work(client: KafkaClient) -> tuple[int, list[dict[str, Any]]]:
-        every = await topics.list_topics(client)
-        problems = cluster.find_partition_problems(every, await reassignments.list_reassignments(client))
-        return sum(len(topic.partitions) for topic in every), [
+        all_topics = await topics.list_topics(client)
+        problems = cluster.find_partition_problems(all_topics, await reassignments.list_reassignments(client))
+        return sum(len(topic.partitions) for topic in all_topics), [
             {
                 "topic": it.topic,
                 "partition": it.partition,
@@ -192,6 +192,7 @@ def unregister(
 
 
 async def _check_registered(client: KafkaClient, broker: int) -> None:
+    """Raises CommandError if no broker has this id."""
     ids = [it.id for it in (await cluster.describe_cluster(client, include_fenced=True)).brokers]
     if broker not in ids:
         raise CommandError(

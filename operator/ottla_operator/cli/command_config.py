@@ -2,8 +2,8 @@
 tools take it.
 
 Names are Kafka's, or librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that
-an existing file can be used. Certificates and keys are PEM. Properties of security that are not
-supported are errors; others (`client.id`, `request.timeout.ms`) are ignored.
+an existing file can be used. Certificates and keys are PEM. Unsupported properties of security are
+errors; properties without a part in security (`client.id`, `request.timeout.ms`) are ignored.
 """
 
 import re
@@ -71,7 +71,7 @@ def read_security(file: Path | None) -> ClientSecurity:
     if file is None:
         return UNSECURED
     values: dict[str, str] = {}
-    for property_ in _read(file):
+    for property_ in _read_properties(file):
         values |= _resolve(file, property_)
     security = ClientSecurity(
         protocol=values.get("security.protocol", UNSECURED.protocol),
@@ -88,7 +88,8 @@ def read_security(file: Path | None) -> ClientSecurity:
     return security
 
 
-def _read(file: Path) -> Iterator[Property]:
+def _read_properties(file: Path) -> Iterator[Property]:
+    """The properties of security in the file, by Kafka's names. Raises CommandError."""
     try:
         for property_ in properties.parse_properties(file.read_text()):
             if property_.key.startswith(SECURITY_PREFIXES):
@@ -99,7 +100,9 @@ def _read(file: Path) -> Iterator[Property]:
 
 
 def _resolve(file: Path, property_: Property) -> dict[str, str]:
-    """The property, or those that it stands for, with the content of files."""
+    """The property, or those that it stands for, by name; with the content of a file instead of its
+    path. Raises CommandError.
+    """
     key, value = property_.key, property_.value
     if key not in SUPPORTED:
         _raise(file, property_, f"is not supported; supported: {', '.join(sorted(SUPPORTED))}")
@@ -120,6 +123,7 @@ def _resolve(file: Path, property_: Property) -> dict[str, str]:
 
 
 def _split_keystore(file: Path, property_: Property) -> dict[str, str]:
+    """Certificate chain and key of a PEM keystore, as properties of their own."""
     text = _read_file(file, property_)
     chain = pem.find_certificates(text)
     if not (pem.has_key(text) and chain):

@@ -73,15 +73,15 @@ def diff(
         raise typer.Exit(ExitCode.failed)
 
 
-def _row(document: Document, it: Difference) -> Mapping[str, Any]:
-    then = it.then if it.is_possible else f"impossible: {it.then}"
+def _row(document: Document, difference: Difference) -> Mapping[str, Any]:
+    then = difference.then if difference.is_possible else f"impossible: {difference.then}"
     return {
         "kind": document.kind,
         "name": document.name,
-        "field": it.field,
-        "now": it.now,
+        "field": difference.field,
+        "now": difference.now,
         "then": then,
-        "isPossible": it.is_possible,
+        "isPossible": difference.is_possible,
     }
 
 
@@ -106,7 +106,7 @@ def _cluster_name(document: Document) -> str | None:
 
 
 async def find_differences(client: KafkaClient, documents: Sequence[Document]) -> Differences:
-    """Raises KafkaError, Unreachable."""
+    """Compares each resource with the brokers. Raises KafkaError, Unreachable."""
     clusters = [it for it in documents if it.kind == "Cluster"]
     topics = [it for it in documents if it.kind == "Topic"]
     users = [it for it in documents if it.kind == "User"]

@@ -89,12 +89,14 @@ def _print(findings: list[Finding]) -> None:
     width = max(len(it.subject) for it in findings)
     for area in dict.fromkeys(it.area for it in findings):
         console.print(Text(area, "bold"))
-        for it in (one for one in findings if one.area == area):
-            line = Text(f"  {it.severity:<8} ", STYLES[it.severity])
-            console.print(line.append(f"{it.subject:<{width}}  {it.observed}", ""))
-            if it.impact:
-                console.print(f"           {'':<{width}}  {it.impact}", markup=False)
-            if it.next_step:
-                console.print(Text(f"           {'':<{width}}  → {it.next_step}", "bold"))
-    problems, warnings = (sum(it.severity is one for it in findings) for one in (Severity.problem, Severity.warning))
+        for finding in [it for it in findings if it.area == area]:
+            line = Text(f"  {finding.severity:<8} ", STYLES[finding.severity])
+            console.print(line.append(f"{finding.subject:<{width}}  {finding.observed}", ""))
+            if finding.impact:
+                console.print(f"           {'':<{width}}  {finding.impact}", markup=False)
+            if finding.next_step:
+                console.print(Text(f"           {'':<{width}}  → {finding.next_step}", "bold"))
+    problems, warnings = (
+        sum(it.severity is severity for it in findings) for severity in (Severity.problem, Severity.warning)
+    )
     console.print(f"{format_count(problems, 'problem')}, {format_count(warnings, 'warning')}")

@@ -76,7 +76,9 @@ def elect(
 
 
 async def _find_topics(client: KafkaClient, selected: list[tuple[str, int | None]]) -> list[topics.TopicDescription]:
-    """All topics if none are named."""
+    """The topics of the selected partitions; all topics if none are selected. Raises KafkaError for
+    an unknown topic, CommandError for an unknown partition.
+    """
     if not selected:
         return await topics.list_topics(client)
     found = await topics.require_topics(client, [name for name, _ in selected])
@@ -88,6 +90,7 @@ async def _find_topics(client: KafkaClient, selected: list[tuple[str, int | None
 
 
 def _parse_partition(text: str) -> tuple[str, int | None]:
+    """Topic and partition of TOPIC:PARTITION; None as the partition of TOPIC, for all."""
     name, colon, number = text.rpartition(":")
     if not colon:
         return text, None

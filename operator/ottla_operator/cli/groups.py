@@ -1,6 +1,6 @@
 """`ottla groups`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,7 @@ from ottla_operator.cli.options import (
     new_app,
 )
 from ottla_operator.cli.output import print_document, print_fields, print_rows
+from ottla_operator.formatting import format_partitions
 from ottla_operator.kafka import cluster, groups, offsets, streams_groups, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.offsets import TopicPartition
@@ -100,8 +101,8 @@ def _group_document(
                 "client": f"{member.client_id}@{member.host}",
                 "kind": member.kind,
                 "epoch": member.epoch,
-                "partitions": _names(member.partitions),
-                "target": None if member.target is None else _names(member.target),
+                "partitions": format_partitions(member.partitions),
+                "target": None if member.target is None else format_partitions(member.target),
             }
             for member in group.members
         ],
@@ -120,10 +121,6 @@ def _group_document(
     }
 
 
-def _names(partitions: Iterable[TopicPartition]) -> list[str]:
-    return [f"{topic}-{partition}" for topic, partition in sorted(partitions)]
-
-
 @app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Ids of groups.")],
@@ -133,7 +130,7 @@ def delete(
 ) -> None:
     """Delete groups and their committed offsets.
 
-    They must have no members.
+    The groups must have no members.
     """
     if not yes:
         typer.confirm(f"Delete {', '.join(names)} with all committed offsets?", abort=True)
@@ -161,7 +158,7 @@ def reset_offsets(
 ) -> None:
     """Reset the committed offsets of a group.
 
-    It must have no members.
+    The group must have no members.
 
     Example: ottla groups reset-offsets billing --to 2h --topic orders
     """

@@ -12,6 +12,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat
 from ottla_operator.cli.output import print_document, print_fields, print_rows
+from ottla_operator.formatting import format_count
 from ottla_operator.kafka import metadata_log, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.metadata_log import MetadataLog, MetadataRecord
@@ -20,7 +21,7 @@ HIDDEN_FIELDS: Final = frozenset({"type", "incarnation", "directories"})
 """Fields of records that the table omits."""
 
 READ_AGAIN: Final = frozenset({ErrorCode.offset_out_of_range, ErrorCode.snapshot_not_found})
-"""A newer snapshot has replaced what was being read."""
+"""Errors after which the log is read again: a newer snapshot has replaced what was being read."""
 
 Last = Annotated[int, typer.Option("--last", "-n", min=0, help="Number of records to show.")]
 From = Annotated[int | None, typer.Option("--from", min=0, metavar="OFFSET", help="Show all records from this offset.")]
@@ -118,7 +119,7 @@ def _print_quorum(log: MetadataLog) -> None:
 def _format_lag(log: MetadataLog) -> str | None:
     end = log.quorum.high_watermark
     lags = [(it.broker, end - it.log_end_offset) for it in log.quorum.replicas if 0 <= it.log_end_offset < end]
-    return ", ".join(f"{broker} by {count} records" for broker, count in lags) or None
+    return ", ".join(f"{broker} by {format_count(count, 'record')}" for broker, count in lags) or None
 
 
 def _record_row(record: MetadataRecord) -> dict[str, Any]:

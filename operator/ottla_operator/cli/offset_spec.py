@@ -19,8 +19,8 @@ OFFSET_FORMS: Final = (
 class OffsetSpec:
     """Exactly one field is set.
 
-    word: beginning or end. offset: absolute. shift: relative to the current position. time_ms:
-    timestamp of a record.
+    `word`: beginning or end. `offset`: absolute. `shift`: relative to the current position.
+    `time_ms`: timestamp of a record.
     """
 
     word: str = ""
@@ -31,7 +31,7 @@ class OffsetSpec:
     def resolve(self, start: int, end: int, current: int | None, at_time: int | None) -> int:
         """The offset in a partition with this log start and log end.
 
-        current: position; None means the start. at_time: offset of the first record at or after
+        `current`: position; None means the start. `at_time`: offset of the first record at or after
         `time_ms`; −1 or None if there is none.
         """
         if self.word:
@@ -44,7 +44,9 @@ class OffsetSpec:
 
 
 def parse_offset_spec(text: str, now_ms: int | None = None) -> OffsetSpec:
-    """Raises typer.BadParameter."""
+    """`now_ms`: the time from which durations count; None for the present. Raises
+    typer.BadParameter.
+    """
     if text in ("beginning", "end"):
         return OffsetSpec(word=text)
     if text.isdecimal():

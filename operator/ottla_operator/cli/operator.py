@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 from enum import StrEnum
 from importlib import metadata
@@ -99,9 +98,7 @@ def operator(
         LogFormat, typer.Option(help="Lines of the log: text, or json: one JSON object each, with the resource.")
     ] = LogFormat.text,
 ) -> None:
-    """Run the Kubernetes operator for Clusters, Topics, Users, AccessPolicies, Mirrors and
-    Pipelines.
-    """
+    """Run the Kubernetes operator, which reconciles the resources of ottla.dev."""
     # kopf is an optional dependency: `--help` works without it.
     from ottla_operator.kube.operator import LoginError, Operator, OperatorOptions
     from ottla_operator.plan.objects.pod_defaults import PodDefaults
@@ -133,17 +130,18 @@ def operator(
 
 
 def _split(values: list[str] | None) -> list[str]:
-    """Splits the values of a repeatable option, whose environment variable has them in one,
-    separated by commas.
+    """The values of a repeatable option. Its environment variable has them in one text, separated
+    by commas.
     """
     return [part for it in values or [] for part in it.split(",") if part]
 
 
 def _pod_namespace() -> str:
+    """The namespace of the pod that this runs in; `default` outside of one."""
     try:
         return NAMESPACE_FILE.read_text().strip()
     except OSError:
-        return os.environ.get("POD_NAMESPACE") or "default"
+        return "default"
 
 
 def _parse_address(text: str) -> tuple[str, int] | None:

@@ -37,7 +37,9 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 
 def new_app(help_: str | None = None, **options: Any) -> typer.Typer:
-    """A Typer with the settings that all commands have. `help_`: help of a group of commands."""
+    """A Typer with the settings that all commands have. `help_`: help of a group of commands; None
+    for a single command.
+    """
     settings = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None} | options
     return typer.Typer(help=help_, no_args_is_help=help_ is not None, **settings)
 

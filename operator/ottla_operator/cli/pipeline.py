@@ -37,7 +37,7 @@ def validate(file: File, name: Name = None) -> None:
 
     Checks its schema, SQL and Python functions.
     """
-    _validate_resource(file)
+    _read_pipelines(file)
     _run_ottla_spark("validate", file, name)
 
 
@@ -54,9 +54,10 @@ def run_(
 ) -> None:
     """Run a pipeline on this machine.
 
-    It runs until it finishes or Ctrl-C. Shows progress with an estimate until it has caught up.
+    Runs until the pipeline finishes or Ctrl-C. Shows progress with an estimate until the pipeline
+    has caught up.
     """
-    _validate_resource(file)
+    _read_pipelines(file)
     options = [
         *(("--checkpoint", str(checkpoint)) if checkpoint else ()),
         *(("--report", str(report)) if report else ()),
@@ -76,7 +77,7 @@ def test(
 
     Compares the rows of the sinks. Needs no broker.
     """
-    _validate_resource(file)
+    _read_pipelines(file)
     _run_ottla_spark("test", file, name, *(("--cases", str(cases)) if cases else ()))
 
 
@@ -110,7 +111,7 @@ def diff(
 
 def _select_pipeline(file: Path, name: str | None) -> Pipeline:
     """The Pipeline of a file. Raises CommandError."""
-    found = [it for it in _validate_resource(file) if name is None or it.name == name]
+    found = [it for it in _read_pipelines(file) if name is None or it.name == name]
     if not found:
         raise CommandError(ExitCode.not_found, f"{file}: there is no Pipeline {name}")
     if len(found) > 1:
@@ -119,7 +120,7 @@ def _select_pipeline(file: Path, name: str | None) -> Pipeline:
     return Pipeline.parse(found[0].data)
 
 
-def _validate_resource(file: Path) -> list[documents.Document]:
+def _read_pipelines(file: Path) -> list[documents.Document]:
     """The Pipelines of a file. Raises CommandError with the line of each problem. The file need not
     have the Pipeline's Cluster.
     """
@@ -133,10 +134,12 @@ def _validate_resource(file: Path) -> list[documents.Document]:
 
 
 def _run_ottla_spark(command: str, file: Path, name: str | None, *options: str) -> None:
-    """Replaces this process."""
-    for package, remedy in (("ottla_spark", "it is not installed"), ("pyspark", "pip install 'ottla[spark]'")):
+    """Replaces this process by `python -m ottla_spark`. Raises CommandError if a package is
+    missing.
+    """
+    for package, hint in (("ottla_spark", "it is not installed"), ("pyspark", "pip install 'ottla[spark]'")):
         if find_spec(package) is None:
-            raise CommandError(ExitCode.failed, f"pipelines need {package}: {remedy}")
+            raise CommandError(ExitCode.failed, f"pipelines need {package}: {hint}")
     sys.stdout.flush()
     selected = ("--name", name) if name else ()
     arguments = [command, "--pipeline", str(file), *selected, *options]

@@ -105,7 +105,7 @@ def produce(
     ] = None,
     limit_file: Annotated[
         Path | None,
-        typer.Option(hidden=True, help="File with a limit of the rate, which ends when the file is deleted."),
+        typer.Option(hidden=True, help="File with a limit of the rate. The limit ends when the file is deleted."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -148,7 +148,9 @@ def produce(
 
 
 def constant_rate(rate: float | None) -> Callable[[str], float]:
-    """Counts a record of a topic, and returns how long to wait before the next one."""
+    """A function that counts a record of a topic, and returns how many seconds to wait before the
+    next one. `rate`: records per second; None for no limit.
+    """
     if rate is None:
         return lambda _: 0.0
     number, began_s = itertools.count(1), time.monotonic()
@@ -204,7 +206,7 @@ async def _read_lines(source: str) -> AsyncIterator[list[bytes]]:
     except OSError as error:
         raise CommandError(ExitCode.not_found, f"{source}: {error.strerror}") from error
     rest = b""
-    while data := await asyncio.to_thread(_read, descriptor, source):
+    while data := await asyncio.to_thread(_read_chunk, descriptor, source):
         lines = (rest + data).split(b"\n")
         rest = lines.pop()
         if lines:
@@ -213,7 +215,7 @@ async def _read_lines(source: str) -> AsyncIterator[list[bytes]]:
         yield [rest]
 
 
-def _read(descriptor: int, source: str) -> bytes:
+def _read_chunk(descriptor: int, source: str) -> bytes:
     try:
         return os.read(descriptor, READ_BYTES)
     except OSError as error:  # a folder can be opened, but not read
@@ -221,6 +223,7 @@ def _read(descriptor: int, source: str) -> bytes:
 
 
 def _file_size(source: str) -> int | None:
+    """None for standard input, and for a file that cannot be read."""
     try:
         return Path(source).stat().st_size if source != "-" else None
     except OSError:

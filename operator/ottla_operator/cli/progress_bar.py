@@ -29,7 +29,9 @@ class ProduceProgress(Protocol):
 
 @contextmanager
 def produce_progress(quiet: bool, total: int | None, size: int | None) -> Iterator[ProduceProgress]:
-    """`total`: number of records to write. `size`: bytes of input. Either may be unknown."""
+    """Shows the progress of writing records. `total`: number of records to write. `size`: bytes of
+    input. Either may be unknown.
+    """
     if quiet:
         yield NoProgress()
     elif sys.stderr.isatty():
@@ -105,6 +107,7 @@ def _produce_bar(total: int | None, size: int | None) -> Iterator[ProduceProgres
 
 @contextmanager
 def reassignment_progress() -> Iterator[ShowReassignment]:
+    """Yields a function that shows progress: in a bar on a terminal, in lines elsewhere."""
     if sys.stderr.isatty():
         with _reassignment_bar() as show:
             yield show

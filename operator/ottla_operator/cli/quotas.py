@@ -75,8 +75,9 @@ def alter(
     """
     entity = _read_entity(user, client_id, ip)
     if not entity:
-        raise typer.BadParameter("name whose quotas: --user, --client-id or --ip")
-    values: dict[str, float | None] = {key: _parse(key, it) for key, it in parse_pairs(settings or [], "quota").items()}
+        raise typer.BadParameter("name the entity: --user, --client-id or --ip")
+    pairs = parse_pairs(settings or [], "quota")
+    values: dict[str, float | None] = {key: _parse_value(key, text) for key, text in pairs.items()}
     values |= dict.fromkeys(unset or [])
     if not values:
         raise typer.BadParameter("nothing to alter: give NAME=VALUE or --unset")
@@ -90,14 +91,14 @@ def alter(
 
 
 def _read_entity(user: str | None, client_id: str | None, ip: str | None) -> Entity:
-    """Parts as the protocol names them, sorted by type."""
+    """The entity that the options name, as the protocol has it. Raises CommandError."""
     given = {"client-id": client_id, "ip": ip, "user": user}
     if ip is not None and (user, client_id) != (None, None):
         raise CommandError(ExitCode.usage, "--ip excludes --user and --client-id")
     return tuple((type_, None if name == DEFAULT_NAME else name) for type_, name in given.items() if name is not None)
 
 
-def _parse(name: str, text: str) -> float:
+def _parse_value(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:

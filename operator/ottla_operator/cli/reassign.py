@@ -96,6 +96,7 @@ def reassign(
 
 
 def _moves_of_plan(inputs: ReassignmentInputs, file: Path) -> Sequence[Move]:
+    """The moves that a plan in a file asks for. Raises CommandError."""
     try:
         targets = reassignment_file.parse_plan(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
@@ -120,6 +121,9 @@ def _moves_of_plan(inputs: ReassignmentInputs, file: Path) -> Sequence[Move]:
 def _decide_moves(
     inputs: ReassignmentInputs, names: Sequence[str], to: str | None, replication_factor: int | None
 ) -> Sequence[Move]:
+    """The moves for --to and --replicas; for neither, those that spread the partitions evenly.
+    `names`: topics, empty for all. Raises CommandError, KafkaError.
+    """
     existing = {it.topic for it in inputs.partitions}
     for name in names:
         if name not in existing:
@@ -135,10 +139,8 @@ def _decide_moves(
     after = before
     try:
         if replication_factor is not None:
-            names_of_topics = {it.topic for it in after}
-            moves = change_replication_factor(
-                after, brokers, names_of_topics, replication_factor, registered=registered
-            )
+            topics = {it.topic for it in after}
+            moves = change_replication_factor(after, brokers, topics, replication_factor, registered=registered)
             after = apply_moves(after, moves)
         if replication_factor is None or to is not None:
             after = apply_moves(after, spread_replicas(after, brokers, drained, registered=registered))
@@ -186,6 +188,7 @@ async def _cancel(client: KafkaClient, names: Sequence[str], dry_run: bool) -> N
 
 
 async def _watch_ongoing(client: KafkaClient) -> None:
+    """Watches all reassignments. If there are none, removes a throttle that an earlier one left."""
     targets = {partition: it.target for partition, it in (await reassignments.list_reassignments(client)).items()}
     if targets:
         await watch_reassignments(client, targets)

@@ -44,7 +44,7 @@ class JsonRecord(msgspec.Struct):
 
 
 LineReader = Callable[[bytes, int], AddressedRecord]
-"""Parses a line without its newline, at a current time in ms. Raises InvalidLine."""
+"""Parses a line, given without its newline and with the current time in ms. Raises InvalidLine."""
 
 
 def json_record_reader(topic: str | None) -> LineReader:
@@ -77,7 +77,7 @@ def value_reader(
 ) -> LineReader:
     """Lines are values.
 
-    key_separator: the text before it is the key. key_fields, timestamp_field: lines are JSON
+    `key_separator`: the text before it is the key. `key_fields`, `timestamp_field`: lines are JSON
     objects, and these fields are the key or the timestamp.
     """
     separator = key_separator.encode() if key_separator is not None else None
@@ -140,7 +140,9 @@ def _json_or_text(data: bytes | None) -> Any:
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:
-    """Empty input: the field is not set."""
+    """The bytes of a key or value. None for null, and for a field that is not set, whose text is
+    empty.
+    """
     data = bytes(raw)
     if data[:1] == b'"':
         return msgspec.json.decode(data, type=str).encode()

@@ -42,7 +42,7 @@ def recover(
             "-b",
             envvar="OTTLA_BOOTSTRAP",
             metavar="HOST:PORT,…",
-            help="Addresses of ALL brokers that still have a disk. Other voters in their metadata logs are asked too.",
+            help="Addresses of ALL brokers that still have a disk. Other voters that their logs name are asked too.",
         ),
     ],
     yes: Yes = False,

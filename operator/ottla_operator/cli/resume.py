@@ -43,6 +43,7 @@ class PartitionCounts:
         self._counts = counts if isinstance(counts, dict) else {}
 
     def get(self, topic: topics.TopicDescription) -> int | None:
+        """None if no count is stored for this topic."""
         match self._counts.get(topic.name):
             case {"id": id_, "partitions": int(count)} if id_ == str(topic.id) and 1 <= count <= len(topic.partitions):
                 return count
@@ -60,8 +61,8 @@ class PartitionCounts:
 class ExistingRecords:
     """Decides which records to skip.
 
-    if_empty: skip all records of topics that have any. Otherwise skip as many of each partition as
-    it has. partitions: number of partitions of the earlier run, if known. skipped: number of
+    `if_empty`: skip all records of topics that have any. Otherwise skip as many of each partition
+    as it has. `partitions`: number of partitions of the earlier run, if known. `skipped`: number of
     records skipped so far.
     """
 

@@ -80,7 +80,8 @@ def register(
     type_: Type = None,
     reference: References = None,
     compatibility: Annotated[
-        str | None, typer.Option("--compatibility", metavar="LEVEL", help="Level of the subject from now on.")
+        str | None,
+        typer.Option("--compatibility", metavar="LEVEL", help="Compatibility level to set first, such as BACKWARD."),
     ] = None,
     registry: Registry = DEFAULT_REGISTRY,
     login: RegistryLogin = "",
@@ -137,6 +138,7 @@ def diff(
 
 
 def call_registry(url: str, login: str, work: Callable[[SchemaRegistryClient], T]) -> T:
+    """Runs a command's work with a client of the registry. Raises CommandError."""
     try:
         return work(SchemaRegistryClient(url, login=login))
     except RegistryRefusal as error:
@@ -147,7 +149,7 @@ def call_registry(url: str, login: str, work: Callable[[SchemaRegistryClient], T
 
 
 def read_schema(file: Path, type_: str | None, references: list[str] | None) -> dict[str, Any]:
-    """The body of a request."""
+    """The schema of a file as a request to the registry has it. Raises typer.BadParameter."""
     kind = (type_ or TYPES.get(file.suffix, "")).upper()
     if kind not in TYPES.values():
         raise typer.BadParameter(f"the type of {file} is not clear from its name: set --type to AVRO, JSON or PROTOBUF")
@@ -159,6 +161,7 @@ def read_schema(file: Path, type_: str | None, references: list[str] | None) -> 
 
 
 def parse_reference(text: str) -> dict[str, Any]:
+    """Parses NAME=SUBJECT:VERSION. Raises typer.BadParameter."""
     name, equals, target = text.partition("=")
     subject, colon, version = target.rpartition(":")
     if not (name and equals and subject and colon and version.isdigit()):
@@ -167,7 +170,9 @@ def parse_reference(text: str) -> dict[str, Any]:
 
 
 def readable_lines(found: dict[str, Any]) -> list[str]:
-    """JSON with one attribute on a line; Protobuf as it is."""
+    """Lines of a schema's text, as the registry returns it: JSON with one attribute on a line,
+    Protobuf unchanged.
+    """
     text = str(found["schema"])
     if found.get("schemaType") == "PROTOBUF":
         return text.strip().splitlines()

@@ -8,6 +8,7 @@ import typer
 from ottla_operator.cli.command_config import call_brokers
 from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConfig, Output, OutputFormat, Yes, new_app
 from ottla_operator.cli.output import print_document, print_fields, print_rows
+from ottla_operator.formatting import format_partitions
 from ottla_operator.kafka import cluster, groups, share_groups
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.offsets import TopicPartition
@@ -73,7 +74,7 @@ def _group_document(
                 "member": member.id,
                 "client": f"{member.client_id}@{member.host}",
                 "epoch": member.epoch,
-                "partitions": [f"{topic}-{partition}" for topic, partition in sorted(member.partitions)],
+                "partitions": format_partitions(member.partitions),
             }
             for member in group.members
         ],
@@ -99,14 +100,14 @@ def delete(
 ) -> None:
     """Delete share groups and their offsets.
 
-    They must have no members.
+    The groups must have no members.
     """
     if not yes:
-        typer.confirm(f"Delete {', '.join(names)} with all that they have read?", abort=True)
+        typer.confirm(f"Delete {', '.join(names)} with their offsets?", abort=True)
 
     async def work(client: KafkaClient) -> None:
         for name in names:
-            await share_groups.describe_share_group(client, name)  # no group of another kind
+            await share_groups.describe_share_group(client, name)  # raises for a group of another kind
             await groups.delete_group(client, name)
             print(f"share group {name} deleted")
 

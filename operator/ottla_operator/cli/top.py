@@ -44,7 +44,7 @@ KEYS: Final = {
 """Escape sequences that a terminal sends for keys that are not letters, and their names."""
 
 Event: TypeAlias = str | ClusterSample | KafkaError | Unreachable
-"""A key, a sample, or why there is none."""
+"""A key, a sample, or the error that prevented a sample."""
 
 app = new_app()
 
@@ -89,7 +89,7 @@ async def _watch(client: KafkaClient, screen: Screen, interval_s: float) -> None
     console = Console()
     sampling = asyncio.create_task(_sample_repeatedly(client, interval_s, events))
     try:
-        with _keys(events), Live(console=console, auto_refresh=False, screen=True) as live:
+        with _queue_keys(events), Live(console=console, auto_refresh=False, screen=True) as live:
             while not screen.is_over:
                 rows = visible_rows(screen, rates)
                 live.update(render(screen, rates, rows, console.height, problem), refresh=True)
@@ -114,7 +114,7 @@ async def _sample_repeatedly(client: KafkaClient, interval_s: float, events: "as
 
 
 @contextmanager
-def _keys(events: "asyncio.Queue[Event]") -> Iterator[None]:
+def _queue_keys(events: "asyncio.Queue[Event]") -> Iterator[None]:
     """Puts keys into the queue as they are pressed. Restores the terminal at the end."""
     import termios
     import tty

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla_operator.cli.output import Row
+from ottla_operator.formatting import format_brokers, format_count
 from ottla_operator.kafka.cluster import OFFLINE, find_partition_problems
 from ottla_operator.kafka.cluster_sample import ClusterSample
 from ottla_operator.kafka.offsets import TopicPartition
@@ -36,12 +37,15 @@ class Rates:
         return 0.0 if self.previous is None else self.now.at_s - self.previous.at_s
 
     def all_records(self) -> float:
+        """Records that were written to all partitions."""
         return sum(map(self.records, self.now.ends))
 
     def records(self, partition: TopicPartition) -> float:
+        """Records that were written to the partition."""
         return self._rate(self.previous.ends if self.previous else {}, self.now.ends, partition)
 
     def consumed(self, group: str, partition: TopicPartition) -> float:
+        """Records of the partition that the group has committed."""
         before = self.previous.committed.get(group, {}) if self.previous else {}
         return self._rate(before, self.now.committed.get(group, {}), partition)
 
@@ -51,31 +55,31 @@ class Rates:
         if self.previous is None or self.elapsed_s <= 0:
             return {}
         before, grown = _leader_sizes(self.previous), Counter[str]()
-        for it, size in _leader_sizes(self.now).items():
-            grown[it[0]] += max(0, size - before.get(it, size))
+        for partition, size in _leader_sizes(self.now).items():
+            grown[partition[0]] += max(0, size - before.get(partition, size))
         return {topic: size / self.elapsed_s for topic, size in grown.items()}
 
     def _rate(
-        self, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], it: TopicPartition
+        self, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], partition: TopicPartition
     ) -> float:
         """0 for a partition that was created again, or whose offsets were reset."""
-        if it not in before or it not in after or self.elapsed_s <= 0:
+        if partition not in before or partition not in after or self.elapsed_s <= 0:
             return 0.0
-        return max(0, after[it] - before[it]) / self.elapsed_s
+        return max(0, after[partition] - before[partition]) / self.elapsed_s
 
 
 def summarize_health(sample: ClusterSample) -> tuple[bool, str]:
     """Returns whether the cluster is healthy, and a sentence about it."""
     partitions = sum(len(it.partitions) for it in sample.topics)
     problems = Counter(it.kind for it in find_partition_problems(sample.topics))
-    down = [str(it.id) for it in sample.cluster.brokers if it.is_fenced]
+    down = [it.id for it in sample.cluster.brokers if it.is_fenced]
     found = []
     if sample.cluster.controller < 0:
         found.append("no controller")
     if down:
-        found.append(f"broker {', '.join(down)} is down" if len(down) == 1 else f"brokers {', '.join(down)} are down")
+        found.append(f"{format_brokers(down)} {'is' if len(down) == 1 else 'are'} down")
     found += [f"{count} of {partitions} partitions {kind}" for kind, count in sorted(problems.items())]
-    return not found, "; ".join(found) or f"healthy: {partitions} partitions in sync"
+    return not found, "; ".join(found) or f"healthy: {format_count(partitions, 'partition')} in sync"
 
 
 def broker_rows(sample: ClusterSample) -> list[Row]:
@@ -101,11 +105,11 @@ def topic_rows(rates: Rates) -> list[Row]:
     sample = rates.now
     sizes, byte_rates = _topic_sizes(sample), rates.bytes_by_topic()
     problems: dict[str, Counter[str]] = {}
-    for it in find_partition_problems(sample.topics):
-        problems.setdefault(it.topic, Counter())[it.kind] += 1
+    for problem in find_partition_problems(sample.topics):
+        problems.setdefault(problem.topic, Counter())[problem.kind] += 1
     return [
         {
-            **_records(rates, topic),
+            **_count_records(rates, topic),
             "bytes": sizes.get(topic.name),
             "bytesPerSecond": byte_rates.get(topic.name, 0.0),
             "problem": _describe_problems(problems.get(topic.name, Counter())),
@@ -114,7 +118,8 @@ def topic_rows(rates: Rates) -> list[Row]:
     ]
 
 
-def _records(rates: Rates, topic: TopicDescription) -> Row:
+def _count_records(rates: Rates, topic: TopicDescription) -> Row:
+    """The columns of a topic that do not need sizes."""
     sample, partitions = rates.now, [(topic.name, it.index) for it in topic.partitions]
     is_known = all(it in sample.ends and it in sample.starts for it in partitions)
     return {
@@ -134,16 +139,16 @@ def _describe_problems(problems: Counter[str]) -> str:
 def group_rows(rates: Rates) -> list[Row]:
     sample = rates.now
     rows: list[Row] = []
-    for it in sample.groups:
-        committed = sample.committed.get(it.id, {})
+    for group in sample.groups:
+        committed = sample.committed.get(group.id, {})
         rows.append(
             {
-                "group": it.id,
-                "kind": it.kind,
-                "state": it.state,
+                "group": group.id,
+                "kind": group.kind,
+                "state": group.state,
                 "topics": len({topic for topic, _ in committed}),
                 "lag": sum(_lag(sample, partition, offset) or 0 for partition, offset in committed.items()),
-                "consumedPerSecond": sum(rates.consumed(it.id, partition) for partition in committed),
+                "consumedPerSecond": sum(rates.consumed(group.id, partition) for partition in committed),
             }
         )
     return rows
@@ -227,10 +232,10 @@ def _leader_sizes(sample: ClusterSample) -> dict[TopicPartition, int]:
     """Bytes of each partition's leader."""
     found: dict[TopicPartition, int] = {}
     for topic in sample.topics:
-        for it in topic.partitions:
-            partition = (topic.name, it.index)
-            if partition in sample.sizes.get(it.leader, {}):
-                found[partition] = sample.sizes[it.leader][partition]
+        for info in topic.partitions:
+            partition = (topic.name, info.index)
+            if partition in sample.sizes.get(info.leader, {}):
+                found[partition] = sample.sizes[info.leader][partition]
     return found
 
 

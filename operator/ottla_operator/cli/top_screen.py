@@ -22,7 +22,7 @@ from ottla_operator.cli.top_rows import (
     summarize_health,
     topic_rows,
 )
-from ottla_operator.formatting import format_size
+from ottla_operator.formatting import format_count, format_size
 
 VIEWS: Final = ("brokers", "topics", "groups", "pipelines")
 DETAILS: Final[Mapping[str, str]] = {"topics": "topic", "groups": "group"}
@@ -54,8 +54,11 @@ RESERVED_LINES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """`opened`: the topic or group whose partitions are shown. `filter`: part of the names that are
-    shown. `is_typing`: keys are letters of the filter. `selected`: number of the row."""
+    """What the keys have chosen. `sort`: the column that rows are sorted by. `filter`: text that
+    the names of shown rows contain. `is_typing`: keys are letters of the filter. `selected`: number
+    of the row. `opened`: the topic or group whose partitions are shown; empty if none is.
+    `is_over`: the user has quit.
+    """
 
     view: str = "topics"
     sort: str = SORTED_BY["topics"]
@@ -66,12 +69,13 @@ class Screen:
     is_over: bool = False
 
     def show(self, view: str, opened: str = "") -> "Screen":
+        """The screen with another view, unfiltered."""
         return replace(self, view=view, opened=opened, sort=SORTED_BY[view], filter="", selected=0)
 
     def press(self, key: str, rows: Sequence[Row]) -> "Screen":
         """The screen after a key. `rows`: those that it shows now."""
         if self.is_typing:
-            return self._type(key)
+            return self._edit_filter(key)
         match key:
             case "q":
                 return replace(self, is_over=True)
@@ -92,7 +96,7 @@ class Screen:
                 return self.show(f"{self.view}s") if self.opened else replace(self, filter="", selected=0)
         return self
 
-    def _type(self, key: str) -> "Screen":
+    def _edit_filter(self, key: str) -> "Screen":
         if key in (ENTER, ESCAPE):
             return replace(self, is_typing=False, filter="" if key == ESCAPE else self.filter)
         if key == BACKSPACE:
@@ -121,7 +125,7 @@ def visible_rows(screen: Screen, rates: Rates) -> list[Row]:
 
 def render(screen: Screen, rates: Rates, rows: Sequence[Row], height: int, problem: str = "") -> RenderableType:
     """At most `height` lines. The selected row is always among those shown. `rows`: the result of
-    `visible_rows`. `problem`: why `rates` are not those of now.
+    `visible_rows`. `problem`: why `rates` are out of date.
     """
     room = max(1, height - RESERVED_LINES)
     selected = min(screen.selected, max(0, len(rows) - 1))
@@ -137,7 +141,7 @@ def _summary(rates: Rates) -> Text:
     return Text.assemble(
         ("● ", "green" if is_healthy else "red"),
         (sentence, "" if is_healthy else "bold red"),
-        f"   {brokers} broker{'' if brokers == 1 else 's'}, {len(rates.now.topics)} topics, ",
+        f"   {format_count(brokers, 'broker')}, {format_count(len(rates.now.topics), 'topic')}, ",
         f"{rates.all_records():,.0f} records/s, {format_size(round(written))}/s",
     )
 

@@ -22,6 +22,7 @@ from ottla_operator.cli.output import print_document, print_fields, print_rows
 from ottla_operator.cli.reassign import reassign
 from ottla_operator.kafka import cluster, configs, log_dirs, offsets, reassignments, topics
 from ottla_operator.kafka.client import KafkaClient
+from ottla_operator.plan.topics import BROKER_DEFAULT
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 Config = Annotated[
@@ -178,7 +179,7 @@ def create(
 
     async def work(client: KafkaClient) -> bool:
         try:
-            await topics.create_topic(client, name, partitions or -1, replicas or -1, settings)
+            await topics.create_topic(client, name, partitions or BROKER_DEFAULT, replicas or BROKER_DEFAULT, settings)
         except KafkaError as error:
             if if_not_exists and error.code == ErrorCode.topic_already_exists:
                 return False

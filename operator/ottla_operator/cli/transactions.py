@@ -1,6 +1,7 @@
 """`ottla transactions`."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -20,13 +21,21 @@ from ottla_operator.cli.options import (
     new_app,
 )
 from ottla_operator.cli.output import print_document, print_fields, print_rows
-from ottla_operator.formatting import format_count, format_duration
+from ottla_operator.formatting import format_count, format_duration, format_partitions
 from ottla_operator.kafka import cluster, topics, transactions
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.transactions import ActiveProducer
 from ottla_operator.resources.common import parse_duration_ms
 
-FENCED_WITHIN_S: Final = 30.0
+FENCE_WAIT_S: Final = 30.0
+PRODUCER_COLUMNS: Final = {
+    "producerId": "PRODUCER ID",
+    "producerEpoch": "EPOCH",
+    "coordinatorEpoch": "COORDINATOR EPOCH",
+    "lastSequence": "LAST SEQUENCE",
+    "lastTimestamp": "LAST RECORD",
+    "startOffset": "OPEN SINCE OFFSET",
+}
 TransactionalId = Annotated[str, typer.Argument(metavar="ID", help="Transactional id.")]
 TopicAndPartition = Annotated[
     str, typer.Argument(metavar="TOPIC:PARTITION", help="A partition, such as orders:3.", show_default=False)
@@ -45,7 +54,7 @@ def list_(
     ] = None,
     longer_than: Annotated[
         str | None,
-        typer.Option("--longer-than", metavar="DURATION", help="Only transactions that began before, such as 10m."),
+        typer.Option("--longer-than", metavar="DURATION", help="Only transactions open for longer, such as 10m."),
     ] = None,
     pattern: Annotated[
         str | None,
@@ -104,7 +113,7 @@ def describe(
         "producerEpoch": found.producer_epoch,
         "timeoutMs": found.timeout_ms,
         "started": None if found.started is None else found.started.isoformat(timespec="milliseconds"),
-        "partitions": [f"{topic}-{partition}" for topic, partition in sorted(found.partitions)],
+        "partitions": format_partitions(found.partitions),
     }
     if output is OutputFormat.table:
         age = "" if found.started is None else f" ({format_duration(time.time() - found.started.timestamp())} ago)"
@@ -143,7 +152,7 @@ def find_hanging(
         typer.Option(
             "--older-than",
             metavar="DURATION",
-            help="Ignore transactions with a later record. At least the brokers' transaction.max.timeout.ms.",
+            help="Only transactions without a record since then. Use at least the brokers' transaction.max.timeout.ms.",
         ),
     ] = "15m",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -152,15 +161,15 @@ def find_hanging(
 ) -> None:
     """Find open transactions that no coordinator will end.
 
-    They hold back read_committed consumers of their partition forever.
-    `ottla transactions abort` ends them.
+    Such a transaction holds back the read_committed consumers of its partition forever.
+    `ottla transactions abort` ends it.
     """
     age_ms = _duration_ms(older_than)
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
         found = await (topics.require_topics(client, topic) if topic else _all_topics(client))
-        searched = [_with_replica_on(it, broker) for it in found.values()]
-        hanging = await transactions.find_hanging(
+        searched = [_keep_partitions_on(it, broker) for it in found.values()]
+        hanging = await transactions.find_hanging_transactions(
             client, await cluster.list_broker_ids(client), searched, silent_since_ms=_now_ms() - age_ms
         )
         return [
@@ -180,10 +189,15 @@ def abort(
         typer.Option("--start-offset", metavar="N", help="Start of the transaction, as find-hanging prints it."),
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="N", help="In place of --start-offset, with the next two.")
+        int | None, typer.Option("--producer-id", metavar="N", help="Producer id, instead of --start-offset.")
     ] = None,
-    producer_epoch: Annotated[int | None, typer.Option("--producer-epoch", metavar="N")] = None,
-    coordinator_epoch: Annotated[int | None, typer.Option("--coordinator-epoch", metavar="N")] = None,
+    producer_epoch: Annotated[
+        int | None, typer.Option("--producer-epoch", metavar="N", help="Epoch of the producer. Needs --producer-id.")
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None,
+        typer.Option("--coordinator-epoch", metavar="N", help="Epoch of its coordinator. Needs --producer-id."),
+    ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -196,16 +210,15 @@ def abort(
     Example: ottla transactions abort orders:3 --start-offset 1042
     """
     topic, index = _parse_partition(partition)
-    by_producer = (producer_id, producer_epoch, coordinator_epoch)
-    if (start_offset is None) == (None in by_producer) or (start_offset is not None and any(by_producer)):
+    given = [it for it in (producer_id, producer_epoch, coordinator_epoch) if it is not None]
+    if len(given) != (3 if start_offset is None else 0):
         raise typer.BadParameter("give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
 
     async def work(client: KafkaClient) -> None:
         described = await _describe_partition(client, topic, index)
-        marker = (producer_id or 0, producer_epoch or 0, coordinator_epoch or 0)
-        if start_offset is not None:
-            marker = await _find_producer(client, described, start_offset)
-        subject = f"transaction of producer {marker[0]} (epoch {marker[1]}) in {topic}-{index}"
+        found = given if start_offset is None else await _find_producer(client, described, start_offset)
+        producer, epoch, epoch_of_coordinator = found
+        subject = f"transaction of producer {producer} (epoch {epoch}) in {topic}-{index}"
         if dry_run:
             print(f"{subject} would be aborted")
             return
@@ -214,7 +227,7 @@ def abort(
         leader = described.partitions[0].leader
         if leader < 0:
             raise KafkaError(ErrorCode.leader_not_available, f"partition {topic}-{index} has no leader")
-        await transactions.abort_in_partition(client, (topic, index), leader, *marker)
+        await transactions.abort_in_partition(client, (topic, index), leader, producer, epoch, epoch_of_coordinator)
         print(f"{subject} aborted")
 
     call_brokers(bootstrap, command_config, work)
@@ -229,28 +242,19 @@ def fence(
 ) -> None:
     """Fence the producers of transactional ids, and abort their open transactions.
 
-    A producer that still runs gets an error that ends it.
+    A producer that still runs gets a fatal error.
     """
     if not yes:
-        typer.confirm(f"Fence {format_count(len(transactional_ids), 'producer')} and abort what is open?", abort=True)
+        producers = format_count(len(transactional_ids), "producer")
+        typer.confirm(f"Fence {producers} and abort open transactions?", abort=True)
 
     async def work(client: KafkaClient) -> None:
         for transactional_id in transactional_ids:
             await transactions.describe_transaction(client, transactional_id)  # fencing would create an unknown id
-            await transactions.fence_producer(client, transactional_id, FENCED_WITHIN_S)
+            await transactions.fence_producer(client, transactional_id, FENCE_WAIT_S)
             print(f"{transactional_id} fenced")
 
     call_brokers(bootstrap, command_config, work)
-
-
-PRODUCER_COLUMNS: Final = {
-    "producerId": "PRODUCER ID",
-    "producerEpoch": "EPOCH",
-    "coordinatorEpoch": "COORDINATOR EPOCH",
-    "lastSequence": "LAST SEQUENCE",
-    "lastTimestamp": "LAST RECORD",
-    "startOffset": "OPEN SINCE OFFSET",
-}
 
 
 def _producer_row(producer: ActiveProducer) -> dict[str, Any]:
@@ -269,26 +273,28 @@ async def _find_producer(
     client: KafkaClient, partition: topics.TopicDescription, start_offset: int
 ) -> tuple[int, int, int]:
     """Producer id, its epoch and its coordinator's, of the transaction that began at the offset."""
-    for it in await transactions.describe_producers(client, [partition]):
-        if it.transaction_start == start_offset:
-            return it.producer_id, it.epoch, it.coordinator_epoch
+    for producer in await transactions.describe_producers(client, [partition]):
+        if producer.transaction_start == start_offset:
+            return producer.producer_id, producer.epoch, producer.coordinator_epoch
     at = f"{partition.name}-{partition.partitions[0].index}"
     raise CommandError(ExitCode.not_found, f"no transaction that began at offset {start_offset} is open in {at}")
 
 
 async def _describe_partition(client: KafkaClient, topic: str, index: int) -> topics.TopicDescription:
-    """The topic with this partition only."""
+    """The topic with this partition only. Raises KafkaError, CommandError if there is no such topic
+    or partition.
+    """
     found = await topics.describe_topic(client, topic)
     chosen = tuple(it for it in found.partitions if it.index == index)
     if not chosen:
         last = len(found.partitions) - 1
         raise CommandError(ExitCode.not_found, f"topic {topic!r} has no partition {index}; it has 0 to {last}")
-    return topics.TopicDescription(found.name, found.id, found.is_internal, chosen)
+    return replace(found, partitions=chosen)
 
 
-def _with_replica_on(topic: topics.TopicDescription, broker: int | None) -> topics.TopicDescription:
-    partitions = tuple(it for it in topic.partitions if broker is None or broker in it.replicas)
-    return topics.TopicDescription(topic.name, topic.id, topic.is_internal, partitions)
+def _keep_partitions_on(topic: topics.TopicDescription, broker: int | None) -> topics.TopicDescription:
+    """The topic without the partitions that have no replica on the broker; None keeps all."""
+    return replace(topic, partitions=tuple(it for it in topic.partitions if broker is None or broker in it.replicas))
 
 
 async def _all_topics(client: KafkaClient) -> dict[str, topics.TopicDescription]:

@@ -75,6 +75,6 @@ def _describe_file_error(error: BaseException) -> str | None:
 
 
 async def _run(runner: UpRunner, console: Console, view: LiveView) -> bool:
-    """False if processes had to be killed."""
+    """Runs until a signal stops it. Returns False if processes had to be killed."""
     async with terminal.live_table(console, view):
         return await runner.run()

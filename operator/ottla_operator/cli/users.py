@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -82,7 +83,7 @@ def create(
         await _alter(client, [scram.SetPassword(name, it, password, iterations) for it in mechanisms])
 
     call_brokers(bootstrap, command_config, work)
-    print(f"user {name} created for {', '.join(it.title for it in mechanisms)}")
+    print(f"user {name} created for {_format_mechanisms(mechanisms)}")
 
 
 @app.command()
@@ -97,7 +98,7 @@ def alter(
 ) -> None:
     """Change a user's password.
 
-    Connections that are open stay open.
+    Open connections are not closed.
     """
     chosen = _read_mechanisms(mechanism or ())
     password = read_password(password_file, password_env)
@@ -109,7 +110,7 @@ def alter(
         return mechanisms
 
     changed = call_brokers(bootstrap, command_config, work)
-    print(f"password of user {name} changed for {', '.join(it.title for it in changed)}")
+    print(f"password of user {name} changed for {_format_mechanisms(changed)}")
 
 
 @app.command()
@@ -131,10 +132,15 @@ def delete(
     async def work(client: KafkaClient) -> None:
         for name in names:
             present = await _find_user(client, name)
-            await _alter(client, [scram.RemoveCredential(name, it) for it in chosen or present])
-            print(f"user {name} deleted")
+            removed = chosen or sorted(present)
+            kept = [it for it in sorted(present) if it not in removed]
+            await _alter(client, [scram.RemoveCredential(name, it) for it in removed])
+            if kept:
+                print(f"user {name}: {_format_mechanisms(removed)} deleted, {_format_mechanisms(kept)} kept")
+            else:
+                print(f"user {name} deleted")
             if with_acls:
-                rules = await acls.delete_acls(client, [acls.of_principal(f"User:{name}")])
+                rules = await acls.delete_acls(client, [acls.filter_for_principal(f"User:{name}")])
                 print(f"{format_count(rules, 'access rule')} of user {name} removed")
 
     call_brokers(bootstrap, command_config, work)
@@ -173,7 +179,11 @@ def _read_file(file: Path) -> str:
 def _read_mechanisms(names: list[str] | tuple[str, ...]) -> list[ScramMechanism]:
     if unknown := [it for it in names if it.upper() not in MECHANISMS]:
         raise typer.BadParameter(f"{unknown[0]!r} is not a mechanism; allowed: {', '.join(MECHANISMS)}")
-    return [MECHANISMS[it.upper()] for it in dict.fromkeys(names)]
+    return list(dict.fromkeys(MECHANISMS[it.upper()] for it in names))
+
+
+def _format_mechanisms(mechanisms: Iterable[ScramMechanism]) -> str:
+    return ", ".join(it.title for it in mechanisms)
 
 
 async def _find_user(client: KafkaClient, name: str) -> dict[ScramMechanism, int]:

@@ -26,7 +26,10 @@ Address = tuple[str, int]
 
 
 async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Finding]:
-    """Raises ValueError if `bootstrap` is not a list of addresses."""
+    """Connects to the bootstrap addresses; if one of them answers, also to every address that
+    brokers advertise, and examines the cluster. Raises ValueError if `bootstrap` is not a list of
+    addresses.
+    """
     given = parse_bootstrap_servers(bootstrap)
     found = [await _examine_address(f"bootstrap {format_host_and_port(*it)}", it, security) for it in given]
     if not any(it.severity in (Severity.good, Severity.warning) for it in found):

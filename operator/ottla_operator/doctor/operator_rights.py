@@ -8,6 +8,7 @@ from ottla_operator.doctor.finding import Finding, Severity
 from ottla_operator.formatting import format_count
 from ottla_operator.kube.api import FORBIDDEN, ApiClient, ApiError
 from ottla_operator.kube.kinds import SUBJECT_ACCESS_REVIEW
+from ottla_operator.resources.crds import GROUP, KINDS
 from ottla_operator.resources.model import Json
 
 AREA: Final = "kubernetes"
@@ -27,11 +28,8 @@ class Right:
 
 
 RIGHTS: Final = (
-    *(
-        Right("watch", "ottla.dev", it)
-        for it in ("clusters", "topics", "groups", "schemas", "users", "pipelines", "mirrors")
-    ),
-    *(Right("patch", "ottla.dev", f"{it}/status") for it in ("clusters", "topics", "users", "pipelines")),
+    *(Right("watch", GROUP, it.plural) for it in KINDS),
+    *(Right("patch", GROUP, f"{it.plural}/status") for it in KINDS),
     Right("patch", "apps", "statefulsets"),
     *(Right("patch", "", it) for it in ("services", "configmaps", "persistentvolumeclaims", "serviceaccounts")),
     *(Right(verb, "", "pods") for verb in ("watch", "create", "delete")),

@@ -33,7 +33,8 @@ ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
 @dataclass(frozen=True, slots=True)
 class AuthorizationConfig:
     """The brokers' settings for authorization. `is_enabled`: if false, every request is allowed.
-    `super_users`: principals as text. `restricted`: those that may do some operations.
+    `super_users`: principals as text. `restricted`: the operations of restricted super users.
+    `allow_if_no_acl`: a resource without entries is open to everybody.
     """
 
     is_enabled: bool
@@ -43,8 +44,8 @@ class AuthorizationConfig:
 
 
 async def describe_acls(client: KafkaClient, selected: AclFilter = EVERY_ENTRY) -> list[AccessControlEntry]:
-    """Raises KafkaError: SECURITY_DISABLED if the brokers have no authorizer."""
-    response = await client.send_to_controller(_filter(DescribeAclsRequest, selected))
+    """Selected entries. Raises KafkaError: SECURITY_DISABLED if the brokers have no authorizer."""
+    response = await client.send_to_controller(_build_filter(DescribeAclsRequest, selected))
     raise_for_error(response.error_code, response.error_message, "access rules")
     return read_entries(response)
 
@@ -54,7 +55,7 @@ async def create_acls(
 ) -> dict[AccessControlEntry, KafkaError]:
     """Returns the errors of entries that were refused. Entries that exist are left as they are."""
     errors: dict[AccessControlEntry, KafkaError] = {}
-    for some in _in_requests(list(entries)):
+    for some in _split_into_requests(list(entries)):
         response = await client.send_to_controller(CreateAclsRequest(creations=tuple(map(_creation, some))))
         for entry, result in zip(some, response.results, strict=True):
             subject = f"access rule of {entry.principal}"
@@ -68,9 +69,9 @@ async def delete_acls(client: KafkaClient, filters: Sequence[AclFilter]) -> int:
     the first error.
     """
     deleted = 0
-    for some in _in_requests(filters):
+    for some in _split_into_requests(filters):
         response = await client.send_to_controller(
-            DeleteAclsRequest(filters=tuple(_filter(DeleteAclsFilter, it) for it in some))
+            DeleteAclsRequest(filters=tuple(_build_filter(DeleteAclsFilter, it) for it in some))
         )
         for result in response.filter_results:
             raise_for_error(result.error_code, result.error_message, "access rules")
@@ -78,7 +79,7 @@ async def delete_acls(client: KafkaClient, filters: Sequence[AclFilter]) -> int:
     return deleted
 
 
-def exactly(entry: AccessControlEntry) -> AclFilter:
+def filter_for_entry(entry: AccessControlEntry) -> AclFilter:
     """Selects this entry alone."""
     return AclFilter(
         entry.resource_type,
@@ -91,7 +92,7 @@ def exactly(entry: AccessControlEntry) -> AclFilter:
     )
 
 
-def of_principal(principal: str) -> AclFilter:
+def filter_for_principal(principal: str) -> AclFilter:
     """Selects every entry of a principal (`User:alice`)."""
     return AclFilter(ANY, None, PatternType.ANY, principal, None, ANY, ANY)
 
@@ -109,7 +110,7 @@ async def describe_authorization(client: KafkaClient, broker: int) -> Authorizat
     )
 
 
-def _in_requests(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def _split_into_requests(items: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), MAX_ENTRIES_IN_REQUEST):
         yield items[start : start + MAX_ENTRIES_IN_REQUEST]
 
@@ -126,7 +127,7 @@ def _creation(entry: AccessControlEntry) -> AclCreation:
     )
 
 
-def _filter(kind: type[Filter], selected: AclFilter) -> Filter:
+def _build_filter(kind: type[Filter], selected: AclFilter) -> Filter:
     return kind(
         resource_type_filter=i8(selected.resource_type),
         resource_name_filter=selected.resource_name,

@@ -74,7 +74,7 @@ def find_error(
 
 
 async def none_on_error(work: Awaitable[T], *codes: ErrorCode) -> T | None:
-    """None if the work raises KafkaError with one of the codes."""
+    """The result of the work; None if it raises KafkaError with one of the codes."""
     try:
         return await work
     except KafkaError as error:

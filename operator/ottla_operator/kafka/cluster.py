@@ -54,7 +54,9 @@ class PartitionProblem:
 
 
 async def describe_cluster(client: KafkaClient, *, include_fenced: bool = False) -> ClusterDescription:
-    """`include_fenced`: fenced brokers too, which old versions do not report. Raises KafkaError."""
+    """`include_fenced`: include fenced brokers, which old versions do not report. Raises
+    KafkaError.
+    """
     response = await client.send(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced)
     )
@@ -88,12 +90,16 @@ def find_partition_problems(
     """
     problems: list[PartitionProblem] = []
     for topic in topics:
-        for it in topic.partitions:
-            reassignment = (reassignments or {}).get((topic.name, it.index))
-            behind = set(it.replicas) - set(it.isr) - set(reassignment.adding if reassignment else ())
-            if it.leader < 0 or behind:
-                kind = OFFLINE if it.leader < 0 else UNDER_REPLICATED
-                problems.append(PartitionProblem(topic.name, it.index, kind, it.leader, it.isr, it.replicas))
+        for partition in topic.partitions:
+            reassignment = (reassignments or {}).get((topic.name, partition.index))
+            behind = set(partition.replicas) - set(partition.isr) - set(reassignment.adding if reassignment else ())
+            if partition.leader < 0 or behind:
+                kind = OFFLINE if partition.leader < 0 else UNDER_REPLICATED
+                problems.append(
+                    PartitionProblem(
+                        topic.name, partition.index, kind, partition.leader, partition.isr, partition.replicas
+                    )
+                )
     return problems
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.pipeline_report import StoredReport
-from ottla_operator.kafka import groups, log_dirs, offsets, pipelines, topics
+from ottla_operator.kafka import groups, log_dirs, offsets, reports, topics
 from ottla_operator.kafka.client import KafkaClient, none_on_error
 from ottla_operator.kafka.cluster import ClusterDescription, describe_cluster
 from ottla_operator.kafka.groups import GroupListing
@@ -47,19 +47,21 @@ async def take_sample(client: KafkaClient) -> ClusterSample:
     running = [it.id for it in cluster.brokers if not it.is_fenced]
     found = await topics.list_topics(client)
     at_s = asyncio.get_running_loop().time()
-    starts, ends, sizes, listed, reports = await asyncio.gather(
+    starts, ends, sizes, listed, reported = await asyncio.gather(
         offsets.list_reachable_offsets(client, found, EARLIEST_TIMESTAMP),
         offsets.list_reachable_offsets(client, found, LATEST_TIMESTAMP),
         log_dirs.describe_replica_sizes(client, running),
         groups.list_groups(client, running),
-        none_on_error(pipelines.list_pipelines(client), *NO_PIPELINES),
+        none_on_error(reports.list_pipelines(client), *NO_PIPELINES),
     )
     committed = await _list_committed(client, [it.id for it in listed])
-    return ClusterSample(at_s, cluster, found, starts, ends, sizes, listed, committed, reports or {})
+    return ClusterSample(at_s, cluster, found, starts, ends, sizes, listed, committed, reported or {})
 
 
 async def _list_committed(client: KafkaClient, names: Sequence[str]) -> dict[str, Mapping[TopicPartition, int]]:
-    """Without the groups that were deleted meanwhile, or whose coordinator is moving."""
+    """Committed offsets by group, without groups that were deleted meanwhile or whose coordinator
+    is moving.
+    """
     permits = asyncio.Semaphore(MAX_OFFSET_REQUESTS)
 
     async def list_one(name: str) -> Mapping[TopicPartition, int] | None:

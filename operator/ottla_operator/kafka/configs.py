@@ -66,8 +66,6 @@ class ConfigEntry:
     name: str
     value: str | None
     source: str
-    read_only: bool
-    documentation: str
 
 
 async def describe_configs(
@@ -77,16 +75,15 @@ async def describe_configs(
     keys: tuple[str, ...] | None = None,
     *,
     broker: int | None = None,
-    include_documentation: bool = False,
 ) -> tuple[DescribeConfigsResult, ...]:
     """Configurations of resources of one type. Raises KafkaError for the first error.
 
-    keys: None for all. broker: None for any.
+    `keys`: None for all. `broker`: the broker that gets the request; None for any.
     """
     resources = tuple(_describe_resource(type_, name, keys) for name in names)
     if not resources:
         return ()
-    request = DescribeConfigsRequest(resources=resources, include_documentation=include_documentation)
+    request = DescribeConfigsRequest(resources=resources)
     results: tuple[DescribeConfigsResult, ...] = (await client.send(request, broker=broker)).results
     for result in results:
         _raise_for_result(type_, result)
@@ -121,7 +118,7 @@ async def alter_configs(
 ) -> None:
     """Sets and deletes keys. Raises KafkaError for the first error that is not in `allow`.
 
-    changes: resource name → key → value; None deletes the key. broker: the broker that gets the
+    `changes`: resource name → key → value; None deletes the key. `broker`: the broker that gets the
     request, as Apache Kafka alters a broker's configuration only on that broker; None for the
     controller.
     """
@@ -157,16 +154,10 @@ def _label(type_: ConfigResourceType) -> str:
 
 async def describe_topic_configs(client: KafkaClient, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
     """Every setting of each topic, its own and the inherited ones, sorted by name."""
-    results = await describe_configs(client, ConfigResourceType.topic, names, include_documentation=True)
+    results = await describe_configs(client, ConfigResourceType.topic, names)
     return {
         result.resource_name: [
-            ConfigEntry(
-                str(entry.name),
-                entry.value,
-                _SOURCES.get(entry.config_source, "unknown"),
-                entry.read_only,
-                entry.documentation or "",
-            )
+            ConfigEntry(str(entry.name), entry.value, _SOURCES.get(entry.config_source, "unknown"))
             for entry in sorted(result.configs, key=lambda it: str(it.name))
         ]
         for result in results
@@ -216,8 +207,8 @@ async def describe_min_isr(client: KafkaClient, topics: Iterable[str]) -> dict[s
 
 
 async def describe_nodes(client: KafkaClient, brokers: Iterable[int]) -> dict[int, str]:
-    """Broker → its broker.node. Omits brokers that have none (Apache Kafka, earlier versions), that
-    do not respond, and all if the user may not describe configurations of the cluster.
+    """Broker → its broker.node. Omits brokers that have none (Apache Kafka, earlier versions) or do
+    not respond; empty if the user may not describe configurations of the cluster.
     """
     ids = list(brokers)
     found = await asyncio.gather(*(_describe_node(client, it) for it in ids))

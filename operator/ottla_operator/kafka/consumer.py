@@ -42,9 +42,8 @@ STALE_METADATA_ERRORS: Final = frozenset(
 
 @dataclass(slots=True)
 class Consumer:
-    """`positions`: the next offset of each partition, advanced by `records`.
-
-    read_committed: skips records of transactions that are open or were aborted.
+    """`positions`: the next offset of each partition, advanced by `records`. `read_committed`:
+    skips records of transactions that are open or were aborted.
     """
 
     client: KafkaClient
@@ -53,8 +52,8 @@ class Consumer:
     _leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def records(self) -> AsyncIterator[tuple[TopicPartition, list[Record]]]:
-        """Yields the next records of a partition, forever. Yields an empty list after a round
-        without records.
+        """Yields a partition with its next records, forever. Yields ("", −1) with no records after
+        a round of fetches without records. Raises KafkaError.
         """
         while True:
             if not self._leaders:
@@ -109,14 +108,14 @@ class Consumer:
         raise_for_error(response.error_code, None, "fetch")
         found: list[tuple[TopicPartition, PartitionData]] = []
         for topic in response.responses:
-            for it in topic.partitions:
-                partition = topic.topic, it.partition_index
-                if it.error_code in STALE_METADATA_ERRORS:
+            for data in topic.partitions:
+                partition = topic.topic, data.partition_index
+                if data.error_code in STALE_METADATA_ERRORS:
                     self._leaders.clear()
                     continue
-                subject = f"partition {topic.topic}-{it.partition_index} at {self.positions[partition]}"
-                raise_for_error(it.error_code, None, subject)
-                found.append((partition, it))
+                subject = f"partition {topic.topic}-{data.partition_index} at {self.positions[partition]}"
+                raise_for_error(data.error_code, None, subject)
+                found.append((partition, data))
         return found
 
     def _decode(self, partition: TopicPartition, fetched: PartitionData) -> list[Record]:

@@ -20,7 +20,7 @@ TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
 
 class ElectionType(IntEnum):
-    """preferred: the first replica, if it is in sync. unclean: any live replica of a partition
+    """`preferred`: the first replica, if it is in sync. `unclean`: any live replica of a partition
     without a leader; records that only other replicas have are lost.
     """
 
@@ -56,7 +56,9 @@ def find_partitions_to_elect(topics: Iterable[TopicDescription], election: Elect
 async def elect_leaders(
     client: KafkaClient, election: ElectionType, partitions: Iterable[TopicPartition]
 ) -> list[ElectionResult]:
-    """Results sorted by partition."""
+    """Elects leaders of these partitions. Returns results sorted by partition. Raises KafkaError if
+    the request is refused as a whole.
+    """
     by_topic = group_by_topic(sorted(partitions))
     if not by_topic:
         return []

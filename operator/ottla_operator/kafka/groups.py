@@ -84,9 +84,9 @@ async def list_groups(client: KafkaClient, brokers: Iterable[int]) -> list[Group
     unavailable = (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available)
     for response in responses:
         raise_for_error(response.error_code, None, "groups", allow=unavailable)
-        for it in response.groups:
-            kind = it.group_type if isinstance(it, ListedGroup) else ""
-            found[it.group_id] = GroupListing(it.group_id, it.group_state, it.protocol_type, kind)
+        for group in response.groups:
+            kind = group.group_type if isinstance(group, ListedGroup) else ""
+            found[group.group_id] = GroupListing(group.group_id, group.group_state, group.protocol_type, kind)
     return [found[group_id] for group_id in sorted(found)]
 
 
@@ -102,6 +102,7 @@ async def _list_groups_of(client: KafkaClient, broker: int) -> ListGroupsRespons
 
 
 async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
+    """A group of the consumer or the classic protocol."""
     return await _describe_consumer_group(client, group) or await _describe_classic_group(client, group)
 
 
@@ -148,10 +149,10 @@ def _partitions_of(assignment: Assignment) -> frozenset[TopicPartition]:
 
 async def _describe_classic_group(client: KafkaClient, group: str) -> GroupDescription:
     request = DescribeGroupsRequest(groups=(GroupId(group),), include_authorized_operations=False)
-    (it,) = (await client.send_to_coordinator(group, request)).groups
-    if it.error_code == ErrorCode.group_id_not_found:
+    (found,) = (await client.send_to_coordinator(group, request)).groups
+    if found.error_code == ErrorCode.group_id_not_found:
         return GroupDescription(group, "Dead", "", ())
-    raise_for_error(it.error_code, None, f"group {group!r}")
+    raise_for_error(found.error_code, None, f"group {group!r}")
     members = tuple(
         MemberDescription(
             member.member_id,
@@ -159,9 +160,9 @@ async def _describe_classic_group(client: KafkaClient, group: str) -> GroupDescr
             member.client_host.lstrip("/"),
             parse_assignment(member.member_assignment),
         )
-        for member in it.members
+        for member in found.members
     )
-    return GroupDescription(group, it.group_state, it.protocol_data, members)
+    return GroupDescription(group, found.group_state, found.protocol_data, members)
 
 
 def parse_assignment(data: bytes | None) -> frozenset[TopicPartition]:
@@ -193,7 +194,7 @@ def _parse_partitions(data: bytes) -> list[TopicPartition]:
 
 
 async def list_group_offsets(client: KafkaClient, group: str) -> dict[TopicPartition, int]:
-    """Committed offsets."""
+    """Committed offsets of the group; empty if it does not exist."""
     response = await client.send_to_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
     raise_for_error(response.error_code, None, f"group {group!r}", allow=(ErrorCode.group_id_not_found,))
     return {
@@ -208,13 +209,13 @@ async def alter_group_offsets(client: KafkaClient, group: str, offsets: Mapping[
     """Commits offsets of a group that has no members."""
     request = build_offset_commit(group, {partition: (offset, "") for partition, offset in offsets.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:
-        for it in topic.partitions:
-            subject = f"group {group!r}, partition {topic.name}-{it.partition_index}"
-            raise_for_error(it.error_code, _NOT_EMPTY.get(it.error_code), subject)
+        for partition in topic.partitions:
+            subject = f"group {group!r}, partition {topic.name}-{partition.partition_index}"
+            raise_for_error(partition.error_code, _NOT_EMPTY.get(partition.error_code), subject)
 
 
 async def delete_group(client: KafkaClient, group: str) -> None:
     """Deletes a group that has no members, with its offsets."""
     request = DeleteGroupsRequest(groups_names=(GroupId(group),))
-    (it,) = (await client.send_to_coordinator(group, request)).results
-    raise_for_error(it.error_code, _NOT_EMPTY.get(it.error_code), f"group {group!r}")
+    (result,) = (await client.send_to_coordinator(group, request)).results
+    raise_for_error(result.error_code, _NOT_EMPTY.get(result.error_code), f"group {group!r}")

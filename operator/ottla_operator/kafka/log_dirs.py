@@ -44,6 +44,7 @@ def sum_by_topic(sizes: ReplicaSizes) -> dict[str, int]:
 async def _describe_broker(
     client: KafkaClient, broker: int, topics: tuple[DescribableLogDirTopic, ...] | None
 ) -> dict[TopicPartition, int] | None:
+    """Sizes of the broker's replicas; None if it does not respond."""
     try:
         async with asyncio.timeout(BROKER_TIMEOUT_S):
             response = await client.send(DescribeLogDirsRequest(topics=topics), broker=broker)
@@ -58,7 +59,7 @@ async def _describe_broker(
         subject = f"log directory {result.log_dir}"
         raise_for_error(result.error_code, None, subject, allow=(ErrorCode.kafka_storage_error,))
         for topic in result.topics:
-            for it in topic.partitions:
-                if not it.is_future_key:
-                    sizes[topic.name, it.partition_index] = it.partition_size
+            for replica in topic.partitions:
+                if not replica.is_future_key:
+                    sizes[topic.name, replica.partition_index] = replica.partition_size
     return sizes

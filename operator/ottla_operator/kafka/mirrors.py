@@ -32,7 +32,7 @@ async def list_mirrors(client: KafkaClient) -> list[str]:
 
 
 async def describe_mirror(client: KafkaClient, name: str) -> ObservedMirror:
-    """A mirror that does not exist has no settings."""
+    """The mirror as the controller reports it. One that does not exist has no settings."""
     result = await describe_config_at_controller(client, ConfigResourceType.mirror, name)
     state = {str(it.name): it.value or "" for it in result.configs if it.read_only}
     return ObservedMirror(
@@ -53,8 +53,8 @@ async def describe_mirrored_partitions(client: KafkaClient, mirror: str) -> list
     Partitions without a leader, and those whose leader does not respond, are UNREPORTED. Every
     broker knows which topics are mirrored, and how many of their partitions.
     """
-    every = [topic for topic in await topics.list_topics(client) if not topic.is_internal]
-    names = [topic.name for topic in every]
+    found = [topic for topic in await topics.list_topics(client) if not topic.is_internal]
+    names = [topic.name for topic in found]
     brokers = await cluster.list_broker_ids(client)
     reports = await asyncio.gather(*(_report_of_broker(client, broker, names, mirror) for broker in brokers))
     partitions = [partition for of_broker, _ in reports for partition in of_broker]
@@ -62,7 +62,7 @@ async def describe_mirrored_partitions(client: KafkaClient, mirror: str) -> list
     reported = {(it.topic, it.partition) for it in partitions}
     partitions += [
         ObservedMirrorPartition(topic.name, it.index, UNREPORTED, UNKNOWN, reason=_unreported_reason(it.leader))
-        for topic in every
+        for topic in found
         for it in topic.partitions
         if it.index < mirrored.get(topic.name, 0) and (topic.name, it.index) not in reported
     ]

@@ -28,8 +28,8 @@ async def list_offsets(
     """Offset of every partition that has a leader, without those whose leader has just changed.
     Raises Unreachable if a leader is not reachable; KafkaError for another error of a partition.
 
-    time_ms: LATEST_TIMESTAMP for the log end, EARLIEST_TIMESTAMP for the log start, or a timestamp:
-    the offset of the first record at or after it, −1 if there is none.
+    `time_ms`: LATEST_TIMESTAMP for the log end, EARLIEST_TIMESTAMP for the log start, or a
+    timestamp: the offset of the first record at or after it, −1 if there is none.
     """
     by_leader = _partitions_by_leader(topics)
     answers = await asyncio.gather(
@@ -64,9 +64,9 @@ async def _list_offsets_of_leader(
     request = build_list_offsets(partitions, time_ms)
     found: dict[TopicPartition, int] = {}
     for topic in (await client.send(request, broker=leader)).topics:
-        for it in topic.partitions:
+        for partition in topic.partitions:
             # A partition whose leader has just changed is omitted; callers that poll will see it.
-            if it.error_code not in (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition):
-                raise_for_error(it.error_code, None, f"partition {topic.name}-{it.partition_index}")
-                found[topic.name, it.partition_index] = it.offset
+            if partition.error_code not in (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition):
+                raise_for_error(partition.error_code, None, f"partition {topic.name}-{partition.partition_index}")
+                found[topic.name, partition.partition_index] = partition.offset
     return found

@@ -213,11 +213,12 @@ class Producer:
             return {it: KafkaError(ErrorCode.network_exception, str(error)) for it in batches}
         errors: dict[TopicPartition, KafkaError] = {}
         for result in response.responses if response is not None else ():
-            for it in result.partition_responses:
-                subject, duplicate = f"partition {result.name}-{it.index}", (ErrorCode.duplicate_sequence_number,)
-                refusal = find_error(it.error_code, it.error_message, subject, allow=duplicate)
+            for partition in result.partition_responses:
+                subject = f"partition {result.name}-{partition.index}"
+                duplicate = (ErrorCode.duplicate_sequence_number,)
+                refusal = find_error(partition.error_code, partition.error_message, subject, allow=duplicate)
                 if refusal is not None:
-                    errors[result.name, it.index] = refusal
+                    errors[result.name, partition.index] = refusal
         return errors
 
     def _encode(self, partition: TopicPartition, records: list[Record]) -> bytes:

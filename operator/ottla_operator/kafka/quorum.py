@@ -23,7 +23,7 @@ controller.quorum.fetch.timeout.ms."""
 class QuorumReplica:
     """A broker's replica of the metadata log.
 
-    log_end_offset: −1 if unknown. is_in_sync: it had every committed record within the last
+    `log_end_offset`: −1 if unknown. `is_in_sync`: it had every committed record within the last
     IN_SYNC_WITHIN_MS.
     """
 

@@ -14,6 +14,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka.client import KafkaClient, find_error, none_on_error, raise_for_error
 
 USER: Final = "user"
+MATCH_ANY_NAME: Final = i8(2)
 Entity = tuple[tuple[str, str | None], ...]
 """Pairs of type (`user`, `client-id`, `ip`) and name, sorted; a name of None is the default of its
 type.
@@ -39,7 +40,7 @@ async def describe_quotas(client: KafkaClient) -> dict[Entity, dict[str, float]]
 
 async def describe_user_quotas(client: KafkaClient) -> dict[str, dict[str, float]] | None:
     """Quotas of users by name, for any client id. None if the brokers do not support quotas."""
-    named = ComponentData(entity_type=USER, match_type=i8(2), match=None)
+    named = ComponentData(entity_type=USER, match_type=MATCH_ANY_NAME, match=None)
     request = DescribeClientQuotasRequest(components=(named,), strict=True)
     found = await none_on_error(_describe(client, request), ErrorCode.unsupported_version)
     if found is None:
@@ -48,22 +49,22 @@ async def describe_user_quotas(client: KafkaClient) -> dict[str, dict[str, float
 
 
 async def alter_quotas(client: KafkaClient, changes: Iterable[QuotaChange]) -> dict[Entity, KafkaError]:
-    """Returns the error of each entity that was refused; the others' quotas are changed."""
+    """Changes quotas. Returns the error of each entity that was refused."""
     entries = tuple(_entry(it) for it in changes if it.values)
     if not entries:
         return {}
     response = await client.send_to_controller(AlterClientQuotasRequest(entries=entries, validate_only=False))
     errors: dict[Entity, KafkaError] = {}
-    for it in response.entries:
-        entity = _entity(it.entity)
+    for entry in response.entries:
+        entity = _entity(entry.entity)
         subject = f"quotas of {format_entity(entity)}"
-        if (error := find_error(it.error_code, it.error_message, subject)) is not None:
+        if (error := find_error(entry.error_code, entry.error_message, subject)) is not None:
             errors[entity] = error
     return errors
 
 
 def format_entity(entity: Entity) -> str:
-    """user alice, client-id <default>"""
+    """The entity as text, such as "user alice, client-id <default>"."""
     return ", ".join(f"{type_} {'<default>' if name is None else name}" for type_, name in entity)
 
 

@@ -37,7 +37,7 @@ class ReassignmentInputs:
 async def read_reassignment_inputs(client: KafkaClient) -> ReassignmentInputs:
     registered = (await cluster.describe_cluster(client, include_fenced=True)).brokers
     brokers = [it for it in registered if not it.is_fenced]
-    every = await topics.list_topics(client)
+    all_topics = await topics.list_topics(client)
     ongoing = await reassignments.list_reassignments(client)
     ids = [it.id for it in brokers]
     sizes = await log_dirs.describe_replica_sizes(client, ids)
@@ -46,7 +46,7 @@ async def read_reassignment_inputs(client: KafkaClient) -> ReassignmentInputs:
         tuple(UsableBroker(it.id, it.rack, nodes.get(it.id)) for it in brokers),
         tuple(
             _replicas(topic.name, it, ongoing.get((topic.name, it.index)), sizes)
-            for topic in every
+            for topic in all_topics
             for it in topic.partitions
         ),
         ongoing,
@@ -55,10 +55,11 @@ async def read_reassignment_inputs(client: KafkaClient) -> ReassignmentInputs:
 
 
 def _replicas(
-    topic: str, it: topics.PartitionInfo, reassignment: PartitionReassignment | None, sizes: log_dirs.ReplicaSizes
+    topic: str, info: topics.PartitionInfo, reassignment: PartitionReassignment | None, sizes: log_dirs.ReplicaSizes
 ) -> PartitionReplicas:
-    """The size is the leader's, otherwise the largest that is known."""
-    replicas = reassignment.target if reassignment else it.replicas
-    known = [sizes[broker].get((topic, it.index), 0) for broker in it.replicas if broker in sizes]
-    leader_size = it.leader in sizes and sizes[it.leader].get((topic, it.index))
-    return PartitionReplicas(topic, it.index, replicas, it.isr, it.leader, leader_size or max(known, default=0))
+    """A partition with the size of its leader, otherwise with the largest that is known."""
+    partition = topic, info.index
+    replicas = reassignment.target if reassignment else info.replicas
+    known = [sizes[broker].get(partition, 0) for broker in info.replicas if broker in sizes]
+    leader_size = info.leader in sizes and sizes[info.leader].get(partition)
+    return PartitionReplicas(*partition, replicas, info.isr, info.leader, leader_size or max(known, default=0))

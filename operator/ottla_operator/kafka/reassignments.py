@@ -1,6 +1,4 @@
-"""Reassignment of partitions (KIP-455): start, list, cancel, progress, and the inputs of its
-plans.
-"""
+"""Reassignment of partitions (KIP-455): start, list, cancel, progress."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -94,17 +92,18 @@ async def _alter(client: KafkaClient, replicas: Mapping[TopicPartition, tuple[Br
         response = await client.send_to_controller(request)
         raise_for_error(response.error_code, response.error_message, "reassignment")
         for topic in response.responses:
-            for it in topic.partitions:
-                subject, ended = f"{topic.name}-{it.partition_index}", (ErrorCode.no_reassignment_in_progress,)
-                raise_for_error(it.error_code, it.error_message, subject, allow=ended)
+            for partition in topic.partitions:
+                subject, ended = f"{topic.name}-{partition.partition_index}", (ErrorCode.no_reassignment_in_progress,)
+                raise_for_error(partition.error_code, partition.error_message, subject, allow=ended)
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentProgress:
     """Progress of the reassignment of `partitions` partitions.
 
-    unfinished: partitions that are still being reassigned. copied_bytes, total_bytes: of those.
-    misplaced: partitions that are not being reassigned and do not have the target replicas.
+    `unfinished`: number of partitions that are still being reassigned. `copied_bytes`,
+    `total_bytes`: of those. `misplaced`: partitions that do not have the target replicas; empty
+    while any is being reassigned.
     """
 
     partitions: int
@@ -117,9 +116,11 @@ class ReassignmentProgress:
 async def measure_progress(
     client: KafkaClient, targets: Mapping[TopicPartition, tuple[int, ...]]
 ) -> ReassignmentProgress:
-    """`targets`: replicas that each partition is reassigned to."""
-    every = await list_reassignments(client)
-    ongoing = {partition: it for partition, it in every.items() if partition in targets}
+    """Measures how far reassignments have come. `targets`: replicas that each partition is
+    reassigned to.
+    """
+    listed = await list_reassignments(client)
+    ongoing = {partition: it for partition, it in listed.items() if partition in targets}
     brokers = sorted({broker for it in ongoing.values() for broker in it.replicas})
     sizes = await log_dirs.describe_replica_sizes(client, brokers, ongoing) if ongoing else {}
     copied, total = copied_bytes(ongoing, sizes)
@@ -138,10 +139,10 @@ def copied_bytes(
     other replica.
     """
     copied = total = 0
-    for partition, it in reassignments.items():
-        others = (broker for broker in it.replicas if broker in sizes and broker not in it.adding)
+    for partition, reassignment in reassignments.items():
+        others = (broker for broker in reassignment.replicas if broker in sizes and broker not in reassignment.adding)
         size = max((sizes[broker].get(partition, 0) for broker in others), default=0)
-        for broker in it.adding:
+        for broker in reassignment.adding:
             copied += min(size, sizes.get(broker, {}).get(partition, 0))
             total += size
     return copied, total

@@ -55,14 +55,11 @@ class SchemaRegistryClient:
         if login:
             self._headers["Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
 
-    def list_subjects(self, *, deleted: bool = False) -> list[str]:
-        return list(self._send("GET", f"/subjects?deleted={str(deleted).lower()}"))
+    def list_subjects(self) -> list[str]:
+        return list(self._send("GET", "/subjects"))
 
     def get_version(self, subject: str, version: str = "latest") -> dict[str, Any]:
         return dict(self._send("GET", f"/subjects/{_path(subject)}/versions/{_path(version)}"))
-
-    def get_schema(self, schema_id: int) -> dict[str, Any]:
-        return dict(self._send("GET", f"/schemas/ids/{schema_id}"))
 
     def find_version(self, subject: str, schema: dict[str, Any]) -> dict[str, Any] | None:
         """The version of the subject that has the schema; None if none has."""
@@ -80,11 +77,11 @@ class SchemaRegistryClient:
         self._send("PUT", f"/config/{_path(subject)}", {"compatibility": level})
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """The schema's id."""
+        """Registers the schema, and returns its id."""
         return int(self._send("POST", f"/subjects/{_path(subject)}/versions", schema)["id"])
 
     def delete_subject(self, subject: str) -> Sequence[int]:
-        """The versions that were soft-deleted; none if there is no such subject."""
+        """Soft-deletes the subject. Returns its versions; none if there is no such subject."""
         try:
             return list(self._send("DELETE", f"/subjects/{_path(subject)}"))
         except RegistryRefusal as error:

@@ -41,29 +41,30 @@ async def describe_scram_users(client: KafkaClient) -> dict[str, dict[ScramMecha
     response = await client.send_to_controller(DescribeUserScramCredentialsRequest(users=None))
     raise_for_error(response.error_code, response.error_message, "users")
     found: dict[str, dict[ScramMechanism, int]] = {}
-    for it in response.results:
-        raise_for_error(it.error_code, it.error_message, f"user {it.user!r}", allow=(ErrorCode.resource_not_found,))
-        if it.credential_infos:
-            found[it.user] = {ScramMechanism(info.mechanism): info.iterations for info in it.credential_infos}
+    for result in response.results:
+        subject, allow = f"user {result.user!r}", (ErrorCode.resource_not_found,)
+        raise_for_error(result.error_code, result.error_message, subject, allow=allow)
+        if result.credential_infos:
+            found[result.user] = {ScramMechanism(info.mechanism): info.iterations for info in result.credential_infos}
     return found
 
 
 async def alter_scram_users(
     client: KafkaClient, changes: Iterable[SetPassword | RemoveCredential]
 ) -> Mapping[str, KafkaError]:
-    """Returns the error of each user that was refused; the others' credentials are changed."""
-    asked = list(changes)
-    if not asked:
+    """Changes credentials. Returns the error of each user that was refused."""
+    requested = list(changes)
+    if not requested:
         return {}
-    passwords = [it for it in asked if isinstance(it, SetPassword)]
+    passwords = [it for it in requested if isinstance(it, SetPassword)]
     response = await client.send_to_controller(
         AlterUserScramCredentialsRequest(
             deletions=tuple(
                 ScramCredentialDeletion(name=it.user, mechanism=i8(it.mechanism))
-                for it in asked
+                for it in requested
                 if isinstance(it, RemoveCredential)
             ),
-            # Milliseconds of computing for each password.
+            # In a thread: each password takes milliseconds of computing.
             upsertions=await asyncio.to_thread(lambda: tuple(map(_upsertion, passwords))),
         )
     )

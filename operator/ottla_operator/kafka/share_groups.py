@@ -78,16 +78,18 @@ async def list_share_offsets(client: KafkaClient, group: str) -> dict[TopicParti
     """The start offset and the lag of all partitions that the group has read. Raises
     GROUP_ID_NOT_FOUND.
     """
-    wanted = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None)
+    group_request = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None)
     found: DescribeShareGroupOffsetsResponseGroup
-    (found,) = (await client.send_to_coordinator(group, DescribeShareGroupOffsetsRequest(groups=(wanted,)))).groups
+    (found,) = (
+        await client.send_to_coordinator(group, DescribeShareGroupOffsetsRequest(groups=(group_request,)))
+    ).groups
     raise_for_error(found.error_code, found.error_message, f"group {group!r}")
     offsets: dict[TopicPartition, ShareOffset] = {}
     for topic in found.topics:
-        for one in topic.partitions:
-            raise_for_error(one.error_code, one.error_message, f"{topic.topic_name}-{one.partition_index}")
-            start = int(one.start_offset) if one.start_offset >= 0 else None
-            offsets[topic.topic_name, int(one.partition_index)] = ShareOffset(
-                start, int(one.lag) if one.lag >= 0 else None
-            )
+        for partition in topic.partitions:
+            subject = f"{topic.topic_name}-{partition.partition_index}"
+            raise_for_error(partition.error_code, partition.error_message, subject)
+            start = int(partition.start_offset) if partition.start_offset >= 0 else None
+            lag = int(partition.lag) if partition.lag >= 0 else None
+            offsets[topic.topic_name, int(partition.partition_index)] = ShareOffset(start, lag)
     return offsets

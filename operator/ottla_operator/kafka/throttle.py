@@ -20,7 +20,8 @@ REPLICAS: Final = ("leader.replication.throttled.replicas", "follower.replicatio
 async def set_throttle(client: KafkaClient, moves: Iterable[Move], rate: int, brokers: Iterable[int]) -> None:
     """Limits the replication of these moves.
 
-    rate: bytes per second into, and out of, each broker. brokers: ids of the brokers that are up.
+    `rate`: bytes per second into, and out of, each broker. `brokers`: ids of the brokers that are
+    up.
     """
     leaders, followers, involved = throttled_replicas(moves)
     for broker in sorted(involved & set(brokers)):

@@ -42,7 +42,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """The smallest of its partitions."""
+        """The smallest number of replicas of any partition."""
         return min((len(partition.replicas) for partition in self.partitions), default=0)
 
 
@@ -50,7 +50,7 @@ class TopicDescription:
 class EligibleLeaders:
     """Replicas outside of the ISR that may become leader (KIP-966).
 
-    eligible: they have every committed record. last_known: the last leader, if neither ISR nor
+    `eligible`: they have every committed record. `last_known`: the last leader, if neither ISR nor
     eligible replicas exist.
     """
 
@@ -65,8 +65,8 @@ async def list_topics(client: KafkaClient) -> list[TopicDescription]:
 
 
 async def describe_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """Those of the named topics that exist. Raises KafkaError for other errors; see
-    `require_topics`.
+    """Those of the named topics that exist. Raises KafkaError, but not for topics that do not
+    exist; `require_topics` does.
     """
     wanted = tuple(names)
     if not wanted:
@@ -102,7 +102,7 @@ async def create_topic(
     client: KafkaClient, name: str, partitions: int, replicas: int, config: Mapping[str, str]
 ) -> UUID | None:
     """Creates a topic and returns its id, if the brokers report it. `partitions`, `replicas`: −1
-    for the brokers' default.
+    for the brokers' defaults.
     """
     topic = CreatableTopic(
         name=TopicName(name),
@@ -160,9 +160,10 @@ async def describe_eligible_leaders(client: KafkaClient, topic: str) -> dict[int
             return {}
         for result in response.topics:
             raise_for_error(result.error_code, None, f"topic {topic!r}")
-            for it in result.partitions:
-                eligible, last_known = tuple(it.eligible_leader_replicas or ()), tuple(it.last_known_elr or ())
-                found[it.partition_index] = EligibleLeaders(eligible, last_known)
+            for partition in result.partitions:
+                eligible = tuple(partition.eligible_leader_replicas or ())
+                last_known = tuple(partition.last_known_elr or ())
+                found[partition.partition_index] = EligibleLeaders(eligible, last_known)
         if (next_ := response.next_cursor) is None:
             return found
         cursor = Cursor(topic_name=next_.topic_name, partition_index=next_.partition_index)

@@ -193,7 +193,7 @@ async def _describe_producers_of(
     return found
 
 
-async def find_hanging(
+async def find_hanging_transactions(
     client: KafkaClient, brokers: Iterable[int], topics: Iterable[TopicDescription], *, silent_since_ms: int
 ) -> list[tuple[ActiveProducer, str | None]]:
     """Open transactions of partitions that no coordinator will end, with the producer's
@@ -209,7 +209,7 @@ async def find_hanging(
         return []
     listed = await list_transactions(client, brokers, producer_ids={it.producer_id for it in open_})
     described = await asyncio.gather(*(_describe_known(client, it.transactional_id) for it in listed))
-    return select_hanging(open_, {it.producer_id: it for it in described if it is not None})
+    return select_hanging_transactions(open_, {it.producer_id: it for it in described if it is not None})
 
 
 async def _describe_known(client: KafkaClient, transactional_id: str) -> TransactionDescription | None:
@@ -217,7 +217,7 @@ async def _describe_known(client: KafkaClient, transactional_id: str) -> Transac
     return await none_on_error(describe_transaction(client, transactional_id), ErrorCode.transactional_id_not_found)
 
 
-def select_hanging(
+def select_hanging_transactions(
     open_: Iterable[ActiveProducer], by_producer_id: Mapping[int, TransactionDescription]
 ) -> list[tuple[ActiveProducer, str | None]]:
     """The open transactions whose coordinator does not know of the partition, so that it will never
@@ -249,5 +249,5 @@ async def abort_in_partition(
     response = await client.send(WriteTxnMarkersRequest(markers=(marker,)), broker=leader)
     for result in response.markers:
         for topic in result.topics:
-            for it in topic.partitions:
-                raise_for_error(it.error_code, None, f"partition {topic.name}-{it.partition_index}")
+            for written in topic.partitions:
+                raise_for_error(written.error_code, None, f"partition {topic.name}-{written.partition_index}")

@@ -23,10 +23,8 @@ TIMEOUT_S: Final = 15.0
 CREDENTIALS_TTL_S: Final = 30.0  # a projected token is rotated in its file long before it expires
 MAX_CONNECTIONS: Final = 16
 FORBIDDEN, NOT_FOUND, CONFLICT, UNPROCESSABLE = 403, 404, 409, 422
-REJECTED: Final = (
-    FORBIDDEN,
-    UNPROCESSABLE,
-)  # such as a claim beyond a quota, or one that its storage class cannot expand
+REJECTED: Final = (FORBIDDEN, UNPROCESSABLE)
+"""Such as of a claim beyond a quota, or of one that its storage class cannot expand."""
 UNAVAILABLE: Final = (0, 429, 502, 503, 504)
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"

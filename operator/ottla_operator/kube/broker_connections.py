@@ -69,8 +69,8 @@ class BrokerConnections:
         """Addresses and security to reach the registries of the brokers that are ready. Raises
         Blocked."""
         if (port := cluster.schema_registry_port) is None:
-            said = f"Cluster {cluster.name} serves no schema registry: set its spec.schemaRegistry"
-            raise Blocked(Stalled("NoSchemaRegistry", said))
+            message = f"Cluster {cluster.name} serves no schema registry: set its spec.schemaRegistry"
+            raise Blocked(Stalled("NoSchemaRegistry", message))
         authorities = server_name = ""
         if cluster.registry_has_tls:
             secret = tls.secret_name(cluster)

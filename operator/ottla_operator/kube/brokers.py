@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.broker_connections import BrokerConnections, check_secret_in_use
@@ -56,6 +56,17 @@ UNUSED_CONFIG_TTL: Final = datetime.timedelta(minutes=1)
 """A pod may just be starting with a ConfigMap that was replaced."""
 
 
+class _SecretCertificates(NamedTuple):
+    """The certificates in the Secret of `tls.secretRef`. `digest`: empty without a Secret. `error`:
+    why they cannot be used; then `digest` is that of the certificates in use, None if there are
+    none.
+    """
+
+    digest: str | None
+    status: CertificateStatus | None = None
+    error: str = ""
+
+
 class PodPlatform:
     """Brings the objects of Clusters to their specs, except for what needs a restart, a move or the
     removal of a broker.
@@ -85,10 +96,10 @@ class PodPlatform:
         cluster = keep_certificates(cluster, tls_stage)
         if tls_stage:
             check_secret_in_use(cluster, observed.pods.values())
-        certificates, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
-        if certificates is None:
+        digest, certificate, certificate_error = await self._read_certificates(cluster, stateful_set)
+        if digest is None:
             raise Blocked(Stalled(CERTIFICATE_UNUSABLE, certificate_error), WAIT_S)
-        if certificate is not None and _certificates_in_use(stateful_set) not in (None, certificates):
+        if certificate is not None and _certificates_in_use(stateful_set) not in (None, digest):
             message = (
                 f"Secret {tls.secret_name(cluster)} is renewed, valid until {certificate.not_after}: brokers read it"
             )
@@ -109,7 +120,7 @@ class PodPlatform:
             annotations,
             without_rejected(common, rejected, _settings_in_use(observed)),
             StartInputs(
-                certificates,
+                digest,
                 login,
                 tls_stage,
                 login_secret.in_use.digest if login_secret else "",
@@ -152,29 +163,23 @@ class PodPlatform:
             "one at a time, each "
             f"when all partitions can spare it. Set spec.restartAt: {asked_at} in Cluster {cluster.name}"
         )
-        await self.events.record(resource, "RolloutRestartIgnored", message, warning=True)
+        await self.events.record(resource, "RolloutRestartIgnored", message, is_warning=True)
         change = {"spec": {"template": {"metadata": {"annotations": {names.KUBECTL_RESTARTED_AT: None}}}}}
         await self.api.merge(STATEFUL_SET, cluster.metadata.namespace, cluster.name, change)
 
-    async def _read_certificates(
-        self, cluster: Cluster, stateful_set: Json | None
-    ) -> tuple[str | None, CertificateStatus | None, str]:
-        """Returns (digest, status, error) of the certificates in the Secret of `tls.secretRef`. The
-        digest is empty without a Secret. If the certificates cannot be used, `error` is why and the
-        digest is that of the certificates in use; None if there are none.
-        """
+    async def _read_certificates(self, cluster: Cluster, stateful_set: Json | None) -> _SecretCertificates:
         in_use = _certificates_in_use(stateful_set)
         try:
             secrets = await read_secrets(self.api, cluster.metadata.namespace, filter(None, [tls.secret_name(cluster)]))
             found = tls.read_certificates(cluster, secrets)
             if found is None:
-                return "", None, ""
+                return _SecretCertificates("")
             status = tls.check_certificates(found, time.time() if found.digest != in_use else None)
             if requires_inter_broker_tls(cluster):
                 tls.check_certificates_between_brokers(found, names.pod_host(cluster, names.FIRST_BROKER))
         except SecretUnusable as error:
-            return in_use, None, str(error)
-        return found.digest, status, ""
+            return _SecretCertificates(in_use, error=str(error))
+        return _SecretCertificates(found.digest, status)
 
     async def _check_console_secrets(self, cluster: Cluster) -> None:
         """Raises Blocked: a pod whose volume names a missing Secret would not start."""
@@ -192,14 +197,14 @@ class PodPlatform:
         node_ips = [it.node_ip for it in observed.pods.values()]
         alternative_names = certificate_names(cluster, broker_ids(brokers), _addresses(observed), node_ips)
         try:
-            made = await self._internal_certificates.maintain(cluster, alternative_names)
+            issued = await self._internal_certificates.maintain(cluster, alternative_names)
         except SecretUnusable as error:
             if observed.stateful_set is None:
                 raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error)), WAIT_S) from error
             return None, str(error)
-        for done in made.done:
-            await self.events.record(resource, "CertificateChanged", done)
-        return made.status, ""
+        for change in issued.changes:
+            await self.events.record(resource, "CertificateChanged", change)
+        return issued.status, ""
 
     async def _apply_prerequisites(self, cluster: Cluster, observed: ClusterObjects, inputs: ObjectInputs) -> None:
         """Applies what pods need before they are created."""
@@ -224,7 +229,7 @@ class PodPlatform:
         for node in await self._racks.annotate_pods(cluster, observed):
             label = cluster.spec.rack.topology_key if cluster.spec.rack else ""
             message = f"node {node} has no label {label}"
-            await self.events.record(resource, "RackLabelMissing", message, warning=True, lasts=True)
+            await self.events.record(resource, "RackLabelMissing", message, is_warning=True, lasts=True)
         return desired
 
 
@@ -258,12 +263,12 @@ class PodBrokerSet:
         self.certificate = certificate
         self.certificate_error = certificate_error
         self.creation_error = creation_error
-        outdated = _Outdated(
+        reasons = _RestartReasons(
             cluster, platform.images, pod_hash(desired.stateful_set["spec"]["template"]), inputs, login
         )
         settings = _started_with(observed)
         self.brokers = {
-            it.broker: _observe_broker(it, settings[it.broker], outdated.reason(it)) for it in observed.pods.values()
+            it.broker: _observe_broker(it, settings[it.broker], reasons.find(it)) for it in observed.pods.values()
         }
 
     async def restart(self, broker: int) -> None:
@@ -298,12 +303,12 @@ class PodBrokerSet:
             is_ours = name.startswith(f"{self._cluster.name}-settings-")
             if is_old and is_ours and name not in in_use and ("ConfigMap", name) not in self._needed:
                 await self._platform.api.delete(CONFIG_MAP, config_map)
-        budget = disruption_budget(self._cluster, evictable=can_spare_a_broker)
+        budget = disruption_budget(self._cluster, can_spare_a_broker=can_spare_a_broker)
         await self._platform.objects.apply_all([budget], self._observed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Outdated:
+class _RestartReasons:
     """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: hash of the
     desired template. `login`: None without passwords.
     """
@@ -314,7 +319,8 @@ class _Outdated:
     inputs: ObjectInputs
     login: LoginSecret | None
 
-    def reason(self, pod: BrokerPod) -> str:
+    def find(self, pod: BrokerPod) -> str:
+        """Empty if the pod need not be restarted."""
         image = self.images.of(self.cluster)
         if pod.pod_hash != self.pod_hash:
             return f"image {image}" if pod.image != image else "pod template"

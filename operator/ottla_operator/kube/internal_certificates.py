@@ -32,11 +32,11 @@ class InternalCertificates:
         """
         authority = await self._read(cluster, authority_secret_name(cluster))
         brokers = await self._read(cluster, secret_name(cluster))
-        made = maintain_certificates(cluster, _values(authority), _values(brokers), alternative_names, time.time())
-        await self._write(cluster, authority_secret_name(cluster), "Opaque", authority, made.authority)
-        await self._publish(cluster, made.brokers[AUTHORITIES])
-        await self._write(cluster, secret_name(cluster), "kubernetes.io/tls", brokers, made.brokers)
-        return made
+        issued = maintain_certificates(cluster, _values(authority), _values(brokers), alternative_names, time.time())
+        await self._write(cluster, authority_secret_name(cluster), "Opaque", authority, issued.authority)
+        await self._publish(cluster, issued.brokers[AUTHORITIES])
+        await self._write(cluster, secret_name(cluster), "kubernetes.io/tls", brokers, issued.brokers)
+        return issued
 
     async def _read(self, cluster: Cluster, name: str) -> Json | None:
         """Raises SecretUnusable if it is another's."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 
 
@@ -27,14 +28,14 @@ class ObjectKind:
         )
 
 
-CLUSTER: Final = ObjectKind("ottla.dev/v1alpha1", "Cluster", "clusters")
-TOPIC: Final = ObjectKind("ottla.dev/v1alpha1", "Topic", "topics")
-PIPELINE: Final = ObjectKind("ottla.dev/v1alpha1", "Pipeline", "pipelines")
-MIRROR: Final = ObjectKind("ottla.dev/v1alpha1", "Mirror", "mirrors")
-GROUP: Final = ObjectKind("ottla.dev/v1alpha1", "Group", "groups")
-SCHEMA: Final = ObjectKind("ottla.dev/v1alpha1", "Schema", "schemas")
-USER: Final = ObjectKind("ottla.dev/v1alpha1", "User", "users")
-ACCESS_POLICY: Final = ObjectKind("ottla.dev/v1alpha1", "AccessPolicy", "accesspolicies")
+CLUSTER: Final = ObjectKind(API_VERSION, "Cluster", "clusters")
+TOPIC: Final = ObjectKind(API_VERSION, "Topic", "topics")
+PIPELINE: Final = ObjectKind(API_VERSION, "Pipeline", "pipelines")
+MIRROR: Final = ObjectKind(API_VERSION, "Mirror", "mirrors")
+GROUP: Final = ObjectKind(API_VERSION, "Group", "groups")
+SCHEMA: Final = ObjectKind(API_VERSION, "Schema", "schemas")
+USER: Final = ObjectKind(API_VERSION, "User", "users")
+ACCESS_POLICY: Final = ObjectKind(API_VERSION, "AccessPolicy", "accesspolicies")
 POD: Final = ObjectKind("v1", "Pod", "pods")
 NODE: Final = ObjectKind("v1", "Node", "nodes")
 SERVICE: Final = ObjectKind("v1", "Service", "services")

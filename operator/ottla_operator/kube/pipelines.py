@@ -41,7 +41,7 @@ DISCOVERY_TTL_S: Final = 20.0
 RUNNER_TIMEOUT_S: Final = 2.0
 MAX_ANSWER_BYTES: Final = 64 * 1024
 ENDED_STATES: Final = ("COMPLETED", "FAILED")
-KINDS: Final[Mapping[Launcher, str]] = {"Driver": "Deployment", "SparkOperator": "SparkApplication"}
+APPLICATION_KINDS: Final[Mapping[Launcher, str]] = {"Driver": "Deployment", "SparkOperator": "SparkApplication"}
 log = logging.getLogger("ottla.operator")
 
 
@@ -112,10 +112,11 @@ class PipelineLauncher:
         """Objects with the names that the launchers use, of any owner."""
         namespace = pipeline.metadata.namespace
         found: dict[Launcher, Json] = {}
-        if it := await self.api.get(DEPLOYMENT, namespace, names.driver(pipeline)):
-            found["Driver"] = it
-        if has_spark_operator and (it := await self.api.get(SPARK_APPLICATION, namespace, names.application(pipeline))):
-            found["SparkOperator"] = it
+        if deployment := await self.api.get(DEPLOYMENT, namespace, names.driver(pipeline)):
+            found["Driver"] = deployment
+        name = names.application(pipeline)
+        if has_spark_operator and (application := await self.api.get(SPARK_APPLICATION, namespace, name)):
+            found["SparkOperator"] = application
         return found
 
     async def _stop_other_launcher(
@@ -124,10 +125,10 @@ class PipelineLauncher:
         """Deletes the object of another launcher first, because two drivers on one checkpoint undo
         each other's work. Raises Blocked while such an object exists.
         """
-        for other, it in managed.items():
+        for other, application in managed.items():
             if other != launcher:
-                await self.delete(it)
-                raise _changing_launcher(f"{it['kind']} {it['metadata']['name']}")
+                await self.delete(application)
+                raise _changing_launcher(f"{application['kind']} {application['metadata']['name']}")
         left = driver_pods(pods)
         if launcher not in managed and left and pipeline.spec.state != "suspended":
             raise _changing_launcher(f"pod {left[0].name} of a previous driver")
@@ -164,7 +165,7 @@ class PodLaunch:
 
     @property
     def application(self) -> str:
-        return f"{KINDS[self.inputs.launcher]}/{self.desired.application['metadata']['name']}"
+        return f"{APPLICATION_KINDS[self.inputs.launcher]}/{self.desired.application['metadata']['name']}"
 
     @property
     def starts_driver(self) -> bool:
@@ -205,8 +206,8 @@ class PodLaunch:
     async def _apply(self) -> Json:
         """Applies all objects. Returns the resulting Deployment or SparkApplication."""
         objects, live = self.launcher.objects, self.live
-        for it in self.desired.prerequisites:
-            await objects.apply(it, await objects.find(it))
+        for prerequisite in self.desired.prerequisites:
+            await objects.apply(prerequisite, await objects.find(prerequisite))
         if live is not None and self._is_suspended and _has_ended(live):
             await self.launcher.delete(live)  # it would never run again: it is replaced by one that can be resumed
             live = None
@@ -220,10 +221,10 @@ class PodLaunch:
     async def _delete_unused_config(self) -> None:
         """Deletes ConfigMaps that no driver will be started with again."""
         prefix, namespace = names.config_map(self.pipeline, ""), self.pipeline.metadata.namespace
-        for it in await self.launcher.api.list(CONFIG_MAP, namespace, names.selector_text(self.pipeline)):
-            name = it["metadata"]["name"]
-            if is_managed(it) and name.startswith(prefix) and name != self.desired.settings:
-                await self.launcher.api.delete(CONFIG_MAP, it)
+        for config_map in await self.launcher.api.list(CONFIG_MAP, namespace, names.selector_text(self.pipeline)):
+            name = config_map["metadata"]["name"]
+            if is_managed(config_map) and name.startswith(prefix) and name != self.desired.settings:
+                await self.launcher.api.delete(CONFIG_MAP, config_map)
 
 
 def _connection(pipeline: Pipeline, cluster: Cluster, login: ComponentLogin | None) -> BrokerConnection:

@@ -91,9 +91,9 @@ class KubePlatform:
         await self.status.write(resource, conditions, fields)
 
     async def record_event(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
-        await self.events.record(resource, reason, message, warning=warning, lasts=lasts)
+        await self.events.record(resource, reason, message, is_warning=is_warning, lasts=lasts)
 
     # Clusters.
 
@@ -172,7 +172,7 @@ class KubePlatform:
 
     def source_bootstrap(self, source: Cluster, mirror: Mirror) -> str:
         tls, login = mirror.spec.source.tls is not None, uses_sasl(mirror)
-        if bootstrap := in_cluster_bootstrap(source, tls=tls, login=login):
+        if bootstrap := in_cluster_bootstrap(source, has_tls=tls, has_login=login):
             return bootstrap
         how = "with TLS, which source.tls asks for" if tls else "without TLS; set source.tls to connect with TLS"
         how += ", and with SCRAM, which source.credentials asks for" if login else ""

@@ -11,9 +11,10 @@ from ottla_operator.kube.kinds import EVENT
 from ottla_operator.kube.owned_objects import ClusterObjects
 from ottla_operator.plan.observed_events import creation_failure, start_failure
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import format_time
 from ottla_operator.resources.model import Json
 
-ASK_AFTER: Final = datetime.timedelta(seconds=5)  # most pods start without a word
+ASK_AFTER: Final = datetime.timedelta(seconds=5)  # most pods start without a warning
 OUTDATED_AFTER: Final = datetime.timedelta(minutes=3)  # Kubernetes repeats what still holds
 
 
@@ -33,7 +34,7 @@ async def add_start_failures(api: ApiClient, cluster: Cluster, observed: Cluster
     for id_, pod in observed.pods.items():
         if pod.is_ready or pod.is_terminating or pod.problem or not pod.node or now - pod.since < ASK_AFTER:
             continue
-        since = (now - OUTDATED_AFTER).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = format_time((now - OUTDATED_AFTER).timestamp())
         problem = start_failure(await _warnings(api, cluster, "Pod", pod.name), since)
         observed.pods[id_] = replace(pod, problem=problem)
 

@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,6 +11,7 @@ from ottla_operator.kube.api import CONFLICT, NOT_FOUND, ApiClient, ApiError
 from ottla_operator.kube.kinds import EVENT, kind_of
 from ottla_operator.plan.conditions import Conditions, render_conditions
 from ottla_operator.plan.objects.names import FIELD_MANAGER
+from ottla_operator.resources.common import format_time
 from ottla_operator.resources.model import Json
 
 REPEAT_LASTING_S: Final = 600.0
@@ -75,7 +77,7 @@ class EventRecorder:
     _recorded: dict[tuple[str, str, str], datetime.datetime] = field(default_factory=dict)
 
     async def record(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
         """Creates an event for `kubectl describe`. `lasts`: the same event is not repeated for
         REPEAT_LASTING_S. A failure is only logged.
@@ -101,12 +103,12 @@ class EventRecorder:
                 "namespace": metadata["namespace"],
                 "uid": metadata.get("uid"),
             },
-            "type": "Warning" if warning else "Normal",
+            "type": "Warning" if is_warning else "Normal",
             "reason": reason,
             "message": message[:MAX_MESSAGE_LENGTH],
             "source": {"component": FIELD_MANAGER, "host": self.identity},
-            "firstTimestamp": now_text(),
-            "lastTimestamp": now_text(),
+            "firstTimestamp": format_time(now.timestamp()),
+            "lastTimestamp": format_time(now.timestamp()),
             "count": 1,
         }
         try:
@@ -116,5 +118,5 @@ class EventRecorder:
 
 
 def now_text() -> str:
-    """The time in RFC 3339, in UTC and whole seconds, as in Kubernetes' objects."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """The present time, as Kubernetes' objects have it."""
+    return format_time(time.time())

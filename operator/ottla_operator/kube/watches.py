@@ -105,9 +105,9 @@ class Watches:
         """Lists what exists, and corrects the cache. Raises ApiError.
 
         A watch that was cut off for too long begins again with what exists then. kopf does not
-        report what was deleted in between, and its objects would be created again and again. What a
-        watch has not shown is fetched if the cache still has the same outdated version at the next
-        call.
+        report what was deleted in between, and the objects of such resources would be created again
+        and again. What a watch has not shown is fetched if the cache still has the same outdated
+        version at the next call.
         """
         cached = {it["metadata"]["uid"]: it for it in self.controller.cache.all()}
         versions = {uid: it["metadata"].get("resourceVersion") for uid, it in cached.items()}

@@ -192,7 +192,6 @@ class BrokerProcesses:
             row = self.view.brokers[plan.label] = BrokerRow(plan.label, plan.address)
             folder = self.home.broker(plan.cluster, plan.id)
             broker = self.by_id[plan.id] = BrokerProcess(plan, folder, lambda status: self._report(row, status))
-            broker.restart_at = restart_at
             broker.supervisor.start()
         broker.restart_at = restart_at
         settings = without_rejected(plan.settings, rejected, broker.started_with)
@@ -281,8 +280,8 @@ class BrokerProcesses:
         return all(await asyncio.gather(*(it.supervisor.stop() for it in self.by_id.values())))
 
     def kill(self) -> None:
-        for it in self.by_id.values():
-            it.supervisor.kill()
+        for broker in self.by_id.values():
+            broker.supervisor.kill()
 
     def _report(self, row: BrokerRow, status: ProcessStatus) -> None:
         if status.state is State.ready:
@@ -307,7 +306,7 @@ class BrokerProcesses:
     def _report_console(self) -> None:
         ready = (it.console for _, it in sorted(self.by_id.items()) if it.is_ready and it.console)
         console = next(ready, "")
-        if console not in ("", self._console) and not self._console_is_served():
+        if console not in ("", self._console) and not self._is_console_served():
             self._console = console
             self.view.say(f"console of cluster {self.name}: http://{console}", "info")
 
@@ -318,7 +317,7 @@ class BrokerProcesses:
             self._registry = addresses[0]
             self.view.say(f"schema registry of cluster {self.name}: {self._registry}", "info")
 
-    def _console_is_served(self) -> bool:
+    def _is_console_served(self) -> bool:
         return any(it.is_ready and it.console == self._console for it in self.by_id.values())
 
     def _with_location(self, message: str) -> str:

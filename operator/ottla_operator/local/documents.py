@@ -114,20 +114,22 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_files(inputs: Iterable[Path], held: Collection[Path] = ()) -> list[Document]:
+def read_files(inputs: Iterable[Path], had_resources: Collection[Path] = ()) -> list[Document]:
     """All resources of the files and the Secrets beside them, each validated, and then together.
-    Objects of other API groups are ignored. `held`: files that held resources when they were read
-    last: an empty one is an error, since an editor may be writing it. Raises InvalidFiles."""
+    Objects of other API groups are ignored. `had_resources`: files that had resources when they
+    were read last: an empty one is an error, since an editor may be writing it. Raises
+    InvalidFiles.
+    """
     documents: list[Document] = []
     problems: list[str] = []
     for file in find_files(inputs):
         try:
-            documents += read_file(file, held=file in held)
+            documents += read_file(file, had_resources=file in had_resources)
         except InvalidFiles as bad:
             problems += bad.lines
     if not problems:
         documents = _insert_schema_texts(documents, problems)
-    problems = problems or list(_find_conflicts(documents)) or list(find_misfits(documents))
+    problems = problems or list(_find_conflicts(documents)) or list(find_incompatible_resources(documents))
     if problems:
         raise InvalidFiles(problems)
     return documents
@@ -138,28 +140,28 @@ def _insert_schema_texts(documents: Iterable[Document], problems: list[str]) -> 
     be read.
     """
     found = []
-    for it in documents:
-        problem = schema_files.find_unsupported_source(it.data)
-        if (path := schema_files.schema_path(it.data, it.file.parent)) is not None:
+    for document in documents:
+        problem = schema_files.find_unsupported_source(document.data)
+        if (path := schema_files.schema_path(document.data, document.file.parent)) is not None:
             text = schema_files.read_schema_text(path)
             if isinstance(text, str):
-                lines = {**it.lines, schema_files.TEXT: it.lines[schema_files.FILE]}
-                it = Document(it.file, schema_files.with_text(it.data, text), lines, path)
+                lines = {**document.lines, schema_files.TEXT: document.lines[schema_files.FILE]}
+                document = Document(document.file, schema_files.with_text(document.data, text), lines, path)
             else:
                 problem = text
         if problem is not None:
-            problems.append(it.describe(problem))
-        found.append(it)
+            problems.append(document.describe(problem))
+        found.append(document)
     return found
 
 
-def read_file(file: Path, held: bool = False) -> list[Document]:
+def read_file(file: Path, had_resources: bool = False) -> list[Document]:
     """Reads the resources of one file and validates each separately. Raises InvalidFiles."""
     try:
         text = file.read_text(encoding="utf-8")
-        if held and not text.strip():
+        if had_resources and not text.strip():
             raise InvalidFiles([f"{file}:1: the file is empty; delete it to remove its resources"])
-        found = [it for it in parse(text, file) if not _foreign(it.data)]
+        found = [it for it in parse(text, file) if not _is_foreign(it.data)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise InvalidFiles(
@@ -173,7 +175,7 @@ def read_file(file: Path, held: bool = False) -> list[Document]:
         raise InvalidFiles([f"{file}:1: not YAML: {' '.join(str(error).split())}"]) from error
     except OSError as error:  # no permission, or it was deleted just now
         raise InvalidFiles([f"{file}: cannot read: {error.strerror}"]) from error
-    if problems := [it.describe(problem) for it in found for problem in _problems(it.data)]:
+    if problems := [it.describe(problem) for it in found for problem in _find_problems(it.data)]:
         raise InvalidFiles(problems)
     return found
 
@@ -182,7 +184,7 @@ def parse(text: str, file: Path) -> Iterator[Document]:
     """The documents of a file. Raises yaml.MarkedYAMLError."""
     for node in yaml.compose_all(text, Loader=_Loader):
         lines: dict[validation.FieldPath, int] = {}
-        data = _value(node, (), lines)
+        data = _construct(node, (), lines)
         if data is None:
             continue
         if (
@@ -197,7 +199,7 @@ def parse(text: str, file: Path) -> Iterator[Document]:
             yield Document(file, data, lines)
 
 
-def _problems(data: Json) -> Iterable[validation.Problem]:
+def _find_problems(data: Json) -> Iterable[validation.Problem]:
     if secrets.is_secret(data):
         return secrets.validate_secret(data)
     problems = validation.validate_resource(data)
@@ -211,7 +213,7 @@ def _setting_problems(cluster: Cluster) -> list[validation.Problem]:
     ]
 
 
-def _foreign(data: Json) -> bool:
+def _is_foreign(data: Json) -> bool:
     """True for an object of another API group, such as a Namespace, and for data that is not a
     resource.
     """
@@ -245,11 +247,10 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
                 )
                 message = f"Cluster {name!r} is not in these files{hint}"
                 yield document.describe(validation.Problem(path, message))
-        for index, it in enumerate(document.data["spec"].get("aclsFrom") or () if document.kind == "User" else ()):
-            if it["name"] not in policies:
-                message = (
-                    f"AccessPolicy {it['name']!r} is not in these files{validation.did_you_mean(it['name'], policies)}"
-                )
+        references = document.data["spec"].get("aclsFrom") or () if document.kind == "User" else ()
+        for index, reference in enumerate(references):
+            if (name := reference["name"]) not in policies:
+                message = f"AccessPolicy {name!r} is not in these files{validation.did_you_mean(name, policies)}"
                 yield document.describe(validation.Problem(("spec", "aclsFrom", index, "name"), message))
         if document.kind in STORED_NAMES:
             what, stored_name = STORED_NAMES[document.kind]
@@ -261,31 +262,31 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
             names.setdefault(stored, document)
 
 
-def find_misfits(documents: Sequence[Document]) -> Iterator[str]:
+def find_incompatible_resources(documents: Sequence[Document]) -> Iterator[str]:
     """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has
     brokers, and Secrets that listeners and consoles cannot use.
     """
     clusters = {it.name: it for it in documents if it.kind == "Cluster"}
-    for it in documents:
-        if it.kind != "Topic" or (cluster := clusters.get(it.data["spec"]["clusterRef"]["name"])) is None:
+    for document in documents:
+        if document.kind != "Topic" or (cluster := clusters.get(document.data["spec"]["clusterRef"]["name"])) is None:
             continue
-        replicas, brokers = it.data["spec"].get("replicas"), cluster.data["spec"]["replicas"]
+        replicas, brokers = document.data["spec"].get("replicas"), cluster.data["spec"]["replicas"]
         if replicas is not None and replicas > brokers:
             where = cluster.locate(("spec", "replicas"))
             message = f"{replicas} replicas need as many brokers; Cluster {cluster.name} has {brokers}, in {where}"
-            yield it.describe(validation.Problem(("spec", "replicas"), message))
+            yield document.describe(validation.Problem(("spec", "replicas"), message))
     found = secrets.read_secrets(it.data for it in documents if it.kind == secrets.KIND)
-    for it in clusters.values():
+    for cluster in clusters.values():
         try:
-            certificates = listener_certificates.read_certificates(Cluster.parse(it.data), found)
+            certificates = listener_certificates.read_certificates(Cluster.parse(cluster.data), found)
             if certificates is not None:
                 listener_certificates.check_certificates(certificates, time.time())
         except SecretUnusable as error:
-            yield f"{it.locate(('spec', 'tls', 'secretRef'))}: {error}"
+            yield f"{cluster.locate(('spec', 'tls', 'secretRef'))}: {error}"
         try:
-            console_files(Cluster.parse(it.data), found)
+            console_files(Cluster.parse(cluster.data), found)
         except SecretUnusable as error:
-            yield f"{it.locate(('spec', 'console', 'oidc'))}: {error}"
+            yield f"{cluster.locate(('spec', 'console', 'oidc'))}: {error}"
 
 
 def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[validation.FieldPath, str]]:
@@ -298,18 +299,18 @@ def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[validation.FieldPath,
             yield ("spec", *path, "name"), at["name"]
 
 
-def _value(node: yaml.Node, path: validation.FieldPath, lines: dict[validation.FieldPath, int]) -> Json:
+def _construct(node: yaml.Node, path: validation.FieldPath, lines: dict[validation.FieldPath, int]) -> Json:
     lines.setdefault(path, node.start_mark.line + 1)
     match node:
         case yaml.MappingNode():
-            return _mapping(node, path, lines)
+            return _construct_mapping(node, path, lines)
         case yaml.SequenceNode():
-            return [_value(item, (*path, index), lines) for index, item in enumerate(node.value)]
+            return [_construct(item, (*path, index), lines) for index, item in enumerate(node.value)]
         case _:
-            return _scalar(node)
+            return _construct_scalar(node)
 
 
-def _mapping(
+def _construct_mapping(
     node: yaml.MappingNode, path: validation.FieldPath, lines: dict[validation.FieldPath, int]
 ) -> dict[str, Json]:
     mapping: dict[str, Json] = {}
@@ -317,17 +318,17 @@ def _mapping(
     for key_node, value_node in node.value:
         if key_node.tag == "tag:yaml.org,2002:merge":
             for source in value_node.value if isinstance(value_node, yaml.SequenceNode) else (value_node,):
-                merged = {**_value(source, path, lines), **merged}
+                merged = {**_construct(source, path, lines), **merged}
             continue
-        key = _scalar(key_node)
+        key = _construct_scalar(key_node)
         if key in mapping:
             raise yaml.MarkedYAMLError(problem=f"the key {key!r} is duplicated", problem_mark=key_node.start_mark)
         lines[(*path, key)] = key_node.start_mark.line + 1
-        mapping[key] = _value(value_node, (*path, key), lines)
+        mapping[key] = _construct(value_node, (*path, key), lines)
     return {**merged, **mapping}
 
 
-def _scalar(node: yaml.Node) -> Json:
+def _construct_scalar(node: yaml.Node) -> Json:
     if node.tag == "tag:yaml.org,2002:timestamp" or not isinstance(node, yaml.ScalarNode):
         return node.value
     return yaml.SafeLoader("").construct_object(node)
@@ -340,10 +341,10 @@ def component_documents(documents: Sequence[Document]) -> list[Document]:
     clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
     described = {it.name for it in documents if it.kind == "User"}
     found: list[Document] = []
-    for it in documents:
-        user = _component_user(it, clusters)
+    for document in documents:
+        user = _component_user(document, clusters)
         if user is not None and user["metadata"]["name"] not in described:
-            found.append(Document(it.file, user, it.lines))
+            found.append(Document(document.file, user, document.lines))
     return found
 
 

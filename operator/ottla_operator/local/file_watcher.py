@@ -10,8 +10,8 @@ from watchfiles import Change, awatch
 
 from ottla_operator.local import documents, schema_files
 
-PYTHON_STEPS: Final = ".py"  # of pipelines
-WATCHED_SUFFIXES: Final = (*documents.SUFFIXES, *schema_files.SUFFIXES, PYTHON_STEPS)
+PYTHON_SUFFIX: Final = ".py"  # steps of pipelines
+WATCHED_SUFFIXES: Final = (*documents.SUFFIXES, *schema_files.SUFFIXES, PYTHON_SUFFIX)
 POLL_S: Final = 1.0
 
 
@@ -26,7 +26,7 @@ async def watch_edits(
     def folders() -> set[Path]:
         return {it if it.is_dir() else it.parent for it in inputs} | {it.parent for it in more_files()}
 
-    is_edit = _filter(inputs, home, more_files)
+    is_edit = _edit_filter(inputs, home, more_files)
     while not stop.is_set():
         watched, is_new = _existing(folders()), True
         try:
@@ -47,7 +47,7 @@ async def watch_edits(
             continue
 
 
-def _filter(
+def _edit_filter(
     inputs: Iterable[Path], home: Path, more_files: Callable[[], Collection[Path]]
 ) -> Callable[[Change, str], bool]:
     named = {path.name for path in inputs}

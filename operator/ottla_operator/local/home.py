@@ -23,11 +23,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ottla_operator.plan.broker_processes import CONSOLE_FILES, KEYSTORE
 from ottla_operator.plan.listener_certificates import AUTHORITIES, ListenerCertificates
 from ottla_operator.reconcile.platform import ReconcileState
+
+PRIVATE: Final = 0o600
+"""Mode of files that only their owner can read."""
 
 
 class HomeLocked(Exception):
@@ -128,14 +131,28 @@ def write_certificates(folder: Path, certificates: ListenerCertificates) -> tupl
     present = {name: (target / name).read_text() for name in contents if (target / name).exists()}
     for name in sorted(contents):  # authorities before certificates that they have signed
         if present.get(name) != contents[name]:
-            replace_file(target / name, contents[name], mode=0o600)
+            replace_file(target / name, contents[name], mode=PRIVATE)
     return target, bool(present) and present != contents
 
 
 def write_console_files(folder: Path, files: Mapping[str, str]) -> None:
     """`folder`: the cluster's. `files`: content by name; only their owner can read them."""
     for name, content in files.items():
-        replace_file(folder / CONSOLE_FILES / name, content, mode=0o600)
+        replace_file(folder / CONSOLE_FILES / name, content, mode=PRIVATE)
+
+
+def read_texts(folder: Path) -> dict[str, str]:
+    """Content of the files by name; empty without the folder."""
+    return {it.name: it.read_text() for it in folder.iterdir() if it.is_file()} if folder.is_dir() else {}
+
+
+def write_private_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes the files whose content differs, in the order of the mapping."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    present = read_texts(folder)
+    for name, text in files.items():
+        if present.get(name) != text:
+            replace_file(folder / name, text, mode=PRIVATE)
 
 
 def replace_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:

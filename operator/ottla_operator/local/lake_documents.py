@@ -15,11 +15,11 @@ def lake_documents(documents: Sequence[Document], home: Home) -> list[Document]:
     """The Pipelines of the Topics with a lake, except those that the files describe themselves."""
     described = {it.name for it in documents if it.kind == "Pipeline"}
     found: list[Document] = []
-    for it in documents:
-        pipeline = lake_pipeline(Topic.parse(it.data)) if it.kind == "Topic" else None
+    for document in documents:
+        pipeline = lake_pipeline(Topic.parse(document.data)) if document.kind == "Topic" else None
         if pipeline is None or pipeline["metadata"]["name"] in described:
             continue
-        absolute = with_absolute_paths(pipeline, it.file.resolve().parent)
+        absolute = with_absolute_paths(pipeline, document.file.resolve().parent)
         file = home.lake_pipeline(pipeline["spec"]["clusterRef"]["name"], pipeline["metadata"]["name"])
         found.append(Document(file, absolute, {(): 1}))
     return found
@@ -28,6 +28,6 @@ def lake_documents(documents: Sequence[Document], home: Home) -> list[Document]:
 def write_lake_documents(documents: Sequence[Document], home: Home) -> list[Document]:
     """Writes the files of these Pipelines, and returns them."""
     found = lake_documents(documents, home)
-    for it in found:
-        replace_file(it.file, json.dumps(it.data, indent=2))
+    for document in found:
+        replace_file(document.file, json.dumps(document.data, indent=2))
     return found

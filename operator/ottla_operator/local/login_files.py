@@ -3,19 +3,14 @@ read.
 """
 
 from pathlib import Path
-from typing import Final
 
-from ottla_operator.local.home import replace_file
+from ottla_operator.local.home import read_texts, write_private_files
 from ottla_operator.plan.password_rotation import LoginSecret
-
-_PRIVATE: Final = 0o600
 
 
 def read_login(folder: Path) -> LoginSecret | None:
     """None without passwords. `folder`: see `Home.login`."""
-    if not folder.is_dir():
-        return None
-    return LoginSecret.parse({it.name: it.read_text() for it in folder.iterdir() if it.is_file()})
+    return LoginSecret.parse(read_texts(folder))
 
 
 def ensure_login(folder: Path, due_rotation: str) -> LoginSecret:
@@ -28,11 +23,7 @@ def ensure_login(folder: Path, due_rotation: str) -> LoginSecret:
 
 
 def write_login(folder: Path, login: LoginSecret) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     values = login.to_values()
-    for name, value in values.items():
-        if not (folder / name).exists() or (folder / name).read_text() != value:
-            replace_file(folder / name, value, mode=_PRIVATE)
-    for it in folder.iterdir():
-        if it.is_file() and it.name not in values:
-            it.unlink()
+    write_private_files(folder, values)
+    for outdated in read_texts(folder).keys() - values.keys():
+        (folder / outdated).unlink()

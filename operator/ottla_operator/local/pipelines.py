@@ -237,9 +237,9 @@ class PipelineProcess:
         complete = new[: new.rfind(b"\n") + 1]
         self._read_bytes += len(complete)
         for line in complete.splitlines():
-            self._take_event(json.loads(line))
+            self._apply_event(json.loads(line))
 
-    def _take_event(self, event: dict[str, Json]) -> None:
+    def _apply_event(self, event: dict[str, Json]) -> None:
         lag = event.get("lag") or {}
         rate = event.get("processedRowsPerSecond")
         previous = self.runner or RunnerStatus("starting")
@@ -363,8 +363,8 @@ class PipelineProcesses:
         return all(await asyncio.gather(*(it.stop() for it in self.by_name.values())))
 
     def kill(self) -> None:
-        for it in self.by_name.values():
-            it.supervisor.kill()
+        for driver in self.by_name.values():
+            driver.supervisor.kill()
 
     def _notifier(self, name: str) -> Callable[[], None]:
         return lambda: self.on_change(name)

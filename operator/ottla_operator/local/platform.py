@@ -47,6 +47,7 @@ from ottla_operator.reconcile.component_users import pipeline_login
 from ottla_operator.reconcile.platform import Blocked, BrokerAccess
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, resource_key
 from ottla_operator.resources.cluster import Cluster
+from ottla_operator.resources.common import format_time
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
@@ -84,12 +85,12 @@ class LocalPlatform:
         clusters = {it.name: Cluster.parse(it.data) for it in documents if it.kind == "Cluster"}
         home = self.home.path.resolve()
         certificates = {}
-        for name, it in clusters.items():
-            if (found := listener_certificates.read_certificates(it, self._secrets)) is not None:
+        for name, cluster in clusters.items():
+            if (found := listener_certificates.read_certificates(cluster, self._secrets)) is not None:
                 certificates[name], is_renewed = write_certificates(home / name, found)
                 if is_renewed:
                     self.view.say(f"cluster {name}: Secret {found.secret} is renewed: brokers read it", "info")
-            write_console_files(home / name, console_files(it, self._secrets))
+            write_console_files(home / name, console_files(cluster, self._secrets))
         certificates |= {
             name: Home(home).internal_certificates(name)
             for name, it in clusters.items()
@@ -152,7 +153,7 @@ class LocalPlatform:
     # Reports.
 
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
-        previous, now = resource.get("status") or {}, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        previous, now = resource.get("status") or {}, format_time(time.time())
         resource["status"] = {
             "observedGeneration": conditions.generation,
             "conditions": render_conditions(conditions, previous.get("conditions") or (), now),
@@ -164,9 +165,9 @@ class LocalPlatform:
             self._on_process_change("Topic", local_key(resource["spec"]["clusterRef"]["name"]))
 
     async def record_event(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
-        self._printer.print(resource, message, is_error=warning)
+        self._printer.print(resource, message, is_error=is_warning)
 
     # Clusters.
 
@@ -188,20 +189,20 @@ class LocalPlatform:
     async def _maintain_certificates(self, resource: Json, cluster: Cluster, brokers: BrokerProcesses) -> None:
         """Raises Blocked if brokers cannot be started without."""
         try:
-            made = internal_certificates.maintain_certificate_files(self.home, cluster)
+            issued = internal_certificates.maintain_certificate_files(self.home, cluster)
         except SecretUnusable as error:
             if not self.home.internal_certificates(cluster.name).exists():
                 raise Blocked(Stalled(CERTIFICATE_UNUSABLE, str(error))) from error
             brokers.certificate_error = str(error)
             return
-        brokers.certificate = made.status
+        brokers.certificate = issued.status
         for name, values in (
-            (authority_secret_name(cluster), made.authority),
-            (listener_certificates.secret_name(cluster), made.brokers),
+            (authority_secret_name(cluster), issued.authority),
+            (listener_certificates.secret_name(cluster), issued.brokers),
         ):
-            self._issued_secrets[name] = ObservedSecret(values, made.status.not_after)
-        for done in made.done:
-            await self.record_event(resource, "CertificateChanged", done)
+            self._issued_secrets[name] = ObservedSecret(values, issued.status.not_after)
+        for change in issued.changes:
+            await self.record_event(resource, "CertificateChanged", change)
 
     async def forget_cluster(self, key: Key) -> None:
         if (brokers := self.clusters.pop(key.name, None)) is not None:

@@ -35,7 +35,7 @@ def validate_secret(data: Json) -> Iterator[validation.Problem]:
 
 
 def read_secrets(secrets: Iterable[Json]) -> dict[str, ObservedSecret]:
-    """Reads Secrets. Returns them by name."""
+    """The Secrets by name. Their versions change with their values, and reveal none of them."""
     found: dict[str, ObservedSecret] = {}
     for data in secrets:
         values = secret_values(data)

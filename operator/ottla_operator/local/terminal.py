@@ -108,16 +108,16 @@ def _table(columns: str) -> Table:
 def _brokers(view: LiveView) -> Table:
     table = _table("BROKER|ADDRESS|STATE|>PID|>LEADS|>REPLICAS|>OUT-OF-SYNC")
     shows_controller = len(view.brokers) > 1
-    for it in view.brokers.values():
+    for row in view.brokers.values():
         table.add_row(
-            it.label,
-            it.address,
-            _state(it.state),
-            str(it.pid or ""),
-            _count(it.leads),
-            _count(it.replicas),
-            Text(_count(it.out_of_sync), style="red" if it.out_of_sync else ""),
-            _note(it.note or ("controller" if shows_controller and it.is_controller else "")),
+            row.label,
+            row.address,
+            _state(row.state),
+            str(row.pid or ""),
+            _count(row.leads),
+            _count(row.replicas),
+            Text(_count(row.out_of_sync), style="red" if row.out_of_sync else ""),
+            _note(row.note or ("controller" if shows_controller and row.is_controller else "")),
         )
     return table
 
@@ -128,16 +128,16 @@ def _topics(view: LiveView, max_rows: int) -> Table:
     rows = sorted(view.topics.values(), key=lambda it: (it.cluster, it.name))
     if len(rows) > max_rows:  # those with problems first, then the busiest
         rows.sort(key=lambda it: (it.state is State.ready, -it.records_per_second, -(it.records or 0)))
-    for it in rows[:max_rows]:
+    for row in rows[:max_rows]:
         table.add_row(
-            f"{it.cluster}/{it.name}" if shows_cluster else it.name,
-            _state(it.state),
-            _count(it.partitions),
-            _count(it.records),
-            _count(round(it.records_per_second)) if it.records_per_second >= 0.5 else "",
-            format_size(it.bytes),
-            _count(it.lag_records),
-            _note(it.note or (f"group {it.lag_group}" if it.lag_group else "")),
+            f"{row.cluster}/{row.name}" if shows_cluster else row.name,
+            _state(row.state),
+            _count(row.partitions),
+            _count(row.records),
+            _count(round(row.records_per_second)) if row.records_per_second >= 0.5 else "",
+            format_size(row.bytes),
+            _count(row.lag_records),
+            _note(row.note or (f"group {row.lag_group}" if row.lag_group else "")),
         )
     if len(rows) > max_rows:
         table.add_row(f"… and {len(rows) - max_rows} more", *[""] * 7)
@@ -146,34 +146,37 @@ def _topics(view: LiveView, max_rows: int) -> Table:
 
 def _pipelines(view: LiveView) -> Table:
     table = _table("PIPELINE|STATE|>ROWS IN|>/S|>ROWS OUT|>LAG")
-    for it in view.pipelines.values():
-        rate = _count(round(it.rows_per_second)) if it.rows_per_second else ""
-        lag = _lag(it.lag_records, it.lag_seconds)
-        table.add_row(it.name, _state(it.state), _count(it.rows_in), rate, _count(it.rows_out), lag, _note(it.note))
+    for row in view.pipelines.values():
+        rate = _count(round(row.rows_per_second)) if row.rows_per_second else ""
+        lag = _lag(row.lag_records, row.lag_seconds)
+        table.add_row(
+            row.name, _state(row.state), _count(row.rows_in), rate, _count(row.rows_out), lag, _note(row.note)
+        )
     return table
 
 
 def _schemas(view: LiveView) -> Table:
     table = _table("SCHEMA|STATE|>VERSION|>ID|COMPATIBILITY")
-    for it in view.schemas.values():
-        version, id_ = _count(it.version), "" if it.id is None else str(it.id)
-        table.add_row(it.subject, _state(it.state), version, id_, it.compatibility, _note(it.note))
+    for row in view.schemas.values():
+        version, id_ = _count(row.version), "" if row.id is None else str(row.id)
+        table.add_row(row.subject, _state(row.state), version, id_, row.compatibility, _note(row.note))
     return table
 
 
 def _mirrors(view: LiveView) -> Table:
     table = _table("MIRROR|STATE|>TOPICS|>LAG")
-    for it in view.mirrors.values():
-        lag = _lag(it.lag_records, it.lag_seconds)
-        table.add_row(it.name, _state(it.state), _count(it.topics), lag, _note(it.note))
+    for row in view.mirrors.values():
+        lag = _lag(row.lag_records, row.lag_seconds)
+        table.add_row(row.name, _state(row.state), _count(row.topics), lag, _note(row.note))
     return table
 
 
 def summary_lines(view: LiveView) -> Iterable[str]:
     """The final counts of topics and pipelines, for output without a table."""
-    for it in sorted(view.topics.values(), key=lambda it: (it.cluster, it.name)):
-        if it.records is not None:
-            yield f"topic {it.name}: {format_count(it.records, 'record')}, {format_size(it.bytes) or 'size unknown'}"
+    for topic in sorted(view.topics.values(), key=lambda it: (it.cluster, it.name)):
+        if topic.records is not None:
+            size = format_size(topic.bytes) or "size unknown"
+            yield f"topic {topic.name}: {format_count(topic.records, 'record')}, {size}"
     for row in view.pipelines.values():
         yield f"pipeline {row.name}: {format_count(row.rows_in, 'row')} in, {format_count(row.rows_out, 'row')} out"
 

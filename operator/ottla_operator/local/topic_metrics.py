@@ -68,8 +68,8 @@ class TopicMetrics:
         access = self.access()
         return connect(",".join(access.addresses), CONNECT_TIMEOUT_S, access.security)
 
-    async def measure_finally(self) -> None:
-        """Measures for the summary a last time, while brokers are still running."""
+    async def measure_for_summary(self) -> None:
+        """Measures a last time before the brokers are stopped. Does nothing if none answers."""
         try:
             async with self._connect() as client:
                 await self.measure(client)

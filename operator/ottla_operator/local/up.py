@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla_operator.local import documents, load, secrets
 from ottla_operator.local.documents import Document, InvalidFiles
-from ottla_operator.local.file_watcher import PYTHON_STEPS, watch_edits
+from ottla_operator.local.file_watcher import PYTHON_SUFFIX, watch_edits
 from ottla_operator.local.home import Home
 from ottla_operator.local.lake_documents import write_lake_documents
 from ottla_operator.local.live_view import LiveView
@@ -44,16 +44,16 @@ MIRROR_RESYNC_S: Final = 1.0
 
 
 class UpRunner:
-    """`inputs`: files and folders as given. `loads`: whether load scripts are run."""
+    """`inputs`: files and folders as given. `runs_loads`: whether load scripts are run."""
 
-    def __init__(self, inputs: Sequence[Path], home: Home, view: LiveView, loads: bool = True) -> None:
+    def __init__(self, inputs: Sequence[Path], home: Home, view: LiveView, runs_loads: bool = True) -> None:
         cache = WatchCache()
         self.inputs = inputs
         self.home = home
         self.view = view
         self.platform = LocalPlatform(home, view, cache, self._on_process_change)
         self.controller = Controller(self.platform, cache, mirror_resync_s=MIRROR_RESYNC_S)
-        self._runs_loads = loads
+        self._runs_loads = runs_loads
         self._documents: list[Document] = []
         self._resources: dict[tuple[str, str], Json] = {}
         """The applied resources, by kind and name."""
@@ -97,7 +97,7 @@ class UpRunner:
             for document in self._documents:
                 if document.kind == "Cluster" and self._runs_loads:
                     for script in self._load_scripts(document):
-                        self._tasks.create_task(self._load(document.name, script))
+                        self._tasks.create_task(self._run_load(document.name, script))
 
     async def _stop(self) -> bool:
         """Stops loads and pipelines, then all brokers at once. True if all have exited by
@@ -109,7 +109,7 @@ class UpRunner:
         is_clean = await self.platform.pipelines.stop()
         for metrics, measuring in self._metrics.values():
             measuring.cancel()
-            await metrics.measure_finally()
+            await metrics.measure_for_summary()
         return all([is_clean, *await asyncio.gather(*(it.stop() for it in self.platform.clusters.values()))])
 
     def _on_process_change(self, kind: str, key: Key) -> None:
@@ -131,7 +131,7 @@ class UpRunner:
         reported: tuple[str, ...] = ()
         async for names in watch_edits(self.inputs, self.home.path, stop, self._schema_files):
             try:
-                new = documents.read_files(self.inputs, held={it.file for it in self._documents})
+                new = documents.read_files(self.inputs, had_resources={it.file for it in self._documents})
                 self._validate_updates(new)
             except InvalidFiles as invalid:
                 reported = self._print_invalid(invalid, reported)
@@ -139,7 +139,7 @@ class UpRunner:
             if reported:
                 reported = ()
                 self.view.say("the files are valid again", "success")
-            if any(it.endswith(PYTHON_STEPS) for it in names) or [it.data for it in new] != [
+            if any(it.endswith(PYTHON_SUFFIX) for it in names) or [it.data for it in new] != [
                 it.data for it in self._documents
             ]:
                 self._documents = new
@@ -178,18 +178,18 @@ class UpRunner:
         for key in [it for it in self._resources if it not in described]:
             self._remove(self._resources.pop(key))
         clusters = [it for it in described.values() if it.kind == "Cluster"]
-        for it in clusters:
-            self._update(it)
-            self._measure(it.name)
+        for cluster in clusters:
+            self._update(cluster)
+            self._measure(cluster.name)
         self.platform.start_spark()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
-                for it in clusters:
-                    await self._wait_until(lambda name=it.name: self._has_settled(name))  # type: ignore[misc]
-                    await self._metrics[it.name][0].measured.wait()
-        for it in described.values():
-            if it.kind != "Cluster":
-                self._update(it)
+                for cluster in clusters:
+                    await self._wait_until(lambda name=cluster.name: self._has_settled(name))  # type: ignore[misc]
+                    await self._metrics[cluster.name][0].measured.wait()
+        for document in described.values():
+            if document.kind != "Cluster":
+                self._update(document)
         for name in [name for kind, name in described if kind == "Pipeline"]:
             self.controller.wake_pipeline(local_key(name))  # a Python step may have changed
 
@@ -216,8 +216,8 @@ class UpRunner:
         self.controller.update(resource)
 
     def _remove(self, resource: Json) -> None:
-        """A resource is no longer in the files. One with a finalizer stays until the reconciler
-        has removed it.
+        """Removes a resource that is no longer in the files. One with a finalizer stays until the
+        reconciler has removed that.
         """
         name = resource["metadata"]["name"]
         finalizers = (self._find_cached(resource["kind"], name) or resource)["metadata"].get("finalizers")
@@ -292,7 +292,7 @@ class UpRunner:
         scripts = [load.cluster_script(cluster.name), *([load.SCRIPT] if first is cluster else [])]
         return [folder / name for name in scripts if (folder / name).is_file()]
 
-    async def _load(self, cluster: str, script: Path) -> None:
+    async def _run_load(self, cluster: str, script: Path) -> None:
         """Runs the load when the cluster's topics are ready or stalled."""
         described = {
             it.name for it in self._documents if it.kind == "Topic" and it.data["spec"]["clusterRef"]["name"] == cluster

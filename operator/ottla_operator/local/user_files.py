@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ottla_operator.local.home import replace_file
-from ottla_operator.plan.source_credentials import decode_text
+from ottla_operator.local.home import PRIVATE, replace_file
+from ottla_operator.plan.source_credentials import text_or_bytes
 from ottla_operator.plan.user_records import UserRecord, parse_records
 from ottla_operator.plan.user_secret import Contents
 
 RECORDS: Final = "users.json"
-_PRIVATE: Final = 0o600
 
 
 def read_user_records(cluster: Path) -> dict[str, UserRecord]:
@@ -27,14 +26,14 @@ def read_user_records(cluster: Path) -> dict[str, UserRecord]:
 
 
 def write_user_records(cluster: Path, records: Mapping[str, UserRecord]) -> None:
-    replace_file(cluster / RECORDS, json.dumps(records, indent=2), mode=_PRIVATE)
+    replace_file(cluster / RECORDS, json.dumps(records, indent=2), mode=PRIVATE)
 
 
 def read_user_secret(folder: Path) -> dict[str, str | bytes]:
     """Content of the files by name; empty without the folder."""
     if not folder.is_dir():
         return {}
-    return {it.name: decode_text(it.read_bytes()) for it in folder.iterdir() if it.is_file()}
+    return {it.name: text_or_bytes(it.read_bytes()) for it in folder.iterdir() if it.is_file()}
 
 
 def write_user_secret(folder: Path, data: Contents) -> None:
@@ -43,7 +42,7 @@ def write_user_secret(folder: Path, data: Contents) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in sorted(data, key=lambda it: it == "password"):
-        replace_file(folder / name, data[name], mode=_PRIVATE)
+        replace_file(folder / name, data[name], mode=PRIVATE)
     for gone in set(read_user_secret(folder)) - data.keys():
         (folder / gone).unlink()
 

@@ -31,7 +31,7 @@ def format_pattern(name: str, pattern_type: int) -> str:
 
 
 def parse_principal(text: str) -> Principal:
-    """`User:alice`; without a type it is User."""
+    """Parses `User:alice`. A name without a type is a User's."""
     kind, _, name = text.partition(":") if _PRINCIPAL.fullmatch(text) else ("User", "", text)
     return Principal(kind, name)
 
@@ -44,7 +44,7 @@ def camel_case(name: str) -> str:
 
 
 def describe_entry(entry: AccessControlEntry) -> str:
-    """allow Read on topic orders* to User:alice from 10.0.0.1"""
+    """Describes a rule, such as: allow Read on topic orders* to User:alice from 10.0.0.1."""
     resource = ResourceType(entry.resource_type).name.replace("_", " ")
     if entry.resource_type != ResourceType.cluster:
         resource += f" {format_pattern(entry.resource_name, entry.pattern_type)}"

@@ -44,9 +44,9 @@ INTER_BROKER = "inter_broker"  # no listener of a Cluster can have this name: th
 class BrokerProcessPlan:
     """One broker process. `settings`: everything it is started with, except the addresses of the
     console and of a registry whose port the spec does not name. `ports`: on 127.0.0.1 by listener.
-    `inter_broker_listener`: by which brokers and `ottla up` itself reach it. `console_port`,
-    `registry_port`: the ports of its console and schema registry, unless another program has them.
-    None: it serves none; the registry may also have its address in the settings.
+    `inter_broker_listener`: the one that other brokers and `ottla up` connect to. `console_port`,
+    `registry_port`: ports of its console and schema registry, unless another program has them. None
+    if it serves none, or for a registry whose address is in the settings.
     """
 
     cluster: str
@@ -153,7 +153,7 @@ def _with_bootstrap_servers(plans: Sequence[BrokerProcessPlan]) -> list[BrokerPr
 
 
 def _plan_broker(
-    cluster: Cluster, id_: int, home: PurePath, used_ports: set[int], files: _Files, serves_registry: bool
+    cluster: Cluster, id_: int, cluster_folder: PurePath, used_ports: set[int], files: _Files, serves_registry: bool
 ) -> BrokerProcessPlan:
     ports = {it.name: _next_free(it.port, used_ports) for it in cluster.listeners}
     protocols, login = security_protocols(cluster), plan_login(cluster, ())
@@ -161,7 +161,7 @@ def _plan_broker(
     if between not in ports:
         ports[between] = _next_free(cluster.listeners[0].port, used_ports)
         protocols[between.upper()] = listener_protocol(login)
-    folder = home / str(id_)
+    folder = cluster_folder / str(id_)
     settings = {
         **replication_defaults(cluster.spec.replicas),
         **cluster.config,
@@ -172,13 +172,13 @@ def _plan_broker(
         "log.dirs": str(folder / "data"),
         **security_settings(cluster, login),
         **login_settings(login, between, str(files.login)),
-        **console_settings(cluster, home / CONSOLE_FILES),
+        **console_settings(cluster, cluster_folder / CONSOLE_FILES),
     }
-    wanted_registry, registry_port = cluster.spec.schema_registry, None
-    if wanted_registry is not None and cluster.schema_registry_port is not None:
+    registry, registry_port = cluster.spec.schema_registry, None
+    if registry is not None and cluster.schema_registry_port is not None:
         port = _next_free(cluster.schema_registry_port, used_ports)
         settings["schema.registry.security.listener"] = cluster.schema_registry_listener
-        if wanted_registry.port is None:
+        if registry.port is None:
             registry_port = port
         else:
             settings[REGISTRY_LISTENER] = f"{HOST}:{port}"
@@ -189,7 +189,7 @@ def _plan_broker(
     console_port = None
     if serves_console(cluster, settings):
         console_port = _next_free(ports[cluster.listeners[0].name] + CONSOLE_PORT_DISTANCE, used_ports)
-    if serves_registry and wanted_registry is None:
+    if serves_registry and registry is None:
         registry_port = _next_free(DEFAULT_REGISTRY_PORT, used_ports)
     return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, between, console_port, registry_port)
 
@@ -199,11 +199,11 @@ def serves_console(cluster: Cluster, settings: Settings) -> bool:
     passwords or an OpenID Connect provider.
     """
     has_passwords = any(it.authentication == "SCRAM" for it in cluster.listeners)
-    is_open = "authorizer.class.name" not in settings and all(
+    needs_no_login = "authorizer.class.name" not in settings and all(
         it.authentication in (None, "None") for it in cluster.listeners
     )
     can_log_in = has_passwords or find_oidc(cluster) is not None
-    return (can_log_in or is_open) and settings.get(ENABLE_SETTING, "true") == "true"
+    return (can_log_in or needs_no_login) and settings.get(ENABLE_SETTING, "true") == "true"
 
 
 def _next_free(port: int, used_ports: set[int]) -> int:

@@ -5,10 +5,10 @@ They follow from the status that was written last, so another operator does not 
 Each event is recorded once, because the status that caused it is replaced.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_brokers, format_count
 from ottla_operator.plan.cluster_status import ClusterObservations, availability
 from ottla_operator.plan.conditions import find_condition
 from ottla_operator.resources.model import Json
@@ -40,7 +40,7 @@ def find_roll_start(outdated: Mapping[int, str], resource: Mapping[str, Json]) -
     if not outdated or (resource.get("status") or {}).get("roll"):
         return None
     reasons = ", ".join(dict.fromkeys(outdated.values()))
-    return ClusterEvent("RollStarted", f"restarting {_brokers(outdated)}, one after the other: {reasons}")
+    return ClusterEvent("RollStarted", f"restarting {format_brokers(outdated)}, one after the other: {reasons}")
 
 
 def _roll_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
@@ -67,7 +67,7 @@ def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) ->
 
 
 def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
-    if observed.connect_error:  # of no broker is known whether it serves
+    if observed.connect_error:  # which brokers serve is unknown
         return
     before = {it["id"]: bool(it["ready"]) for it in previous.get("brokers") or ()}
     serving = set(observed.serving)
@@ -93,7 +93,3 @@ def _availability_events(observed: ClusterObservations, resource: Mapping[str, J
         yield ClusterEvent(now.reason, now.message, is_warning=True)
     elif before == "False" and now.is_true:
         yield ClusterEvent("Available", "clients are served: every partition has a leader")
-
-
-def _brokers(ids: Collection[int]) -> str:
-    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, sorted(ids)))}"

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_brokers, format_count
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
+from ottla_operator.plan.observed_pods import IMAGE_ERRORS
 from ottla_operator.plan.roll import Blocker
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster_tls import CertificateStatus
@@ -14,8 +15,6 @@ from ottla_operator.resources.model import Json
 SETTING_REFUSED: Final = "SettingRefused"
 CERTIFICATE_UNUSABLE: Final = "CertificateUnusable"
 PARTITIONS_OFFLINE: Final = "PartitionsOffline"
-IMAGE_ERRORS: Final = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull")
-"""Kubernetes' reasons for a container that waits for its image."""
 UNSCHEDULABLE: Final = "Unschedulable"
 MAX_PROBLEMS: Final = 3  # in one message
 MAX_BLOCKERS: Final = 100  # a roll may wait for thousands of partitions, and an object holds a megabyte
@@ -137,12 +136,14 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
         return evaluate_refused_settings(observed.refused_settings)
     if observed.creation_error:
         return Stalled(
-            "FailedCreate", f"{_brokers(_missing_brokers(observed))} cannot be created: {observed.creation_error}"
+            "FailedCreate", f"{format_brokers(_missing_brokers(observed))} cannot be created: {observed.creation_error}"
         )
     if without_image := _with_problem(observed, IMAGE_ERRORS):
-        return Stalled("ImagePullBackOff", f"{_brokers(without_image)} cannot start. {_problems(observed)}")
+        return Stalled("ImagePullBackOff", f"{format_brokers(without_image)} cannot start. {_problems(observed)}")
     if overdue := observed.overdue:
-        message = f"{_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+        message = (
+            f"{format_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+        )
         return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.certificate_error:
         return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep what they have")
@@ -165,23 +166,29 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
     missing = observed.missing
     if observed.outdated:
         reason = next(iter(observed.outdated.values()))
-        message = [f"{_brokers(observed.outdated)} to be restarted: {reason}"]
+        message = [f"{format_brokers(observed.outdated)} to be restarted: {reason}"]
         if missing:
-            message.append(f"waiting for {_brokers(missing)}")
+            message.append(f"waiting for {format_brokers(missing)}")
         message += [f"waiting: {it}" for it in observed.blocked_by[:MAX_PROBLEMS]]
         return Reconciling("RollingRestart", ". ".join([*message, *filter(None, [_problems(observed)])]))
     if observed.is_rolling and missing:
-        message = [f"waiting for {_brokers(missing)}, restarted last", _problems(observed), observed.connect_error]
+        message = [
+            f"waiting for {format_brokers(missing)}, restarted last",
+            _problems(observed),
+            observed.connect_error,
+        ]
         return Reconciling("RollingRestart", ". ".join(filter(None, message)))
     if missing:
-        message = [f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {_brokers(missing)}"]
+        message = [
+            f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {format_brokers(missing)}"
+        ]
         more = filter(None, [_problems(observed), observed.connect_error, observed.quorum_loss])
         reason = UNSCHEDULABLE if _with_problem(observed, (UNSCHEDULABLE,)) else "InsufficientReplicas"
         return Reconciling(reason, ". ".join([*message, *more]))
     if observed.scaling:
         return Reconciling("Scaling", observed.scaling)
     if surplus := observed.surplus:
-        return Reconciling("Scaling", f"waiting for {_brokers(surplus)} to stop")
+        return Reconciling("Scaling", f"waiting for {format_brokers(surplus)} to stop")
     if observed.scales_from is not None:
         return Reconciling("Scaling", f"from {observed.scales_from} to {format_count(observed.replicas, 'broker')}")
     if observed.connect_error:
@@ -289,10 +296,6 @@ def _with_problem(observed: ClusterObservations, reasons: Sequence[str]) -> list
 
 def _all_brokers(replicas: int) -> str:
     return "the broker is" if replicas == 1 else f"all {replicas} brokers are"
-
-
-def _brokers(ids: Sequence[int] | Mapping[int, str]) -> str:
-    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, sorted(ids)))}"
 
 
 def _problems(observed: ClusterObservations) -> str:

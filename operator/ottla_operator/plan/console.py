@@ -5,9 +5,9 @@ Brokers read the files when they start: a Secret that changes is used from the n
 
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
-from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
+from ottla_operator.plan.source_credentials import ObservedSecret, read_secret_value
 from ottla_operator.plan.user_secret import check_password
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.cluster_console import OidcLogin
@@ -16,7 +16,7 @@ CLIENT_SECRET: Final = "client-secret"
 AUTHORITIES: Final = "ca.crt"
 """Names of the files."""
 ENABLE_SETTING: Final = "console.enable"
-WHERE: Final = "spec.console.oidc"
+_OIDC_FIELD: Final = "spec.console.oidc"
 
 
 def find_oidc(cluster: Cluster) -> OidcLogin | None:
@@ -25,7 +25,7 @@ def find_oidc(cluster: Cluster) -> OidcLogin | None:
 
 
 def console_settings(cluster: Cluster, folder: PurePath) -> dict[str, str]:
-    """Empty for a Cluster that leaves the console to `spec.config`. `folder`: of the files."""
+    """Empty for a Cluster without `spec.console`. `folder`: where brokers find the files."""
     console = cluster.spec.console
     if console is None:
         return {}
@@ -44,39 +44,38 @@ def console_settings(cluster: Cluster, folder: PurePath) -> dict[str, str]:
     return settings | {name: value for name, value in found.items() if value is not None}
 
 
+class SecretFile(NamedTuple):
+    """A file whose content is a value of a Secret. `field`: of `spec.console.oidc`."""
+
+    field: str
+    secret: str
+    key: str
+    name: str
+
+
+def secret_files(cluster: Cluster) -> list[SecretFile]:
+    if (oidc := find_oidc(cluster)) is None:
+        return []
+    found = []
+    if (secret := oidc.client_secret_from) is not None:
+        found.append(SecretFile("clientSecretFrom", secret.name, secret.key, CLIENT_SECRET))
+    if (authorities := oidc.ca_secret_ref) is not None:
+        found.append(SecretFile("caSecretRef", authorities.name, AUTHORITIES, AUTHORITIES))
+    return found
+
+
 def secret_names(cluster: Cluster) -> tuple[str, ...]:
     """The Secrets that `console_files` needs."""
-    return tuple(dict.fromkeys(name for _, name, _, _ in _references(cluster)))
-
-
-def secret_items(cluster: Cluster) -> list[tuple[str, str, str]]:
-    """(Secret, key, file) of each file."""
-    return [(name, key, file) for _, name, key, file in _references(cluster)]
+    return tuple(dict.fromkeys(it.secret for it in secret_files(cluster)))
 
 
 def console_files(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -> dict[str, str]:
     """Content by file. `secrets`: those that exist, by name. Raises SecretUnusable."""
     found = {}
-    for field, name, key, file in _references(cluster):
-        if name not in secrets:
-            raise SecretUnusable(f"{WHERE}.{field}: Secret {name} does not exist")
-        values = secrets[name].values
-        if not values.get(key):
-            there = ", ".join(sorted(values)) or "nothing"
-            raise SecretUnusable(f"{WHERE}.{field}: Secret {name} has no {key}; it has: {there}")
-        if file == CLIENT_SECRET:
-            check_password(values[key], f"{WHERE}.{field}: {key} of Secret {name}")
-        found[file] = values[key]
-    return found
-
-
-def _references(cluster: Cluster) -> list[tuple[str, str, str, str]]:
-    """(field of the spec, Secret, key, file)."""
-    if (oidc := find_oidc(cluster)) is None:
-        return []
-    found = []
-    if (secret := oidc.client_secret_from) is not None:
-        found.append(("clientSecretFrom", secret.name, secret.key, CLIENT_SECRET))
-    if (authorities := oidc.ca_secret_ref) is not None:
-        found.append(("caSecretRef", authorities.name, AUTHORITIES, AUTHORITIES))
+    for file in secret_files(cluster):
+        where = f"{_OIDC_FIELD}.{file.field}"
+        value = read_secret_value(secrets, file.secret, file.key, where)
+        if file.name == CLIENT_SECRET:
+            check_password(value, f"{where}: {file.key} of Secret {file.secret}")
+        found[file.name] = value
     return found

@@ -36,26 +36,29 @@ class Difference:
 
 
 def topic_differences(topic: Topic, observed: ObservedTopic | None) -> list[Difference]:
+    """The changes of a topic. `observed`: None if the topic does not exist."""
     found: list[Difference] = []
-    for it in plan_topic_changes(topic, observed):
-        match it:
+    for change in plan_topic_changes(topic, observed):
+        match change:
             case CreateTopic():
-                partitions = format_count(it.partitions, "partition") if it.partitions > 0 else DEFAULT
-                replicas = format_count(it.replicas, "replica") if it.replicas > 0 else DEFAULT
+                partitions = format_count(change.partitions, "partition") if change.partitions > 0 else DEFAULT
+                replicas = format_count(change.replicas, "replica") if change.replicas > 0 else DEFAULT
                 found.append(Difference("topic", "", f"created: {partitions}, {replicas}"))
-                found += [Difference(f"config.{key}", "", value) for key, value in it.config.items()]
+                found += [Difference(f"config.{key}", "", value) for key, value in change.config.items()]
             case AddPartitions():
-                found.append(Difference("partitions", str(observed.partitions if observed else 0), str(it.partitions)))
+                found.append(
+                    Difference("partitions", str(observed.partitions if observed else 0), str(change.partitions))
+                )
             case ChangeReplicationFactor():
-                found.append(Difference("replicas", str(observed.replicas if observed else 0), str(it.replicas)))
+                found.append(Difference("replicas", str(observed.replicas if observed else 0), str(change.replicas)))
             case AlterTopicConfig():
                 before = observed.config if observed else {}
                 found += [
-                    Difference(f"config.{key}", before.get(key, DEFAULT), value) for key, value in it.to_set.items()
+                    Difference(f"config.{key}", before.get(key, DEFAULT), value) for key, value in change.to_set.items()
                 ]
-                found += [Difference(f"config.{key}", before.get(key, ""), DEFAULT) for key in it.to_unset]
+                found += [Difference(f"config.{key}", before.get(key, ""), DEFAULT) for key in change.to_unset]
             case UnsatisfiableSpec():
-                found.append(Difference(it.field, "", it.reason, is_possible=False))
+                found.append(Difference(change.field, "", change.reason, is_possible=False))
     return found
 
 

@@ -53,7 +53,7 @@ class _Homes:
         self._all_domains = count_domains(request.targets)
         self._fitting: dict[int, list[int]] = {}
         self._targets = {it.broker for it in request.targets}
-        self._least = min(request.counts, default=1)
+        self._smallest_count = min(request.counts, default=1)
         self.size = {cell: len(brokers) for cell, brokers in by_cell.items()}
         self.load = dict.fromkeys(by_cell, 0)
         # cell → topic → indexes of partitions that may get another home, small ones first
@@ -66,69 +66,69 @@ class _Homes:
             range(len(request.partitions)), key=lambda it: (len(self._replicas_in[it]), request.partitions[it].bytes)
         )
         for index in order:
-            if (home := self._nearest(index)) is not None:
-                self._settle(index, home)
+            if (home := self._nearest_cell(index)) is not None:
+                self._assign_home(index, home)
 
     def balance(self) -> None:
-        while (step := self._step()) is not None:
+        while (step := self._find_step()) is not None:
             index, home = step
-            self._leave(index)
-            self._settle(index, home)
+            self._clear_home(index)
+            self._assign_home(index, home)
 
     def _count_replicas(self, partition: PartitionReplicas) -> Counter[int | None]:
         """Replicas that can stay, by cell."""
         cells, leaving = self._request.cells, self._request.leaving
         return Counter(cells.get(it) for it in partition.replicas if it not in leaving)
 
-    def _fits(self, count: int) -> list[int]:
+    def _fitting_cells(self, count: int) -> list[int]:
         """Cells that can hold a partition of so many replicas."""
         if count not in self._fitting:
             found = [cell for cell, it in self._domains.items() if it.can_hold(count, self._all_domains)]
             self._fitting[count] = list(self._domains) if len(self._domains) == 1 else found
         return self._fitting[count]
 
-    def _immovable(self, index: int) -> Counter[int | None]:
+    def _count_immovable(self, index: int) -> Counter[int | None]:
         """Replicas on brokers that are not up, by cell."""
         cells, leaving = self._request.cells, self._request.leaving
         replicas = self._request.partitions[index].replicas
         return Counter(cells.get(it) for it in replicas if it not in self._targets and it not in leaving)
 
-    def _nearest(self, index: int) -> int | None:
-        immovable = self._immovable(index)
-        candidates = [cell for cell in self.size if immovable[cell]] or self._fits(self._request.counts[index])
+    def _nearest_cell(self, index: int) -> int | None:
+        immovable = self._count_immovable(index)
+        candidates = [cell for cell in self.size if immovable[cell]] or self._fitting_cells(self._request.counts[index])
         return min(
             candidates,
             key=lambda it: (-immovable[it], -self._replicas_in[index][it], self.load[it] / self.size[it], it),
             default=None,
         )
 
-    def _settle(self, index: int, home: int) -> None:
+    def _assign_home(self, index: int, home: int) -> None:
         self.homes[index] = home
         self.load[home] += self._request.counts[index]
-        if not self._immovable(index):
+        if not self._count_immovable(index):
             self._movable[home][self._request.partitions[index].topic][index] = None
             if len(self._replicas_in[index]) > 1:
                 self._scattered[home][index] = None
 
-    def _leave(self, index: int) -> None:
+    def _clear_home(self, index: int) -> None:
         home = self.homes[index]
         assert home is not None
         self.load[home] -= self._request.counts[index]
         del self._movable[home][self._request.partitions[index].topic][index]
         self._scattered[home].pop(index, None)
 
-    def _step(self) -> tuple[int, int] | None:
+    def _find_step(self) -> tuple[int, int] | None:
         """A partition and its better home, from the fullest cell that has one to the emptiest. None
         if no move evens out the load.
         """
         by_load = sorted(self.load, key=lambda it: (self.load[it] / self.size[it], it))
         for high in reversed(by_load):
             for low in by_load:
-                if not self._evens_out(high, low, self._least):
+                if not self._evens_out(high, low, self._smallest_count):
                     continue
                 for index in self._candidates(high, low):
                     count = self._request.counts[index]
-                    if low in self._fits(count) and self._evens_out(high, low, count):
+                    if low in self._fitting_cells(count) and self._evens_out(high, low, count):
                         return index, low
         return None
 

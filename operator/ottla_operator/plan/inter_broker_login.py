@@ -25,7 +25,9 @@ from ottla_operator.resources.cluster import Cluster
 
 BROKER_USERS: Final = ("ottla-broker", "ottla-broker-2")
 OPERATOR_USERS: Final = ("ottla-operator", "ottla-operator-2")
-"""One of both names is in use. New passwords come with the other one (`plan.password_rotation`)."""
+"""One name of each pair is in use. New passwords come with the other one
+(`plan.password_rotation`).
+"""
 RESERVED_USERS: Final = (*BROKER_USERS, *OPERATOR_USERS)
 MECHANISM: Final = ScramMechanism.SHA_512.title
 PROTOCOL: Final = "SASL_PLAINTEXT"
@@ -38,7 +40,7 @@ LOGIN_VERSION: Final = "login.version"
 
 
 class InterBrokerLogin(StrEnum):
-    """Optional: brokers log in where others let them, and accept those that do not."""
+    """OPTIONAL: brokers log in where others let them, and accept those that do not."""
 
     NONE = ""
     OPTIONAL = "Optional"
@@ -47,23 +49,23 @@ class InterBrokerLogin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoginPasswords:
-    """`name`: index of their users in BROKER_USERS and OPERATOR_USERS."""
+    """`user_index`: of their users in BROKER_USERS and OPERATOR_USERS."""
 
     broker: str = field(repr=False)
     operator: str = field(repr=False)
-    name: int = 0
+    user_index: int = 0
 
     @classmethod
-    def generate(cls, name: int = 0) -> "LoginPasswords":
-        return cls(generate_password(), generate_password(), name)
+    def generate(cls, user_index: int = 0) -> "LoginPasswords":
+        return cls(generate_password(), generate_password(), user_index)
 
     @property
     def broker_user(self) -> str:
-        return BROKER_USERS[self.name]
+        return BROKER_USERS[self.user_index]
 
     @property
     def operator_user(self) -> str:
-        return OPERATOR_USERS[self.name]
+        return OPERATOR_USERS[self.user_index]
 
     @property
     def digest(self) -> str:

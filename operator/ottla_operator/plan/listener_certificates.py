@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_broker.wire.listener_tls import InvalidCertificate, inspect_certificate
-from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, read_secret_value
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.cluster_tls import CertificateStatus
 from ottla_operator.resources.common import format_time
@@ -80,14 +80,8 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
     """
     if not (name := secret_name(cluster)) or has_authority(cluster):
         return None
-    if name not in secrets:
-        raise SecretUnusable(f"spec.tls: Secret {name} does not exist")
-    values = secrets[name].values
-    for key in required_keys(cluster):
-        if not values.get(key):
-            there = ", ".join(sorted(values)) or "nothing"
-            raise SecretUnusable(f"spec.tls: Secret {name} has no {key}; it has: {there}")
-    chain, authorities = values[CHAIN], values[AUTHORITIES] if _needs_authorities(cluster) else ""
+    values = {key: read_secret_value(secrets, name, key, "spec.tls") for key in required_keys(cluster)}
+    chain, authorities = values[CHAIN], values.get(AUTHORITIES, "")
     digest = hashlib.sha256(f"{chain}\0{authorities}".encode()).hexdigest()[:10]
     return ListenerCertificates(name, chain, values[KEY], authorities, digest)
 
@@ -119,9 +113,9 @@ def check_certificates_between_brokers(found: ListenerCertificates, host: str) -
         ) from None
     wildcard = f"*.{host.partition('.')[2]}"
     if not {host, wildcard} & {*names}:
-        there = ", ".join(names) or "none"
+        present = ", ".join(names) or "none"
         raise SecretUnusable(
-            f"{where}: brokers would reject each other: {CHAIN} has no name {wildcard}; it has: {there}"
+            f"{where}: brokers would reject each other: {CHAIN} has no name {wildcard}; it has: {present}"
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_count, format_list
 from ottla_operator.plan import source_credentials
 from ottla_operator.plan.conditions import ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.source_credentials import HIDDEN_SETTINGS, VERSION_SETTING
@@ -124,12 +124,9 @@ def plan_mirror_changes(desired: Mapping[str, str], observed: Mapping[str, str])
 
 def find_unsupported(mirror: Mirror) -> str:
     """The reason why brokers cannot do what the spec asks for; empty if they can."""
-    found = []
     if mirror.spec.offsets == "Appended" and mirror.spec.groups:
-        found.append(
-            "spec.groups cannot be copied with offsets: Appended, which differ from the source's; leave it out"
-        )
-    return "; ".join(found)
+        return "spec.groups cannot be copied with offsets: Appended, which differ from the source's; leave it out"
+    return ""
 
 
 def find_unrequested_failover(
@@ -157,12 +154,12 @@ def evaluate_mirror(
         more = f" (and {len(stopped) - 1} more)" if len(stopped) > 1 else ""
         return Stalled("SourceTruncated", f"{_name(stopped[0])} is stopped: {stopped[0].reason}{more}")
     if diverged := [it for it in reported if it.state == DIVERGED]:
-        return Stalled(DIVERGED, _diverged(diverged))
+        return Stalled(DIVERGED, _describe_divergence(diverged))
     if desired[ROLE] == FAILED_OVER:
         if opening := [it for it in reported if it.state != FAILED_OVER]:
             message = f"{len(opening)} of {len(reported)} partitions are not writable yet"
             return Reconciling(FAILING_OVER, message)
-        return Ready(_failed_over(reported), FAILED_OVER)
+        return Ready(_describe_failover(reported), FAILED_OVER)
     if desired[ROLE] == PAUSED:
         return Ready("copying is paused", PAUSED)
     if unreachable := [it for it in reported if it.state == UNREACHABLE]:
@@ -180,10 +177,12 @@ def evaluate_mirror(
             "JoiningSource", f"finding the offset up to which {_name(joining[0])} is its source's log{reason}"
         )
     if not reported:
-        return Reconciling("NoTopicsMatched", f"no topic of the source is copied yet{_refused(observed)}")
+        return Reconciling(
+            "NoTopicsMatched", f"no topic of the source is copied yet{_describe_refused_topics(observed)}"
+        )
     topics = format_count(len({it.topic for it in reported}), "topic")
     lag = format_count(_known_lag(reported), "record")
-    return Ready(f"{topics} copied, {lag} behind{_refused(observed)}.", "Replicating")
+    return Ready(f"{topics} copied, {lag} behind{_describe_refused_topics(observed)}.", "Replicating")
 
 
 def schemas_condition(
@@ -193,8 +192,8 @@ def schemas_condition(
     if mirror.spec.sync is None or not mirror.spec.sync.schemas:
         return []
     if (reason := observed.refused_topics.get(SCHEMAS_TOPIC)) is not None:
-        said = f"the target's registry has schemas of its own, whose ids may conflict: {reason}"
-        return [ExtraCondition(SCHEMAS_COPIED, False, "SchemasRefused", said)]
+        message = f"the target's registry has schemas of its own, whose ids may conflict: {reason}"
+        return [ExtraCondition(SCHEMAS_COPIED, False, "SchemasRefused", message)]
     if not any(it.topic == SCHEMAS_TOPIC for it in partitions):
         return [ExtraCondition(SCHEMAS_COPIED, False, "NoSchemas", "the source has no schemas yet")]
     return [ExtraCondition(SCHEMAS_COPIED, True, "SchemasCopied", "Subjects, versions and ids are the source's.")]
@@ -214,7 +213,9 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
     unreachable = [it for it in partitions if it.state in (UNREACHABLE, STOPPED)]
     failed_over = [it for it in partitions if it.state in (FAILED_OVER, FAILING_OVER)]
     if diverged := [it for it in partitions if it.state == DIVERGED]:
-        return [ExtraCondition(name, False, DIVERGED, _diverged(diverged)) for name in ("InSync", "FailoverSafe")]
+        return [
+            ExtraCondition(name, False, DIVERGED, _describe_divergence(diverged)) for name in ("InSync", "FailoverSafe")
+        ]
     why = ""
     if missing:
         why = f"{format_count(missing, 'record')} not copied yet"
@@ -238,9 +239,9 @@ def mirror_status_fields(
 ) -> dict[str, Json]:
     """A Mirror's status without its conditions. Unknown values of a topic are left out."""
     by_topic: dict[str, list[ObservedMirrorPartition]] = {}
-    for it in partitions:
-        if it.state != UNREPORTED:
-            by_topic.setdefault(it.topic, []).append(it)
+    for partition in partitions:
+        if partition.state != UNREPORTED:
+            by_topic.setdefault(partition.topic, []).append(partition)
     found = {name: _topic_status(name, its) for name, its in by_topic.items()}
     for name, reason in observed.refused_topics.items():
         found.setdefault(name, {"topic": name, "state": REFUSED})["why"] = reason
@@ -288,21 +289,20 @@ def _name(partition: ObservedMirrorPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def _diverged(partitions: Sequence[ObservedMirrorPartition]) -> str:
+def _describe_divergence(partitions: Sequence[ObservedMirrorPartition]) -> str:
     """Partitions with records that the source does not have; otherwise why the first cannot become
     a copy.
     """
     counted = [f"{_name(it)}: {it.diverging_records}" for it in partitions if it.diverging_records]
     if not counted:
         return f"{_name(partitions[0])} is stopped: {partitions[0].reason}"
-    more = f" and {len(counted) - MAX_LISTED} more" if len(counted) > MAX_LISTED else ""
     return (
         f"{sum(it.diverging_records for it in partitions)} records are here and not at the source "
-        f"({', '.join(counted[:MAX_LISTED])}{more}); onDivergence: Truncate writes them to files and truncates the logs"
+        f"({format_list(counted, MAX_LISTED)}); onDivergence: Truncate writes them to files and truncates the logs"
     )
 
 
-def _refused(observed: ObservedMirror) -> str:
+def _describe_refused_topics(observed: ObservedMirror) -> str:
     """The first topic that is not copied, and why."""
     if not observed.refused_topics:
         return ""
@@ -310,7 +310,7 @@ def _refused(observed: ObservedMirror) -> str:
     return f"; {name} is not copied: {observed.refused_topics[name]}{f' (and {more} more)' if more else ''}"
 
 
-def _failed_over(partitions: Sequence[ObservedMirrorPartition]) -> str:
+def _describe_failover(partitions: Sequence[ObservedMirrorPartition]) -> str:
     unknown = sum(it.lag == UNKNOWN for it in partitions)
     never = f", and was never reached for {format_count(unknown, 'partition')}" if unknown else ""
     return f"open for writing; the source was {_known_lag(partitions)} records ahead when last reached{never}"

@@ -81,11 +81,11 @@ def estimate_cost(moves: Iterable[Move]) -> MoveCost:
     partitions = replicas = 0
     coming: Counter[int] = Counter()
     going: Counter[int] = Counter()
-    for it in moves:
+    for move in moves:
         partitions += 1
-        replicas += len(it.adding)
-        for broker in it.adding:
-            coming[broker] += it.bytes
-            going[it.leader] += it.bytes
+        replicas += len(move.adding)
+        for broker in move.adding:
+            coming[broker] += move.bytes
+            going[move.leader] += move.bytes
     busiest = max([0, *coming.values(), *going.values()])
     return MoveCost(partitions, replicas, coming.total(), busiest)

@@ -14,6 +14,8 @@ from ottla_operator.resources.common import parse_time
 from ottla_operator.resources.model import Json
 
 STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})  # every pod waits for these at first
+IMAGE_ERRORS: Final = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull")
+"""Kubernetes' reasons for a container that waits for its image."""
 CRASH_LOOP: Final = "CrashLoopBackOff"
 MAX_MESSAGE_LENGTH: Final = 400
 
@@ -105,11 +107,11 @@ def executor_pods(pods: Iterable[Json]) -> list[PipelinePod]:
 
 def pod_problems(status: Json) -> Iterator[str]:
     """Reasons why a pod does not run, each with Kubernetes' reason first."""
-    for it in status.get("conditions") or []:
-        if it["type"] == "PodScheduled" and it["status"] == "False":
-            yield f"{it.get('reason', 'Unscheduled')}: {it.get('message', '')}".rstrip(": ")
-    for it in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        state, last = it.get("state") or {}, (it.get("lastState") or {}).get("terminated") or {}
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            yield f"{condition.get('reason', 'Unscheduled')}: {condition.get('message', '')}".rstrip(": ")
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        state, last = container.get("state") or {}, (container.get("lastState") or {}).get("terminated") or {}
         if (waiting := state.get("waiting")) and waiting.get("reason") not in STARTING_REASONS:
             message = last_line(last.get("message")) or waiting.get("message") or ""
             yield f"{waiting.get('reason', 'Waiting')}: {message}".rstrip(": ")

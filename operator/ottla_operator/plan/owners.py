@@ -1,18 +1,11 @@
 """Decides which resource owns a topic, subject or user that several resources describe. Pure."""
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
-from ottla_operator.resources.model import Json
+from ottla_operator.plan.stored_resource import StoredResource
 
-
-class OwningResource(Protocol):
-    """`body`: the resource as it is cached."""
-
-    body: Json
-
-
-R = TypeVar("R", bound=OwningResource)
+R = TypeVar("R", bound=StoredResource[Any])
 
 
 def oldest_owners(resources: Iterable[R], owned: Callable[[R], str | None]) -> dict[str, R]:
@@ -20,13 +13,13 @@ def oldest_owners(resources: Iterable[R], owned: Callable[[R], str | None]) -> d
     None if its spec is invalid.
     """
     owners: dict[str, R] = {}
-    for it in sorted(resources, key=_age):
-        if (name := owned(it)) is not None:
-            owners.setdefault(name, it)
+    for resource in sorted(resources, key=_age):
+        if (name := owned(resource)) is not None:
+            owners.setdefault(name, resource)
     return owners
 
 
-def _age(resource: OwningResource) -> tuple[str, str]:
+def _age(resource: StoredResource[Any]) -> tuple[str, str]:
     """The older resource comes first."""
     metadata = resource.body["metadata"]
     return metadata.get("creationTimestamp", ""), metadata["name"]

@@ -35,7 +35,7 @@ from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.common import format_time, parse_time
 
 PASSWORDS: Final = (("broker.password", "operator.password"), ("broker-2.password", "operator-2.password"))
-"""Keys of the Secret, and names of the files of `ottla up`, by LoginPasswords.name."""
+"""Keys of the Secret, and names of the files of `ottla up`, by LoginPasswords.user_index."""
 ROTATION: Final = "rotation"
 CLIENT_PROPERTIES: Final = "client.properties"
 PREVIOUS_LOGIN_PERIOD: Final = datetime.timedelta(seconds=30)
@@ -85,7 +85,7 @@ class LoginSecret:
                 parse_time(since)
         except (ValueError, AttributeError):
             return None
-        current, other = (_parse_passwords(values, name) for name in (int(is_second), 1 - is_second))
+        current, other = (_parse_passwords(values, it) for it in (int(is_second), 1 - is_second))
         if current is None or (step in TWO_LOGINS and other is None):
             return None
         return cls(current, other if step in TWO_LOGINS else None, step, since, rotated_at)
@@ -119,13 +119,18 @@ class LoginSecret:
         do not exist."""
         own = self.in_use
         login = scram_login_module(own.operator_user, own.operator)
-        state = {"current": self.current.name, "step": self.step, "since": self.since, "rotatedAt": self.rotated_at}
+        state = {
+            "current": self.current.user_index,
+            "step": self.step,
+            "since": self.since,
+            "rotatedAt": self.rotated_at,
+        }
         return {
             **{
                 key: value
                 for it in (self.current, self.next)
                 if it is not None
-                for key, value in zip(PASSWORDS[it.name], (it.broker, it.operator), strict=True)
+                for key, value in zip(PASSWORDS[it.user_index], (it.broker, it.operator), strict=True)
             },
             ROTATION: json.dumps(state),
             LOGIN_MODULE: self.login_module,
@@ -160,7 +165,7 @@ def next_rotation_step(
     since = format_time(now.timestamp())
     match secret.step:
         case RotationStep.NONE:
-            generated = LoginPasswords.generate(1 - secret.current.name)
+            generated = LoginPasswords.generate(1 - secret.current.user_index)
             return LoginSecret(secret.current, generated, RotationStep.ACCEPT, since, due)
         case RotationStep.ACCEPT:
             return replace(secret, step=RotationStep.USE, since=since)
@@ -177,7 +182,7 @@ def describe_step(secret: LoginSecret) -> str:
     """What brokers do from this step of a rotation on, for events."""
     match secret.step:
         case RotationStep.ACCEPT:
-            return f"step 1 of 3: brokers accept new passwords of {BROKER_USERS[1 - secret.current.name]}"
+            return f"step 1 of 3: brokers accept new passwords of {BROKER_USERS[1 - secret.current.user_index]}"
         case RotationStep.USE:
             return "step 2 of 3: brokers and operator log in with the new passwords"
         case RotationStep.REMOVE:
@@ -186,6 +191,8 @@ def describe_step(secret: LoginSecret) -> str:
             return "rotation complete: brokers accept only the new passwords"
 
 
-def _parse_passwords(values: Mapping[str, str], name: int) -> LoginPasswords | None:
-    broker, operator = (values.get(key, "").strip() for key in PASSWORDS[name])
-    return LoginPasswords(broker, operator, name) if min(len(broker), len(operator)) >= PASSWORD_BYTES else None
+def _parse_passwords(values: Mapping[str, str], user_index: int) -> LoginPasswords | None:
+    broker, operator = (values.get(key, "").strip() for key in PASSWORDS[user_index])
+    if min(len(broker), len(operator)) < PASSWORD_BYTES:
+        return None
+    return LoginPasswords(broker, operator, user_index)

@@ -56,11 +56,11 @@ class _Leaders:
                 self._count(index, 1)
 
     def balance(self) -> None:
-        while path := self._path():
+        while path := self._find_path():
             for index, broker in path:
-                self._lead(index, broker)
+                self._make_leader(index, broker)
 
-    def _path(self) -> list[Step]:
+    def _find_path(self) -> list[Step]:
         """A path from a broker that leads most to one that leads at least two fewer; empty if there
         is none.
         """
@@ -99,7 +99,7 @@ class _Leaders:
         topic = self._topics[index]
         return self._led_of_topic[one, topic] - self._led_of_topic[other, topic]
 
-    def _lead(self, index: int, broker: int) -> None:
+    def _make_leader(self, index: int, broker: int) -> None:
         self._count(index, -1)
         self._replicas[index].remove(broker)
         self._replicas[index].insert(0, broker)
@@ -111,9 +111,9 @@ class _Leaders:
         self._led_of_topic[leader, self._topics[index]] += change
         if index not in self._changeable:
             return
-        for it in others:
-            if it in self._led:
-                edge = self._edges[leader].setdefault(it, {})
+        for broker in others:
+            if broker in self._led:
+                edge = self._edges[leader].setdefault(broker, {})
                 if change > 0:
                     edge[index] = None
                 else:

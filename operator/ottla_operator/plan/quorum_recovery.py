@@ -10,6 +10,8 @@ interrupted is planned again from what is observed.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ottla_operator.formatting import format_brokers
+
 NO_LEADER = -1
 
 
@@ -146,8 +148,8 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
         raise RecoveryRefused(f"the brokers belong to different clusters ({message}); name those of one cluster")
     state = observe_quorum(replicas)
     if state is None:
-        asked = ", ".join(str(it.broker) for it in replicas)
-        raise RecoveryRefused(f"no disk of broker {asked} has the metadata of a cluster: restore a disk first")
+        asked = format_brokers([it.broker for it in replicas])
+        raise RecoveryRefused(f"no disk of {asked} has the metadata of a cluster: restore a disk first")
     if state.has_majority:
         raise RecoveryRefused(
             f"a majority of the voters answers (brokers {_list(state.alive)} of {_list(state.voters)}) and elects a "
@@ -183,7 +185,7 @@ def find_quorum_loss(
     answering = {it.broker for it in replicas if it.cluster_id is None}
     if cluster_id is None or not answering >= set(existing):
         return None
-    message = f"no disk of broker {_list(existing)} has the metadata of cluster {cluster_id}"
+    message = f"no disk of {format_brokers(existing)} has the metadata of cluster {cluster_id}"
     return QuorumLoss(message, True)
 
 

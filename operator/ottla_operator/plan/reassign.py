@@ -86,9 +86,9 @@ def change_replication_factor(
     request = replace(request, counts=[*[factor] * len(chosen), *request.counts[len(chosen) :]])
     layout = ReplicaLayout(request, nearest_cells(request))
     added: set[tuple[int, int]] = set()
-    for index, it in enumerate(chosen):
+    for index, partition in enumerate(chosen):
         while len(layout.replicas[index]) > factor:
-            layout.remove(index, _replica_to_remove(layout, index, it))
+            layout.remove(index, _replica_to_remove(layout, index, partition))
         while len(layout.replicas[index]) < factor:
             if (broker := layout.choose_broker(index)) is None:
                 raise ImpossibleAssignment(f"{factor} replicas need as many brokers; there {_available(layout)}")
@@ -117,12 +117,12 @@ def _drain(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, in
     (index, broker).
     """
     added: set[tuple[int, int]] = set()
-    for index, it in enumerate(layout.partitions):
-        for old in [broker for broker in it.replicas if broker in leaving]:
+    for index, partition in enumerate(layout.partitions):
+        for old in [broker for broker in partition.replicas if broker in leaving]:
             if (new := _replace(layout, index, old)) is None:
                 raise ImpossibleAssignment(
-                    f"{it.topic}-{it.partition} has {len(it.replicas)} replicas, which need as many brokers; "
-                    f"without {', '.join(map(str, sorted(leaving)))} there {_available(layout)}"
+                    f"{partition.topic}-{partition.partition} has {len(partition.replicas)} replicas, which need as "
+                    f"many brokers; without {', '.join(map(str, sorted(leaving)))} there {_available(layout)}"
                 )
             added.add((index, new))
     return added

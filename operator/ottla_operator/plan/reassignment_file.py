@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla_operator.plan.moves import Move
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 
 
 class InvalidPlan(ValueError):
@@ -20,7 +20,7 @@ class InvalidPlan(ValueError):
     """
 
 
-def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
+def parse_plan(text: str, name: str) -> dict[Partition, tuple[int, ...]]:
     """The new replicas of each (topic, partition). `name`: the file's name, for errors. Raises
     InvalidPlan.
     """
@@ -28,34 +28,34 @@ def parse_plan(text: str, name: str) -> dict[Place, tuple[int, ...]]:
         found = json.loads(text)
     except ValueError as error:
         raise InvalidPlan(f"{name}: not JSON: {error}") from error
-    wrong: list[str] = []
-    plan: dict[Place, tuple[int, ...]] = {}
+    problems: list[str] = []
+    plan: dict[Partition, tuple[int, ...]] = {}
     if not isinstance(found, dict) or not isinstance(found.get("partitions"), list):
         raise InvalidPlan(
             f'{name}: a plan is {{"version": 1, "partitions": [{{"topic": …, "partition": …, "replicas": […]}}]}}'
         )
     if found.get("version") != 1 or isinstance(found.get("version"), bool):
-        wrong.append(f"version: {_shown(found.get('version'))} is not a version of a plan; expected 1")
+        problems.append(f"version: {_format_json(found.get('version'))} is not a version of a plan; expected 1")
     for key in found.keys() - {"version", "partitions"}:
-        wrong.append(f"{key}: unknown field; a plan has version and partitions")
+        problems.append(f"{key}: unknown field; a plan has version and partitions")
     if not found["partitions"]:
-        wrong.append("partitions: [] names no partition")
+        problems.append("partitions: [] names no partition")
     for index, entry in enumerate(found["partitions"]):
         at = f"partitions[{index}]"
-        problems = list(_problems(entry, at))
-        wrong += problems
-        if problems:
+        in_entry = list(_find_entry_problems(entry, at))
+        problems += in_entry
+        if in_entry:
             continue
-        place = entry["topic"], entry["partition"]
-        if place in plan:
-            wrong.append(f"{at}: {place[0]}-{place[1]} is listed twice")
-        plan[place] = tuple(entry["replicas"])
-    if wrong:
-        raise InvalidPlan("\n".join(f"{name}: {it}" for it in wrong))
+        partition = entry["topic"], entry["partition"]
+        if partition in plan:
+            problems.append(f"{at}: {partition[0]}-{partition[1]} is listed twice")
+        plan[partition] = tuple(entry["replicas"])
+    if problems:
+        raise InvalidPlan("\n".join(f"{name}: {it}" for it in problems))
     return plan
 
 
-def plan_document(replicas: Mapping[Place, Iterable[int]]) -> dict[str, Any]:
+def plan_document(replicas: Mapping[Partition, Iterable[int]]) -> dict[str, Any]:
     """The JSON object of a plan."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(found)}
@@ -74,24 +74,24 @@ def rollback_plan(moves: Iterable[Move]) -> dict[str, Any]:
     return plan_document({(it.topic, it.partition): it.before for it in moves})
 
 
-def _problems(entry: Any, at: str) -> Iterable[str]:
+def _find_entry_problems(entry: Any, at: str) -> Iterable[str]:
     if not isinstance(entry, dict):
-        yield f"{at}: {_shown(entry)} is not an object with topic, partition and replicas"
+        yield f"{at}: {_format_json(entry)} is not an object with topic, partition and replicas"
         return
     for key in entry.keys() - {"topic", "partition", "replicas", "log_dirs"}:
         yield f"{at}.{key}: unknown field; an entry has topic, partition, replicas and log_dirs"
     if not isinstance(entry.get("topic"), str) or not entry["topic"]:
-        yield f"{at}.topic: {_shown(entry.get('topic'))} is not a topic name"
+        yield f"{at}.topic: {_format_json(entry.get('topic'))} is not a topic name"
     if not _is_number(entry.get("partition")):
-        yield f"{at}.partition: {_shown(entry.get('partition'))} is not a partition number (0 or greater)"
+        yield f"{at}.partition: {_format_json(entry.get('partition'))} is not a partition number (0 or greater)"
     replicas = entry.get("replicas")
     if not isinstance(replicas, list) or not replicas or not all(map(_is_number, replicas)):
-        yield f"{at}.replicas: {_shown(replicas)} is not a list of one or more broker ids"
+        yield f"{at}.replicas: {_format_json(replicas)} is not a list of one or more broker ids"
     elif len(set(replicas)) < len(replicas):
-        yield f"{at}.replicas: {_shown(replicas)} names a broker twice"
+        yield f"{at}.replicas: {_format_json(replicas)} names a broker twice"
     elif "log_dirs" in entry and entry["log_dirs"] != ["any"] * len(replicas):
         yield (
-            f'{at}.log_dirs: {_shown(entry["log_dirs"])}: brokers choose the log directory; write "any" '
+            f'{at}.log_dirs: {_format_json(entry["log_dirs"])}: brokers choose the log directory; write "any" '
             "for each replica, or leave log_dirs out"
         )
 
@@ -100,6 +100,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _shown(value: object) -> str:
+def _format_json(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -134,11 +134,11 @@ def find_blockers(
     still in ISRs and does not count.
     """
     found: list[Blocker] = []
-    for it in partitions:
-        in_sync = tuple(at for at in it.isr if at == broker or ready is None or at in ready)
-        needed = min(it.min_isr, len(it.replicas) - 1)
+    for partition in partitions:
+        in_sync = tuple(at for at in partition.isr if at == broker or ready is None or at in ready)
+        needed = min(partition.min_isr, len(partition.replicas) - 1)
         if broker in in_sync and len(in_sync) - 1 < needed:
-            found.append(Blocker(broker, it.topic, it.partition, in_sync, needed))
+            found.append(Blocker(broker, partition.topic, partition.partition, in_sync, needed))
     return found
 
 

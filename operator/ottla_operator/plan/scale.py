@@ -7,12 +7,12 @@ partition is moving. A scaling that cannot be completed is not begun. Steps foll
 state, so an interrupted scaling continues.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla_broker.metadata.placement import UsableBroker
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_brokers, format_count
 from ottla_operator.plan.moves import Move, PartitionReplicas, apply_moves, moves_between
 from ottla_operator.plan.reassign import ImpossibleAssignment, change_replication_factor, drain_brokers, spread_replicas
 
@@ -87,7 +87,7 @@ def next_scale_step(inputs: ScaleInputs) -> ScaleStep:
     if inputs.moving:
         return WaitToScale(f"{format_count(inputs.moving, 'partition')} being reassigned")
     if missing := inputs.desired - {it.broker for it in inputs.available}:
-        return WaitToScale(f"waiting for broker {_list(missing)}")
+        return WaitToScale(f"waiting for {format_brokers(missing)}")
     targets = [it for it in inputs.available if it.broker in inputs.desired]
     internal = _moves_of_internal_topics(inputs, targets)
     try:
@@ -97,13 +97,13 @@ def next_scale_step(inputs: ScaleInputs) -> ScaleStep:
     if internal:
         return MovePartitions(internal, f"internal topics for {format_count(len(targets), 'broker')}")
     if drained:
-        return MovePartitions(drained, f"off broker {_list(leaving)}")
+        return MovePartitions(drained, f"off {format_brokers(leaving)}")
     if leaving and (removed := inputs.voters - inputs.present):
-        return WaitToScale(f"waiting for the metadata log to drop removed broker {_list(removed)} as a voter")
+        return WaitToScale(f"waiting for the metadata log to drop removed {format_brokers(removed)} as a voter")
     if leaving:
         return RemoveBroker(max(leaving))
     if inputs.spread_over and inputs.on_scale and (moves := spread_replicas(inputs.partitions, targets)):
-        return MovePartitions(moves, f"spread over broker {_list(inputs.desired)}")
+        return MovePartitions(moves, f"spread over {format_brokers(inputs.desired)}")
     return RecordSpread(inputs.desired)
 
 
@@ -118,7 +118,3 @@ def _moves_of_internal_topics(inputs: ScaleInputs, targets: Sequence[UsableBroke
         if any(it < possible or it > len(targets) for it in counts):
             after = apply_moves(after, change_replication_factor(after, targets, {topic}, possible))
     return moves_between(inputs.partitions, after)
-
-
-def _list(brokers: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(brokers)))

@@ -106,8 +106,8 @@ def order_by_references(resources: Iterable[SchemaResource]) -> tuple[list[Schem
     ordered: list[SchemaResource] = []
     while ready := [it for it in waiting.values() if not referenced_names(it) & waiting.keys()]:
         ordered += ready
-        for it in ready:
-            del waiting[it.name]
+        for resource in ready:
+            del waiting[resource.name]
     return [*ordered, *waiting.values()], frozenset(waiting)
 
 
@@ -129,21 +129,21 @@ def find_obstacle(
     if (conflict := resource.find_conflict(owners.get(subject), f"subject {subject}")) is not None:
         return conflict
     if resource.name in cyclic:
-        said = f"spec.references: these Schemas refer to each other: {', '.join(sorted(cyclic))}"
-        return Stalled("InvalidSpec", said)
+        message = f"spec.references: these Schemas refer to each other: {', '.join(sorted(cyclic))}"
+        return Stalled("InvalidSpec", message)
     if missing := sorted(referenced_names(resource) - registered.keys()):
-        said = f"it refers to Schemas that are not registered: {', '.join(missing)}"
-        return Reconciling("WaitingForReference", said)
+        message = f"it refers to Schemas that are not registered: {', '.join(missing)}"
+        return Reconciling("WaitingForReference", message)
     return None
 
 
 def desired_schema(schema: Schema, text: str, registered: Mapping[str, RegisteredVersion]) -> DesiredSchema:
     """`registered`: versions of the Schemas that it refers to, by name."""
     references: list[Mapping[str, str | int]] = []
-    for it in schema.spec.references or ():
-        found = registered[it.schema_ref.name] if it.schema_ref is not None else None
-        subject, version = found if found is not None else (it.subject or "", it.version or 0)
-        references.append({"name": it.name, "subject": subject, "version": version})
+    for reference in schema.spec.references or ():
+        found = registered[reference.schema_ref.name] if reference.schema_ref is not None else None
+        subject, version = found if found is not None else (reference.subject or "", reference.version or 0)
+        references.append({"name": reference.name, "subject": subject, "version": version})
     return DesiredSchema(schema.subject, schema.spec.type, text, tuple(references))
 
 
@@ -151,10 +151,10 @@ def evaluate_schema(subject: str, observed: ObservedSubject, remaining: Sequence
     """`remaining`: planned changes that are not applied yet."""
     if remaining or observed.version is None:
         return Reconciling("RegisteringSchema", f"registering the schema of {subject}")
-    said = f"subject {subject} has it as version {observed.version} with id {observed.id}."
+    message = f"subject {subject} has it as version {observed.version} with id {observed.id}."
     if observed.latest != observed.version:
-        said += f" The latest version is {observed.latest}: an earlier schema does not become a new version."
-    return Ready(said)
+        message += f" The latest version is {observed.latest}: an earlier schema does not become a new version."
+    return Ready(message)
 
 
 def evaluate_refusal(code: int, message: str, subject: str, readers: Sequence[SubjectReader]) -> Readiness:
@@ -163,8 +163,8 @@ def evaluate_refusal(code: int, message: str, subject: str, readers: Sequence[Su
     """
     status = int(str(code)[:3])
     if status == INCOMPATIBLE:
-        said = f"running Pipelines read {subject}: {describe_readers(readers)}. " if readers else ""
-        return Stalled("IncompatibleSchema", f"{said}{message}")
+        message = f"running Pipelines read {subject}: {describe_readers(readers)}. " if readers else ""
+        return Stalled("IncompatibleSchema", f"{message}{message}")
     if status == UNPROCESSABLE and code != NOT_PERMITTED:
         return Stalled("InvalidSchema", message)
     if status >= 500 or status in TRANSIENT_STATUS:
@@ -178,7 +178,7 @@ def describe_change(change: SchemaChange, observed: ObservedSubject, readers: Se
         case SetCompatibility():
             return f"subject {change.subject}: compatibility {change.level}"
         case RegisterSchema():
-            said = f"subject {change.schema.subject}: version {observed.version} has id {observed.id}"
+            message = f"subject {change.schema.subject}: version {observed.version} has id {observed.id}"
             if not readers or observed.version == 1:
-                return said
-            return f"{said}; running Pipelines read earlier versions until they restart: {describe_readers(readers)}"
+                return message
+            return f"{message}; running Pipelines read earlier versions until they restart: {describe_readers(readers)}"

@@ -57,16 +57,30 @@ def secret_contents(secret: Json) -> dict[str, str | bytes]:
         found = {key: base64.b64decode(value, validate=True) for key, value in (secret.get("data") or {}).items()}
     except (binascii.Error, TypeError):
         raise SecretUnusable(f"Secret {name}: data is not base64-encoded") from None
-    texts = {key: decode_text(it) for key, it in found.items()}
+    texts = {key: text_or_bytes(it) for key, it in found.items()}
     return texts | {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
 
 
-def decode_text(content: bytes) -> str | bytes:
-    """Text if it is UTF-8."""
+def text_or_bytes(content: bytes) -> str | bytes:
+    """Text if it is UTF-8, otherwise the bytes."""
     try:
         return content.decode()
     except UnicodeDecodeError:
         return content
+
+
+def read_secret_value(secrets: Mapping[str, ObservedSecret], name: str, key: str, where: str = "") -> str:
+    """A value that must exist and not be empty. `where`: starts the message of SecretUnusable: the
+    field of the spec that refers to the Secret. Raises SecretUnusable.
+    """
+    prefix = f"{where}: " if where else ""
+    if name not in secrets:
+        raise SecretUnusable(f"{prefix}Secret {name} does not exist")
+    values = secrets[name].values
+    if not values.get(key):
+        present = ", ".join(sorted(values)) or "nothing"
+        raise SecretUnusable(f"{prefix}Secret {name} has no {key}; it has: {present}")
+    return values[key]
 
 
 def secret_names(mirror: Mirror) -> list[str]:
@@ -90,17 +104,17 @@ def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -
     tls, credentials = source.tls, source.credentials
     found: dict[str, str] = {}
     if tls is not None and tls.ca_secret_ref is not None:
-        found["ssl.truststore.certificates"] = _read_key(secrets, tls.ca_secret_ref.name, "ca.crt")
+        found["ssl.truststore.certificates"] = read_secret_value(secrets, tls.ca_secret_ref.name, "ca.crt")
     if credentials is not None:
         name = credentials.secret_ref.name
         if credentials.mechanism == _CLIENT_CERTIFICATE:
             prefix = "user" if name in secrets and "user.key" in secrets[name].values else "tls"
-            found["ssl.keystore.certificate.chain"] = _read_key(secrets, name, f"{prefix}.crt")
-            found["ssl.keystore.key"] = _read_key(secrets, name, f"{prefix}.key")
+            found["ssl.keystore.certificate.chain"] = read_secret_value(secrets, name, f"{prefix}.crt")
+            found["ssl.keystore.key"] = read_secret_value(secrets, name, f"{prefix}.key")
         else:
             found["sasl.mechanism"] = credentials.mechanism
-            found["sasl.username"] = _read_key(secrets, name, "username")
-            found["sasl.password"] = _read_key(secrets, name, "password")
+            found["sasl.username"] = read_secret_value(secrets, name, "username")
+            found["sasl.password"] = read_secret_value(secrets, name, "password")
     encrypted = tls is not None or "ssl.keystore.key" in found
     if encrypted or found:
         logged_in = "SASL_" if "sasl.mechanism" in found else ""
@@ -136,13 +150,3 @@ def redacted_changes(changes: Mapping[str, str | None]) -> str:
 
 def _short(value: str) -> str:
     return "(certificates)" if "-----BEGIN" in value else value
-
-
-def _read_key(secrets: Mapping[str, ObservedSecret], name: str, key: str) -> str:
-    if name not in secrets:
-        raise SecretUnusable(f"Secret {name} does not exist")
-    values = secrets[name].values
-    if not values.get(key):
-        there = ", ".join(sorted(values)) or "nothing"
-        raise SecretUnusable(f"Secret {name} has no {key}; it has: {there}")
-    return values[key]

@@ -33,7 +33,7 @@ class StoredResource(Generic[R]):
         return str(self.body["metadata"]["uid"])
 
     @property
-    def deletes_described(self) -> bool:
+    def has_delete_policy(self) -> bool:
         """True if deletionPolicy is Delete, whether or not the rest of the spec is valid."""
         return (self.body["spec"] or {}).get("deletionPolicy") == "Delete"
 

@@ -8,11 +8,10 @@ uncertain, records stay. A resource is known by its uid.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from ottla_operator.formatting import format_list
 from ottla_operator.plan.topics import TopicResource
-
-MAX_LISTED: Final = 10
 
 
 class DeletionRecord(NamedTuple):
@@ -37,11 +36,9 @@ class DeletionPlan:
     retained: dict[str, DeletionRecord] = field(default_factory=dict)
 
 
-def topic_list(records: Iterable[DeletionRecord]) -> str:
-    """Names of their topics for a message, at most MAX_LISTED of them."""
-    topics = sorted({it.topic for it in records})
-    more = len(topics) - MAX_LISTED
-    return ", ".join(topics[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+def format_topics(records: Iterable[DeletionRecord]) -> str:
+    """Names of the records' topics, for a message."""
+    return format_list(sorted({it.topic for it in records}))
 
 
 def update_records(
@@ -51,7 +48,7 @@ def update_records(
     Retain. `deleted`: uids of resources whose deletion a watch has shown → whether their last
     policy was Delete.
     """
-    policies = {it.uid: it.deletes_described for it in resources}
+    policies = {it.uid: it.has_delete_policy for it in resources}
     return {
         uid: record._replace(is_deleted=record.is_deleted or uid in deleted)
         for uid, record in records.items()
@@ -75,9 +72,9 @@ def plan_deletions(
     known = {it.uid: it for it in resources}
     by_name = {it.name: it for it in known.values()}
     owners: dict[str, set[str]] = {}
-    for it in known.values():
-        if it.parsed is not None:
-            owners.setdefault(it.parsed.topic_name, set()).add(it.name)
+    for resource in known.values():
+        if resource.parsed is not None:
+            owners.setdefault(resource.parsed.topic_name, set()).add(resource.name)
     plan = DeletionPlan()
     for uid, record in records.items():
         if uid in known or owners.get(record.topic, set()) - {record.resource}:
@@ -89,7 +86,7 @@ def plan_deletions(
             plan.pending[uid] = record
         elif (
             successor
-            and successor.deletes_described
+            and successor.has_delete_policy
             and successor.parsed
             and successor.parsed.topic_name == record.topic
         ):

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from ottla_operator.plan.conditions import READY, find_condition
+from ottla_operator.plan.objects.names import NAME_PREFIX
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.topic import Topic
 
 _PREFIX: Final = "lake-"
-_POD_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 SQLITE: Final = "jdbc:sqlite:"
 _ROWS: Final = (
     "SELECT _timestamp AS record_timestamp, _partition AS record_partition, _offset AS record_offset, * FROM records"
@@ -29,7 +29,7 @@ def lake_pipeline_name(topic: str) -> str:
     ones and those with dots end with a digest.
     """
     name = f"{_PREFIX}{topic}"
-    if _POD_NAME.fullmatch(name):
+    if NAME_PREFIX.fullmatch(name):
         return name
     digest = hashlib.sha256(topic.encode()).hexdigest()[:8]
     readable = re.sub(r"[^a-z0-9]+", "-", topic.lower())[:24].strip("-")
@@ -87,7 +87,9 @@ def lake_status(topic: Topic, pipeline: Json | None) -> dict[str, Json] | None:
 
 
 def with_absolute_paths(pipeline: Json, folder: Path) -> Json:
-    """The Pipeline of a Topic in a file of that folder: its own file is elsewhere."""
+    """The Pipeline of a Topic with paths that begin at `folder`, which has the Topic's file: the
+    Pipeline's own file is elsewhere.
+    """
     (sink,) = pipeline["spec"]["sinks"]
     catalog = dict(sink["iceberg"].get("catalog") or {})
     if "warehouse" in catalog and catalog["type"] != "rest" and "://" not in catalog["warehouse"]:

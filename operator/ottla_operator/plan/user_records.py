@@ -12,7 +12,7 @@ user name that another resource owns now is not revoked. A resource is identifie
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla_operator.plan.topic_deletion import MAX_LISTED, DeletionRecord
+from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.plan.users import UserResource
 from ottla_operator.resources.model import Json
 
@@ -40,7 +40,7 @@ def parse_records(type_: type[R], stored: Json) -> dict[str, R]:
 
 def record_of(resource: UserResource) -> UserRecord | None:
     """None for an invalid resource, for which no user is created."""
-    user = resource.user
+    user = resource.parsed
     return None if user is None else UserRecord(resource.name, resource.user_name, user.secret_name)
 
 
@@ -56,14 +56,7 @@ def renamed_records(records: Mapping[str, UserRecord], current: Mapping[str, Use
     }
 
 
-def list_names(users: Iterable[str]) -> str:
-    """The names in a message: at most MAX_LISTED of them."""
-    found = sorted(users)
-    more = len(found) - MAX_LISTED
-    return ", ".join(found[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def find_unknown(
+def resources_to_look_up(
     records: Mapping[str, UserRecord], resources: Iterable[UserResource], deleted: Iterable[str]
 ) -> set[str]:
     """Names of resources whose existence must be looked up, because no watch shows them. `deleted`:
@@ -79,8 +72,8 @@ def plan_revocations(
     deleted: Iterable[str],
     uids: Mapping[str, str | None],
 ) -> dict[str, UserRecord]:
-    """The records of users whose resources no longer exist. `uids`: names of `find_unknown` → the
-    uid of the resource that has the name; None if there is none.
+    """The records of users whose resources no longer exist. `uids`: names of `resources_to_look_up`
+    → the uid of the resource that has the name; None if there is none.
     """
     known = {it.uid for it in resources}
     gone = set(deleted)

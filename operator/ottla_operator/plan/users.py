@@ -9,23 +9,21 @@ user whose resource was deleted has neither credentials nor rules nor quotas.
 import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_broker.security.scram import MECHANISMS, ScramMechanism
 from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
-from ottla_operator.formatting import format_count
+from ottla_operator.formatting import format_count, format_list
 from ottla_operator.plan.acl_patterns import describe_entry
 from ottla_operator.plan.inter_broker_login import RESERVED_USERS
 from ottla_operator.plan.owners import oldest_owners
+from ottla_operator.plan.stored_resource import StoredResource
 from ottla_operator.plan.user_rules import desired_entries, unusable_policies
 from ottla_operator.resources.access_policy import AccessPolicy
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import User
 from ottla_operator.resources.validation import find_spec_problems
-
-MAX_LISTED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,54 +147,35 @@ def describe_changes(changes: UserChanges) -> str:
     """The changes as text for an event, without passwords."""
     parts = [f"password set for {changes.set_password.title}"] if changes.set_password else []
     parts += [f"credential for {it.title} removed" for it in changes.remove_credentials]
-    if changes.add_acls:
-        parts.append(f"{format_count(len(changes.add_acls), 'rule')} added: {_list(changes.add_acls)}")
-    if changes.remove_acls:
-        parts.append(f"{format_count(len(changes.remove_acls), 'rule')} removed: {_list(changes.remove_acls)}")
+    for entries, done in ((changes.add_acls, "added"), (changes.remove_acls, "removed")):
+        if entries:
+            parts.append(f"{format_count(len(entries), 'rule')} {done}: {format_list(map(describe_entry, entries))}")
     parts += [f"{key} unset" if it is None else f"{key}={it:g}" for key, it in changes.quotas.items()]
     return "; ".join(parts)
 
 
-def _list(entries: tuple[AccessControlEntry, ...]) -> str:
-    more = len(entries) - MAX_LISTED
-    return ", ".join(map(describe_entry, entries[:MAX_LISTED])) + (f" and {more} more" if more > 0 else "")
-
-
 @dataclass(slots=True)
-class UserResource:
-    """A User resource. `body`: as it is cached. `user`: None if the spec is invalid, for
-    `invalid_reason`. `user_name`: by which brokers know the user.
-    """
+class UserResource(StoredResource[User]):
+    """`user_name`: by which brokers know the user; empty if the resource is invalid."""
 
-    body: Json
-    user: User | None
-    invalid_reason: str
-    user_name: str
+    user_name: str = ""
 
     @classmethod
-    def parse(cls, body: Json, cluster: Cluster | None = None) -> "UserResource":
+    def of_cluster(cls, cluster: Cluster | None, body: Json) -> "UserResource":
         """`cluster`: None if it does not exist, or its spec is invalid."""
         if problems := find_spec_problems(body):
-            return cls(body, None, problems, "")
+            return cls(body, None, problems)
         user = User.parse_stored(body)
         try:
             name = user.user_name if cluster is None else principal_name(user, cluster)
         except NoPrincipal as reason:
-            return cls(body, None, str(reason), "")
+            return cls(body, None, str(reason))
         if name in RESERVED_USERS:
             message = f"user name {name} is that of the brokers or of the operator; allowed: any other"
-            return cls(body, None, message, "")
+            return cls(body, None, message)
         return cls(body, user, "", name)
-
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
-
-    @property
-    def uid(self) -> str:
-        return str(self.body["metadata"]["uid"])
 
 
 def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
     """User name → the resource that owns it, of several the oldest. Invalid ones own nothing."""
-    return oldest_owners(resources, lambda it: it.user_name if it.user else None)
+    return oldest_owners(resources, lambda it: it.user_name or None)

@@ -21,7 +21,7 @@ Policies: TypeAlias = Mapping[str, AccessPolicy | None]
 
 async def read_policies(platform: Platform, namespace: str, users: Iterable[UserResource]) -> Policies:
     """The policies that these users name."""
-    names = sorted({name for it in users if it.user is not None for name in policy_names(it.user)})
+    names = sorted({name for it in users if it.parsed is not None for name in policy_names(it.parsed)})
     return {name: _parse(await platform.find_access_policy(Key(namespace, name))) for name in names}
 
 

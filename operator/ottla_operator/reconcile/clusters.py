@@ -16,7 +16,7 @@ from ottla_operator.kafka.client import KafkaClient, Unreachable
 from ottla_operator.kafka.cluster import OFFLINE, ClusterDescription, describe_cluster, find_partition_problems
 from ottla_operator.kafka.elections import ElectionType, elect_preferred_leaders, find_partitions_to_elect
 from ottla_operator.kafka.reassignments import list_reassignments
-from ottla_operator.kafka.rolls import report_roll
+from ottla_operator.kafka.reports import report_roll
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.cluster_events import ClusterEvent, find_cluster_events, find_roll_start
@@ -123,7 +123,9 @@ class ClusterReconciler:
         async with try_connect(brokers.access, CONNECT_TIMEOUT_S) as connection:
             client = connection.client
             described = await describe_cluster(client) if client else None
-            quorum_loss = "" if _has_controller(described) else await explain_missing_controller(resource, brokers)
+            quorum_loss = ""
+            if _controller(described) is None:
+                quorum_loss = await explain_missing_controller(resource, brokers)
             if quorum_loss:
                 client = None  # without a controller, requests would wait until they time out
             config = await apply_config(client, brokers)
@@ -230,10 +232,9 @@ class ClusterReconciler:
         timeout = cluster.spec.roll and cluster.spec.roll.timeout
         return parse_duration_ms(timeout) / 1000 if timeout else self.platform.roll_timeout_s
 
-    async def _record(self, resource: Json, events: Iterable[tuple[str, str]]) -> None:
-        """Records events. `events`: reasons and messages."""
-        for reason, message in events:
-            await self.platform.record_event(resource, reason, message)
+    async def _record(self, resource: Json, events: Iterable[ClusterEvent]) -> None:
+        for event in events:
+            await self.platform.record_event(resource, event.reason, event.message, is_warning=event.is_warning)
 
     async def _report(
         self,
@@ -251,11 +252,10 @@ class ClusterReconciler:
         before = find_condition(resource, READY)
         conditions = Conditions(readiness, resource["metadata"]["generation"], extra)
         await self.platform.write_status(resource, conditions, kept if fields is None else fields)
-        for it in events:
-            await self.platform.record_event(resource, it.reason, it.message, warning=it.is_warning)
+        await self._record(resource, events)
         is_new = (before.get("reason"), before.get("message")) != (readiness.reason, readiness.message)
         if isinstance(readiness, Stalled) and is_new:
-            await self.platform.record_event(resource, readiness.reason, readiness.message, warning=True)
+            await self.platform.record_event(resource, readiness.reason, readiness.message, is_warning=True)
         elif isinstance(readiness, Ready) and before.get("status") != "True":
             await self.platform.record_event(resource, readiness.reason, readiness.message)
 
@@ -307,10 +307,6 @@ def _replicas_before_scaling(scaled: ScalingStep, brokers: BrokerSet, resource: 
     return before or len(spread_over)
 
 
-def _has_controller(described: ClusterDescription | None) -> bool:
-    return _controller(described) is not None
-
-
 def _registered(described: ClusterDescription | None) -> frozenset[int]:
     return frozenset(it.id for it in described.brokers) if described else frozenset()
 
@@ -327,18 +323,17 @@ def _remember_rejected(cached: ClusterReconcileCache, config: AppliedConfig, clu
     return {**known, **config.rejected}
 
 
-def _config_events(config: AppliedConfig) -> list[tuple[str, str]]:
-    return [("ConfigChanged", f"{key}={value}, without a restart") for key, value in config.applied.items()]
+def _config_events(config: AppliedConfig) -> list[ClusterEvent]:
+    return [ClusterEvent("ConfigChanged", f"{key}={value}, without a restart") for key, value in config.applied.items()]
 
 
-def _rotation_events(rotation: RotationProgress) -> list[tuple[str, str]]:
+def _rotation_events(rotation: RotationProgress) -> list[ClusterEvent]:
     if not rotation.begun:
         return []
-    message = rotation.begun
-    return [("RotatingPasswords", message)] if rotation.in_progress else [("PasswordsRotated", message)]
+    return [ClusterEvent("RotatingPasswords" if rotation.in_progress else "PasswordsRotated", rotation.begun)]
 
 
-def _restart_events(restarted: RestartStep) -> list[tuple[str, str]]:
+def _restart_events(restarted: RestartStep) -> list[ClusterEvent]:
     if restarted.broker is None:
         return []
-    return [("RestartingBroker", f"restarting broker {restarted.broker} ({restarted.reason})")]
+    return [ClusterEvent("RestartingBroker", f"restarting broker {restarted.broker} ({restarted.reason})")]

@@ -62,7 +62,9 @@ class ComponentLogin:
 async def pipeline_login(
     platform: Platform, resource: Json, pipeline: Pipeline, cluster: Cluster
 ) -> ComponentLogin | None:
-    """None if the pipeline connects without a login. Raises Blocked until it can log in."""
+    """The login of a pipeline's driver; None if it connects without one. Creates the pipeline's own
+    User, or deletes one that it no longer needs. Raises Blocked until the driver can log in.
+    """
     key, name = Key(pipeline.metadata.namespace, cluster.name), pipeline_user_name(pipeline)
     if needs_pipeline_user(pipeline, cluster):
         found = await platform.ensure_component_user(resource, pipeline_user(pipeline, cluster))
@@ -76,7 +78,8 @@ async def pipeline_login(
 
 async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, source: Cluster) -> ComponentLogin | None:
     """The login of the target's brokers at a source that is a Cluster; None if they need none, or
-    the spec has credentials. Raises Blocked until they can log in.
+    the spec has credentials. Creates or deletes the mirror's own User. Raises Blocked until they
+    can log in.
     """
     name = mirror_user_name(mirror)
     if not needs_mirror_user(mirror, source):

@@ -25,7 +25,7 @@ class Connection:
 
 @asynccontextmanager
 async def try_connect(access: BrokerAccess, timeout_s: float) -> AsyncIterator[Connection]:
-    """Connects to a cluster by some of its brokers."""
+    """Connects to a cluster by some of its brokers. Raises nothing when none answers."""
     async with AsyncExitStack() as stack:
         connection = Connection(None)
         if access.addresses:

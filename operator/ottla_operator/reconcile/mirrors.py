@@ -159,7 +159,7 @@ class MirrorReconciler:
         kept = {key: status.get(key) for key in KEPT_FIELDS}
         await self.platform.write_status(resource, conditions, kept if fields is None else fields)
         if isinstance(readiness, Stalled) and reported != readiness.message:
-            await self.platform.record_event(resource, readiness.reason, readiness.message, warning=True)
+            await self.platform.record_event(resource, readiness.reason, readiness.message, is_warning=True)
         if not isinstance(readiness, Reconciling):
             return self.resync_s
         backoff = self._backoffs.setdefault(resource_key(resource), RequeueBackoff())

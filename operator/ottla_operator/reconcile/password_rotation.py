@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ottla_broker.wire.errors import KafkaError
+from ottla_operator.formatting import format_brokers
 from ottla_operator.kafka.client import BROKER_TIMEOUT_S, KafkaClient, Unreachable
 from ottla_operator.kafka.configs import ConfigResourceType, describe_configs
 from ottla_operator.plan.inter_broker_login import VERSION_SETTING
@@ -58,12 +59,11 @@ async def rotate_passwords(
 
 def _describe_waiting(login: LoginSecret, versions: dict[int, str], existing: Collection[int]) -> str:
     if outdated := find_outdated_brokers(login, versions, existing):
-        ids = ", ".join(map(str, outdated))
-        what = f"until broker {ids} has" if len(outdated) == 1 else f"until brokers {ids} have"
-        what += " read the login file of this step"
+        verb = "has" if len(outdated) == 1 else "have"
+        waiting = f"waiting until {format_brokers(outdated)} {verb} read the login file of this step"
     else:
-        what = "for connections with the previous passwords to end"
-    return f"{describe_step(login)}; waiting {what}" if login.step else f"waiting {what}"
+        waiting = "waiting for connections with the previous passwords to end"
+    return f"{describe_step(login)}; {waiting}" if login.step else waiting
 
 
 async def _read_versions(client: KafkaClient, brokers: Collection[int]) -> dict[int, str]:

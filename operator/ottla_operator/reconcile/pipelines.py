@@ -16,7 +16,7 @@ from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP
 from ottla_broker.wire.pipeline_report import PipelineReport
 from ottla_operator.kafka import groups, offsets, topics
 from ottla_operator.kafka.client import KafkaClient
-from ottla_operator.kafka.pipelines import report_pipeline
+from ottla_operator.kafka.reports import report_pipeline
 from ottla_operator.plan.backoff import RequeueBackoff
 from ottla_operator.plan.conditions import Conditions, ExtraCondition, Readiness, Ready, Reconciling, Stalled
 from ottla_operator.plan.pipeline.report import build_report
@@ -47,7 +47,10 @@ PUBLISH_S: Final = 9.0
 
 @dataclass(slots=True)
 class PipelineReconcileCache:
-    """Cached observations of a Pipeline."""
+    """`message`: the last one of its readiness. `pipeline`, `cluster`: as of the last reconcile
+    with a valid spec. `published`: the last report to the controller, at `published_s` of the event
+    loop's time.
+    """
 
     message: str = ""
     pipeline: Pipeline | None = None
@@ -106,7 +109,7 @@ class PipelineReconciler:
         cluster = Cluster.parse_stored(found)
         cached.pipeline, cached.cluster = pipeline, cluster
         self._replacement.check_conflict(key, pipeline)
-        if replaced_by := self._replacement.find_replacing(key):
+        if replaced_by := self._replacement.find_successor(key):
             pipeline = suspend_pipeline(pipeline)
         launch = await self.platform.plan_launch(resource, pipeline, cluster)
         unready = await self._find_unready_topics(key, pipeline, cluster)
@@ -163,9 +166,9 @@ class PipelineReconciler:
         await self._publish(cached, run, fields)
         message = run.readiness.message
         if cached.message != message and (isinstance(run.readiness, Stalled) or cached.message):
-            warning = isinstance(run.readiness, Stalled) or run.state in ("Failing", "Failed")
-            if warning or isinstance(run.readiness, Ready):
-                await self.platform.record_event(resource, run.readiness.reason, message, warning=warning)
+            is_warning = isinstance(run.readiness, Stalled) or run.state in ("Failing", "Failed")
+            if is_warning or isinstance(run.readiness, Ready):
+                await self.platform.record_event(resource, run.readiness.reason, message, is_warning=is_warning)
         cached.message = message
         return self._delay_s(cached, run.readiness)
 
@@ -189,6 +192,7 @@ class PipelineReconciler:
         cached.published, cached.published_s = report, now_s
 
     async def _withdraw(self, name: str, cached: PipelineReconcileCache | None) -> None:
+        """Removes the pipeline's report from the active controller, where one is reachable."""
         if cached is None or cached.cluster is None or cached.published is None:
             return
         with suppress(Blocked, KafkaError, PlatformError):

@@ -30,7 +30,7 @@ from ottla_operator.resources.user import User
 
 class PlatformError(Exception):
     """The platform refused a request or did not answer. `is_unavailable`: every request fails now.
-    `is_rejection`: it will not accept this request until a person changes something.
+    `is_rejection`: this request fails until a person changes something.
     """
 
     is_unavailable: bool = False
@@ -94,9 +94,9 @@ class BrokerSet(Protocol):
     to reach ready brokers, for the reconciler's own requests; `replica_addresses`: addresses of all
     running brokers. `login`: passwords of brokers and operator; None without a login. `bootstrap`:
     listener → host:port,… for clients; `selector`: label selector of the brokers' pods, both for
-    the Cluster's status. `certificate_error`: why no broker may be
-    restarted. `certificate`: certificate of the listeners with TLS. `creation_error`: why a missing
-    broker cannot be created; empty if none is missing, or nothing is known.
+    the Cluster's status. `certificate_error`: why no broker may be restarted. `certificate`: of the
+    listeners with TLS. `creation_error`: why a missing broker cannot be created; empty if none is
+    missing, or nothing is known.
     """
 
     @property
@@ -179,14 +179,14 @@ class Platform(Protocol):
     # Resources.
 
     async def find_cluster(self, key: Key) -> Json | None:
-        """The Cluster of this name; None only if it surely does not exist."""
+        """The Cluster of this name; None only if it certainly does not exist."""
 
     def find_unsupported(self, resource: Json) -> str:
         """The reason why this platform cannot run a resource that is valid in itself; empty if it
         can."""
 
     async def find_access_policy(self, key: Key) -> Json | None:
-        """The AccessPolicy of this name; None only if it surely does not exist."""
+        """The AccessPolicy of this name; None only if it certainly does not exist."""
 
     async def read_secrets(self, namespace: str, names: Iterable[str]) -> dict[str, ObservedSecret]:
         """The Secrets that exist, by name. Raises SecretUnusable where one may not be read."""
@@ -207,7 +207,7 @@ class Platform(Protocol):
         """
 
     async def record_event(
-        self, resource: Json, reason: str, message: str, *, warning: bool = False, lasts: bool = False
+        self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
         """Records an event. `lasts`: the caller records the event at every reconcile while its
         cause lasts, and it is shown at longer intervals. Never raises.
@@ -247,7 +247,7 @@ class Platform(Protocol):
         """
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
-        """Deletes that Pipeline, if there is one: the Topic no longer has a lake."""
+        """Deletes the Pipeline of a Topic that no longer has a lake, if there is one."""
 
     # Schemas.
 
@@ -259,7 +259,9 @@ class Platform(Protocol):
     # Users.
 
     async def find_user_uid(self, namespace: str, name: str) -> str | None:
-        """The uid of the User resource of this name, not from a cache; None if there is none."""
+        """The uid of the User resource of this name, read past any cache; None if there is
+        none.
+        """
 
     async def find_user(self, cluster: Key, name: str) -> Json | None:
         """The User resource of this name and Cluster, as it was observed last, or None."""
@@ -271,10 +273,10 @@ class Platform(Protocol):
         """
 
     async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        """Deletes that User, if there is one: `owner` connects otherwise now."""
+        """Deletes the User that `ensure_component_user` created for `owner`, if there is one."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
-        """The records by the User resource's uid, without those that cannot be read."""
+        """Records of users by the User resource's uid. One that cannot be read is left out."""
 
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None: ...
 

@@ -14,7 +14,7 @@ from ottla_operator.plan.pipeline.replacement import (
     build_replacement,
     describe_phase,
     find_conflict,
-    find_replacing,
+    find_successor,
     next_phase,
 )
 from ottla_operator.plan.pipeline.status import REPLACED, SUSPENDED, PipelineRun
@@ -36,9 +36,9 @@ class ReplacementReconciler:
     cache: WatchCache
     wake: Callable[[Key], None]
 
-    def find_replacing(self, key: Key) -> str:
+    def find_successor(self, key: Key) -> str:
         """Name of the Pipeline that has taken over from this one, or is about to; empty without."""
-        return find_replacing(
+        return find_successor(
             (it for at, it in self.cache.pipelines.items() if at.namespace == key.namespace), key.name
         )
 

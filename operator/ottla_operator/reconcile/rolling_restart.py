@@ -60,7 +60,7 @@ async def apply_config(client: KafkaClient | None, brokers: BrokerSet) -> Applie
         dynamic = await configs.list_dynamic_broker_configs(client, ready) if client and ready is not None else set()
         changes = plan_config_changes(started_with, desired, dynamic, config.cluster_settings)
         if client is not None:
-            await _set(client, changes.to_set, config)
+            await _set_dynamic_settings(client, changes.to_set, config)
             if changes.to_unset:
                 await configs.alter_default_broker_configs(client, {}, changes.to_unset)
                 for key in changes.to_unset:
@@ -72,7 +72,7 @@ async def apply_config(client: KafkaClient | None, brokers: BrokerSet) -> Applie
     return config
 
 
-async def _set(client: KafkaClient, to_set: Mapping[str, str], config: AppliedConfig) -> None:
+async def _set_dynamic_settings(client: KafkaClient, to_set: Mapping[str, str], config: AppliedConfig) -> None:
     for key, value in to_set.items():
         try:
             await configs.alter_default_broker_configs(client, {key: value}, ())

@@ -12,6 +12,7 @@ from ottla_operator.kafka.quorum import list_voters
 from ottla_operator.kafka.reassignment_inputs import ReassignmentInputs, read_reassignment_inputs
 from ottla_operator.kafka.reassignments import reassign_partitions
 from ottla_operator.kafka.throttle import remove_throttle, set_throttle
+from ottla_operator.plan.cluster_events import ClusterEvent
 from ottla_operator.plan.moves import Move, estimate_cost
 from ottla_operator.plan.scale import (
     MovePartitions,
@@ -47,14 +48,15 @@ have it.
 @dataclass(slots=True)
 class ScalingStep:
     """`count`: number of brokers that must exist now. `in_progress`: the step in progress, as text.
-    `blocked`: why scaling cannot continue. `events`: reasons and messages. `moves_started`: number
-    of partitions that began to move."""
+    `blocked`: why scaling cannot continue. `moves_started`: number of partitions that began to
+    move.
+    """
 
     count: int
     state: ReconcileState
     in_progress: str = ""
     blocked: str = ""
-    events: list[tuple[str, str]] = field(default_factory=list)
+    events: list[ClusterEvent] = field(default_factory=list)
     moves_started: int = 0
 
 
@@ -90,7 +92,7 @@ async def scale_step(client: KafkaClient, cluster: Cluster, brokers: BrokerSet) 
         case RemoveBroker(broker):
             scaled.count = broker - 1
             scaled.in_progress = f"removing broker {broker}"
-            scaled.events.append(("RemovingBroker", f"stopping broker {broker}, which holds no replicas"))
+            scaled.events.append(ClusterEvent("RemovingBroker", f"stopping broker {broker}, which holds no replicas"))
         case RecordSpread(spread_over):
             await _remove_throttle(client, inputs, scaled)
             await _set_min_isr_of_transactions(client, cluster, inputs, len(spread_over), scaled)
@@ -130,7 +132,7 @@ async def _move(
         await set_throttle(client, moves, int(parse_quantity(rebalance.throttle)), inputs.broker_ids)
     await reassign_partitions(client, {(it.topic, it.partition): it.after for it in moves})
     scaled.moves_started = len(moves)
-    scaled.events.append(("MovingPartitions", scaled.in_progress))
+    scaled.events.append(ClusterEvent("MovingPartitions", scaled.in_progress))
 
 
 async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scaled: ScalingStep) -> None:
@@ -149,13 +151,13 @@ async def _set_min_isr_of_transactions(
     """
     if TRANSACTION_STATE_TOPIC not in {it.topic for it in inputs.partitions}:
         return
-    wanted = (replication_defaults(brokers) | cluster.config)[TRANSACTION_STATE_MIN_ISR]
+    min_isr = (replication_defaults(brokers) | cluster.config)[TRANSACTION_STATE_MIN_ISR]
     own = (await configs.describe_topic_overrides(client, [TRANSACTION_STATE_TOPIC]))[TRANSACTION_STATE_TOPIC]
-    if own.get(configs.MIN_ISR) == wanted:
+    if own.get(configs.MIN_ISR) == min_isr:
         return
-    await configs.alter_topic_config(client, TRANSACTION_STATE_TOPIC, {configs.MIN_ISR: wanted}, ())
-    message = f"{configs.MIN_ISR} of {TRANSACTION_STATE_TOPIC} is now {wanted}, with {format_count(brokers, 'broker')}"
-    scaled.events.append(("MinInSyncReplicasChanged", message))
+    await configs.alter_topic_config(client, TRANSACTION_STATE_TOPIC, {configs.MIN_ISR: min_isr}, ())
+    message = f"{configs.MIN_ISR} of {TRANSACTION_STATE_TOPIC} is now {min_isr}, with {format_count(brokers, 'broker')}"
+    scaled.events.append(ClusterEvent("MinInSyncReplicasChanged", message))
 
 
 async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, scaled: ScalingStep) -> None:
@@ -172,7 +174,7 @@ async def unregister_removed_brokers(client: KafkaClient, brokers: BrokerSet, sc
         if broker in holding:
             scaled.count = max(scaled.count, broker)
             message = f"starting broker {broker} again: it got replicas while it was being removed"
-            scaled.events.append(("RemovedBrokerNeeded", message))
+            scaled.events.append(ClusterEvent("RemovedBrokerNeeded", message))
         else:
             await unregister_broker(client, broker)
-            scaled.events.append(("BrokerUnregistered", f"unregistered broker {broker}, which was removed"))
+            scaled.events.append(ClusterEvent("BrokerUnregistered", f"unregistered broker {broker}, which was removed"))

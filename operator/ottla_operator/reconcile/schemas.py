@@ -65,20 +65,20 @@ class SchemaReconciler:
             self._backoffs.pop(key, None)
             return None
         live = [it for it in resources if not is_terminating(it.body)]
-        leaving = [it for it in resources if is_terminating(it.body) and _has_finalizer(it)]
+        terminating = [it for it in resources if is_terminating(it.body) and _has_finalizer(it)]
         try:
             registry = await self._connect(key)
             if registry is None:
-                for it in leaving:  # the registry is deleted with the Cluster
-                    await self._set_finalizer(it, wanted=False)
+                for resource in terminating:  # the registry is deleted with the Cluster
+                    await self._set_finalizer(resource, is_needed=False)
                 raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
-            results = await self._reconcile_all(registry, key, live, leaving)
+            results = await self._reconcile_all(registry, key, live, terminating)
         except Blocked as blocked:
             results = [SchemaResult(it, it.unless_invalid(blocked.readiness)) for it in live]
         except Unreachable as error:
             blocked_by = Reconciling("RegistryUnreachable", str(error))
             results = [SchemaResult(it, it.unless_invalid(blocked_by)) for it in live]
-        return await self._report_all(key, results, is_waiting=bool(leaving))
+        return await self._report_all(key, results, is_waiting=bool(terminating))
 
     async def report_error(self, key: Key, error: Exception) -> None:
         for body in self.cache.schemas.get(key, {}).values():
@@ -100,18 +100,18 @@ class SchemaReconciler:
         registry: SchemaRegistryClient,
         key: Key,
         live: Sequence[SchemaResource],
-        leaving: Sequence[SchemaResource],
+        terminating: Sequence[SchemaResource],
     ) -> list[SchemaResult]:
         """Raises Unreachable."""
         owners = subject_owners(live)
-        await self._delete_subjects(registry, leaving, owners)
+        await self._delete_subjects(registry, terminating, owners)
         ordered, cyclic = order_by_references(live)
         registered: dict[str, RegisteredVersion] = {}
         results = []
-        for it in ordered:
-            result = await self._reconcile_one(registry, key, it, owners, cyclic, registered)
-            if result.observed is not None and result.observed.version is not None and it.parsed is not None:
-                registered[it.name] = RegisteredVersion(it.parsed.subject, result.observed.version)
+        for resource in ordered:
+            result = await self._reconcile_one(registry, key, resource, owners, cyclic, registered)
+            if result.observed is not None and result.observed.version is not None and resource.parsed is not None:
+                registered[resource.name] = RegisteredVersion(resource.parsed.subject, result.observed.version)
             results.append(result)
         return results
 
@@ -125,7 +125,7 @@ class SchemaReconciler:
         registered: Mapping[str, RegisteredVersion],
     ) -> SchemaResult:
         """Raises Unreachable."""
-        await self._set_finalizer(resource, wanted=resource.deletes_described)
+        await self._set_finalizer(resource, is_needed=resource.has_delete_policy)
         if (obstacle := find_obstacle(resource, owners, cyclic, registered)) is not None:
             return SchemaResult(resource, obstacle)
         schema = resource.parsed
@@ -166,13 +166,13 @@ class SchemaReconciler:
             return schema.spec.schema
         reference = schema.spec.schema_from.config_map_key_ref if schema.spec.schema_from is not None else None
         if reference is None:
-            said = "spec.schemaFrom.file is only for `ottla up`: use schemaFrom.configMapKeyRef"
-            raise Blocked(Stalled("InvalidSpec", said))
+            message = "spec.schemaFrom.file is only for `ottla up`: use schemaFrom.configMapKeyRef"
+            raise Blocked(Stalled("InvalidSpec", message))
         found = await self.platform.read_config_map(key.namespace, reference.name)
         if (text := (found or {}).get(reference.key)) is None:
-            what = f"no key {reference.key}" if found is not None else "does not exist"
-            said = f"spec.schemaFrom.configMapKeyRef: ConfigMap {reference.name} {'has ' if found else ''}{what}"
-            raise Blocked(Reconciling("SchemaSourceNotFound", said))
+            problem = "does not exist" if found is None else f"has no key {reference.key}"
+            message = f"spec.schemaFrom.configMapKeyRef: ConfigMap {reference.name} {problem}"
+            raise Blocked(Reconciling("SchemaSourceNotFound", message))
         return text
 
     def _find_readers(self, key: Key, subject: str) -> list[SubjectReader]:
@@ -180,34 +180,39 @@ class SchemaReconciler:
         return find_readers(subject, key.name, pipelines)
 
     async def _delete_subjects(
-        self, registry: SchemaRegistryClient, leaving: Sequence[SchemaResource], owners: Mapping[str, SchemaResource]
+        self,
+        registry: SchemaRegistryClient,
+        terminating: Sequence[SchemaResource],
+        owners: Mapping[str, SchemaResource],
     ) -> None:
         """Deletes the subjects of resources that are being deleted, except those that another
         resource owns now. Subjects that other schemas refer to stay until these schemas are
         deleted.
         """
-        for it in leaving:
-            subject = it.parsed.subject if it.parsed is not None and it.deletes_described else None
+        for resource in terminating:
+            subject = resource.parsed.subject if resource.parsed is not None and resource.has_delete_policy else None
             if subject is not None and subject not in owners:
                 try:
                     await schema_changes.delete_subject(registry, subject)
                 except RegistryRefusal as error:
                     message = f"cannot delete subject {subject}: {error}"
-                    await self.platform.record_event(it.body, "RejectedByRegistry", message, warning=True, lasts=True)
+                    await self.platform.record_event(
+                        resource.body, "RejectedByRegistry", message, is_warning=True, lasts=True
+                    )
                     continue
-                await self.platform.record_event(it.body, "SubjectDeleted", f"subject {subject} soft-deleted")
-            await self._set_finalizer(it, wanted=False)
+                await self.platform.record_event(resource.body, "SubjectDeleted", f"subject {subject} soft-deleted")
+            await self._set_finalizer(resource, is_needed=False)
 
-    async def _set_finalizer(self, resource: SchemaResource, *, wanted: bool) -> None:
-        if wanted == _has_finalizer(resource):
+    async def _set_finalizer(self, resource: SchemaResource, *, is_needed: bool) -> None:
+        if is_needed == _has_finalizer(resource):
             return
         others = [it for it in resource.body["metadata"].get("finalizers", ()) if it != FINALIZER]
-        await self.platform.write_finalizers(resource.body, [*others, *([FINALIZER] if wanted else [])])
+        await self.platform.write_finalizers(resource.body, [*others, *([FINALIZER] if is_needed else [])])
 
     async def _report_all(self, key: Key, results: Sequence[SchemaResult], *, is_waiting: bool) -> float:
         """Writes statuses. Returns the requeue delay in seconds."""
-        for it in results:
-            await self._report(it)
+        for result in results:
+            await self._report(result)
         waiting = frozenset((it.resource.name, it.readiness) for it in results if isinstance(it.readiness, Reconciling))
         shortest_s = RETRY_S if waiting else WAIT_S if is_waiting else RESYNC_S
         backoff = self._backoffs.setdefault(key, RequeueBackoff())

@@ -19,8 +19,8 @@ async def report_status(platform: Platform, body: Json, readiness: Readiness, fi
         if error.is_unavailable:
             raise
         message = f"cannot write the status: {error}"
-        await platform.record_event(body, "StatusWriteFailed", message, warning=True, lasts=True)
+        await platform.record_event(body, "StatusWriteFailed", message, is_warning=True, lasts=True)
         return False
     if isinstance(readiness, Stalled) and reported != readiness.message:
-        await platform.record_event(body, readiness.reason, readiness.message, warning=True)
+        await platform.record_event(body, readiness.reason, readiness.message, is_warning=True)
     return True

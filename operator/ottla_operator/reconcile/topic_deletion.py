@@ -18,9 +18,9 @@ from ottla_operator.kafka import topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.topic_deletion import (
     DeletionRecord,
+    format_topics,
     plan_deletions,
     resources_to_look_up,
-    topic_list,
     update_records,
 )
 from ottla_operator.plan.topics import TopicResource
@@ -69,7 +69,7 @@ class TopicDeletion:
         if plan.retained:
             message = (
                 "no operator watched the deletion of their Topics, so topics stay with their records: "
-                f"{topic_list(plan.retained.values())}"
+                f"{format_topics(plan.retained.values())}"
             )
             await self._record_event("TopicRetained", message)
         self.records = dict(plan.pending)
@@ -88,7 +88,7 @@ class TopicDeletion:
 
         await for_each(plan.delete.items(), delete)
         if deleted:
-            message = f"deleted with their Topics (deletionPolicy: Delete): {topic_list(deleted)}"
+            message = f"deleted with their Topics (deletionPolicy: Delete): {format_topics(deleted)}"
             await self.platform.record_event(self.cluster, "TopicDeleted", message)
         return gone
 
@@ -108,7 +108,7 @@ class TopicDeletion:
         for resource, record in found:
             if record is not None:
                 self.records[resource.uid] = record
-            elif resource.deletes_described and resource.uid in previous:
+            elif resource.has_delete_policy and resource.uid in previous:
                 self.records[resource.uid] = previous[resource.uid]  # brokers did not describe it this time
         return await self._write()
 
@@ -127,4 +127,4 @@ class TopicDeletion:
         return ""
 
     async def _record_event(self, reason: str, message: str) -> None:
-        await self.platform.record_event(self.cluster, reason, message, warning=True, lasts=True)
+        await self.platform.record_event(self.cluster, reason, message, is_warning=True, lasts=True)

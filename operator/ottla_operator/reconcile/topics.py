@@ -68,7 +68,7 @@ class TopicResult:
         """The deletion record that must be stored before the Topic may be Ready; None unless its
         topic is deleted with it.
         """
-        if self.observed is None or not self.resource.deletes_described or self.resource.parsed is None:
+        if self.observed is None or not self.resource.has_delete_policy or self.resource.parsed is None:
             return None
         return DeletionRecord(self.resource.name, self.observed.name, self.observed.topic_id)
 
@@ -140,7 +140,9 @@ class TopicReconciler:
             delays_s.append(await self._report(it.resource, it.observed, readiness))
 
         await for_each(unrecorded, report_unrecorded)
-        waiting = frozenset((it.resource.uid, it.readiness.message) for it in results if is_reconciling(it.readiness))
+        waiting = frozenset(
+            (it.resource.uid, it.readiness.message) for it in results if isinstance(it.readiness, Reconciling)
+        )
         shortest_s = min([RESYNC_S, *delays_s, *([WAIT_S] if error else [])])
         backoff = self._backoffs.setdefault(key, RequeueBackoff())
         return backoff.delay_s(waiting, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
@@ -220,11 +222,7 @@ class TopicReconciler:
                 readiness = blocked.readiness
         if not await report_status(self.platform, resource.body, readiness, fields):
             return WAIT_S
-        return RETRY_S if is_reconciling(readiness) else RESYNC_S
-
-
-def is_reconciling(readiness: Readiness) -> bool:
-    return isinstance(readiness, Reconciling)
+        return RETRY_S if isinstance(readiness, Reconciling) else RESYNC_S
 
 
 async def _observe(

@@ -57,8 +57,8 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
         entries, has_acls = [], False
     limits = await quotas.describe_user_quotas(client)
     by_principal: dict[str, set[AccessControlEntry]] = {}
-    for it in entries:
-        by_principal.setdefault(it.principal, set()).add(it)
+    for entry in entries:
+        by_principal.setdefault(entry.principal, set()).add(entry)
     prefix = principal_of("")
     names = {*credentials, *(limits or {}), *(it.removeprefix(prefix) for it in by_principal if it.startswith(prefix))}
     found = {
@@ -80,10 +80,10 @@ async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange])
     rules are added before those that they replace are removed. Raises KafkaError if no request
     succeeded.
     """
-    asked = [it for it in changes if it.changes]
+    needed = [it for it in changes if it.changes]
     errors: dict[str, KafkaError] = {}
-    for start in range(0, len(asked), MAX_USERS_IN_REQUEST):
-        some = asked[start : start + MAX_USERS_IN_REQUEST]
+    for start in range(0, len(needed), MAX_USERS_IN_REQUEST):
+        some = needed[start : start + MAX_USERS_IN_REQUEST]
         errors |= await _change_credentials(client, [it for it in some if it.changes.set_password is None])
         errors |= await _change_acls(client, some)
         errors |= await _change_quotas(client, some)
@@ -93,23 +93,25 @@ async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange])
 
 
 async def _change_credentials(client: KafkaClient, changes: Sequence[UserChange]) -> Mapping[str, KafkaError]:
-    asked: list[scram.SetPassword | scram.RemoveCredential] = []
-    for it in changes:
-        asked += [scram.RemoveCredential(it.user, gone) for gone in it.changes.remove_credentials]
-        if it.changes.set_password is not None:
-            asked.append(scram.SetPassword(it.user, it.changes.set_password, it.password, PASSWORD_ITERATIONS))
-    return await scram.alter_scram_users(client, asked)
+    alterations: list[scram.SetPassword | scram.RemoveCredential] = []
+    for change in changes:
+        alterations += [scram.RemoveCredential(change.user, gone) for gone in change.changes.remove_credentials]
+        if change.changes.set_password is not None:
+            alterations.append(
+                scram.SetPassword(change.user, change.changes.set_password, change.password, PASSWORD_ITERATIONS)
+            )
+    return await scram.alter_scram_users(client, alterations)
 
 
 async def _change_acls(client: KafkaClient, changes: Sequence[UserChange]) -> dict[str, KafkaError]:
     refused = await acls.create_acls(client, [entry for it in changes for entry in it.changes.add_acls])
-    await acls.delete_acls(client, [acls.exactly(entry) for it in changes for entry in it.changes.remove_acls])
+    await acls.delete_acls(client, [acls.filter_for_entry(entry) for it in changes for entry in it.changes.remove_acls])
     return {entry.principal.removeprefix(principal_of("")): error for entry, error in refused.items()}
 
 
 async def _change_quotas(client: KafkaClient, changes: Sequence[UserChange]) -> dict[str, KafkaError]:
-    asked = {quotas.user_entity(it.user): it for it in changes if it.changes.quotas}
+    by_entity = {quotas.user_entity(it.user): it for it in changes if it.changes.quotas}
     refused = await quotas.alter_quotas(
-        client, [quotas.QuotaChange(entity, it.changes.quotas) for entity, it in asked.items()]
+        client, [quotas.QuotaChange(entity, it.changes.quotas) for entity, it in by_entity.items()]
     )
-    return {asked[entity].user: error for entity, error in refused.items()}
+    return {by_entity[entity].user: error for entity, error in refused.items()}

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla_operator.certificates.client_certificate import maintain_client_certificate, make_stores
 from ottla_operator.certificates.internal_authority import authority_secret_name
@@ -62,30 +62,41 @@ class ClientCredentials:
         return self.certificate.not_after if self.certificate else ""
 
 
+class _Check(NamedTuple):
+    """A check that a Secret is current. `inputs`: what its data follow from. `at_s`: of the event
+    loop's time.
+    """
+
+    inputs: object
+    at_s: float
+    credentials: ClientCredentials
+
+
 @dataclass(slots=True)
 class UserSecrets:
     platform: Platform
     recheck_s: float = RECHECK_S
-    _checked: dict[str, tuple[object, float, ClientCredentials]] = field(default_factory=dict)
-    """The last check of each user's Secret, by uid: the Secret's inputs, the time, and its data."""
+    _checked: dict[str, _Check] = field(default_factory=dict)
+    """The last check of each user's Secret, by the User's uid."""
 
     async def prepare(self, resource: UserResource, cluster: Cluster, body: Json) -> ClientCredentials:
         """`body`: the Cluster's. Raises Blocked while the Secret cannot be completed."""
-        user = resource.user
+        user = resource.parsed
         assert user is not None
         if user.spec.authentication.type == "External":
             return ClientCredentials()
         bootstrap = (body.get("status") or {}).get("bootstrap") or {}
-        version = (user, cluster.spec, tuple(sorted(bootstrap.items())))
-        now = asyncio.get_running_loop().time()
-        if (known := self._checked.get(resource.uid)) and known[0] == version and now - known[1] < self.recheck_s:
-            return known[2]
+        inputs = (user, cluster.spec, tuple(sorted(bootstrap.items())))
+        now_s = asyncio.get_running_loop().time()
+        last = self._checked.get(resource.uid)
+        if last is not None and last.inputs == inputs and now_s - last.at_s < self.recheck_s:
+            return last.credentials
         try:
             credentials = await self._read(resource, user, cluster, bootstrap)
         except SecretUnusable as error:
             raise Blocked(Stalled("CredentialsUnusable", str(error))) from error
         if credentials.is_current:
-            self._checked[resource.uid] = version, now, credentials
+            self._checked[resource.uid] = _Check(inputs, now_s, credentials)
         else:
             self._checked.pop(resource.uid, None)
         return credentials
@@ -153,7 +164,7 @@ def _certificate_credentials(
     """The credentials for the Secret of a user with TLS. Raises Blocked, SecretUnusable."""
     found = maintain_client_certificate(user, cluster, existing, secrets, time.time())
     if found is None:
-        message = f"Cluster {cluster.name} has not made its certificate authority yet"
+        message = f"Cluster {cluster.name} has no certificate authority yet"
         raise Blocked(Reconciling("ClusterNotReady", message))
     password = str(existing.get(STORE_PASSWORD) or generate_password())
     keystore, truststore = make_stores(found, existing, password)

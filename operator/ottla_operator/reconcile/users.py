@@ -8,16 +8,16 @@ from typing import Final
 import msgspec
 
 from ottla_broker.wire.errors import ErrorCode
+from ottla_operator.formatting import format_list
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan.conditions import READY, Readiness, Ready, Reconciling, Stalled, find_condition
 from ottla_operator.plan.listener_security import has_access_rules
 from ottla_operator.plan.user_records import (
     UserRecord,
-    find_unknown,
-    list_names,
     plan_revocations,
     record_of,
     renamed_records,
+    resources_to_look_up,
 )
 from ottla_operator.plan.user_rules import has_rules, unusable_policies
 from ottla_operator.plan.users import (
@@ -40,7 +40,7 @@ from ottla_operator.reconcile.user_secrets import ClientCredentials, UserSecrets
 from ottla_operator.reconcile.validation import error_readiness, rejected_readiness
 from ottla_operator.reconcile.watch_cache import Key, WatchCache, is_terminating
 from ottla_operator.resources.cluster import Cluster
-from ottla_operator.resources.common import parse_duration_ms, parse_time
+from ottla_operator.resources.common import format_time, parse_duration_ms, parse_time
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.user import UserCertificateStatus
 
@@ -140,7 +140,7 @@ class UserReconciler:
         terminating: Sequence[str],
         records: Mapping[str, UserRecord],
     ) -> dict[str, UserRecord]:
-        names = sorted(find_unknown(records, resources, terminating))
+        names = sorted(resources_to_look_up(records, resources, terminating))
         uids = {name: await self.platform.find_user_uid(key.namespace, name) for name in names}
         return plan_revocations(records, resources, terminating, uids)
 
@@ -157,12 +157,12 @@ class UserReconciler:
         changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(gone)]
         for error in (await apply_user_changes(client, changes)).values():
             raise error
-        in_use = {it.user.secret_name for it in owners.values() if it.user is not None}
+        in_use = {it.parsed.secret_name for it in owners.values() if it.parsed is not None}
         for record in gone.values():
             if record.secret not in in_use:
                 await self.platform.forget_user(cluster, record)
         if gone:
-            message = f"revoked, because their Users are deleted: {list_names(gone)}"
+            message = f"revoked, because their Users are deleted: {format_list(sorted(gone))}"
             await self.platform.record_event(cluster, "UserRevoked", message)
 
     async def _apply_specs(
@@ -175,12 +175,9 @@ class UserReconciler:
         observed: ObservedUsers,
     ) -> None:
         async def prepare(it: UserResource) -> ClientCredentials | Readiness:
-            if it.user is None:
-                return Stalled("InvalidSpec", it.invalid_reason)
-            owner = owners[it.user_name]
-            if owner is not it:
-                message = f"user name {it.user_name} belongs to the older User {owner.name}"
-                return Stalled("NameConflict", message)
+            conflict = it.find_conflict(owners.get(it.user_name), f"user name {it.user_name}")
+            if conflict is not None:
+                return conflict
             try:
                 return await self.secrets.prepare(it, parsed, cluster)
             except Blocked as blocked:
@@ -231,7 +228,7 @@ class UserReconciler:
         message = describe_changes(changes)
         if is_same_spec and not is_expected and find_condition(resource.body, READY).get("status") == "True":
             message = f"changed by others on the brokers, and set back: {message}"
-            await self.platform.record_event(resource.body, "DriftCorrected", message, warning=True)
+            await self.platform.record_event(resource.body, "DriftCorrected", message, is_warning=True)
         else:
             await self.platform.record_event(resource.body, "UserChanged", message)
 
@@ -246,13 +243,13 @@ class UserReconciler:
         version = body["metadata"]["generation"], cluster and _version(cluster)
         found = self._resources.get(uid)
         if found is None or found[0] != version:
-            found = self._resources[uid] = version, UserResource.parse(body, _parse_cluster(cluster))
+            found = self._resources[uid] = version, UserResource.of_cluster(_parse_cluster(cluster), body)
         found[1].body = body
         return found[1]
 
     async def _report_all(self, resources: Sequence[UserResource], readiness: Readiness) -> None:
         async def one(it: UserResource) -> None:
-            await self._report(it, Stalled("InvalidSpec", it.invalid_reason) if it.invalid_reason else readiness)
+            await self._report(it, it.unless_invalid(readiness))
 
         await for_each(resources, one)
 
@@ -260,14 +257,14 @@ class UserReconciler:
         """Writes the status. Without `found` the fields stay as they are."""
         previous = resource.body.get("status") or {}
         fields: dict[str, Json] = {
-            "userName": resource.user_name if resource.user else previous.get("userName"),
+            "userName": resource.user_name if resource.parsed else previous.get("userName"),
             "secret": previous.get("secret") if found is None else found.secret or None,
             "previousCredentialUntil": previous.get("previousCredentialUntil"),
             "certificate": previous.get("certificate"),
         }
         if found is not None:
             until = found.previous_until
-            fields["previousCredentialUntil"] = until and until.strftime("%Y-%m-%dT%H:%M:%SZ")
+            fields["previousCredentialUntil"] = until and format_time(until.timestamp())
             fields["certificate"] = found.certificate and found.certificate.to_json()
         await report_status(self.platform, resource.body, readiness, fields)
 
@@ -292,10 +289,10 @@ def _plan(
     """Plans the changes of a user. Leaves out rules and quotas that the brokers do not support:
     they would refuse the other changes with them.
     """
-    assert resource.user is not None
-    desired = desired_user(resource.user, resource.user_name, policies, is_password_set=credentials.is_password_set)
+    assert resource.parsed is not None
+    desired = desired_user(resource.parsed, resource.user_name, policies, is_password_set=credentials.is_password_set)
     changes = plan_user_changes(desired, observed.of(desired.name))
-    overlap = resource.user.spec.authentication.overlap
+    overlap = resource.parsed.spec.authentication.overlap
     known_end = (resource.body.get("status") or {}).get("previousCredentialUntil")
     previous_until = previous_credential_end(
         changes,
@@ -319,16 +316,16 @@ def _plan(
 
 def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers, policies: Policies) -> Readiness:
     """The readiness of a user after its changes were applied."""
-    assert resource.user is not None
-    spec, name = resource.user.spec, resource.user_name
-    if has_rules(resource.user) and not has_access_rules(cluster):
+    assert resource.parsed is not None
+    spec, name = resource.parsed.spec, resource.user_name
+    if has_rules(resource.parsed) and not has_access_rules(cluster):
         message = (
             f"access rules have no effect: Cluster {cluster.name} allows everything; set its authorization.type to ACL"
         )
         return Stalled("AuthorizationDisabled", message)
-    if has_rules(resource.user) and not observed.has_acls:
+    if has_rules(resource.parsed) and not observed.has_acls:
         return Reconciling("WaitingForAuthorization", "waiting for brokers to be restarted with access rules")
-    if unusable := unusable_policies(resource.user, policies):
+    if unusable := unusable_policies(resource.parsed, policies):
         message = "; ".join(f"AccessPolicy {name} {why}" for name, why in unusable.items())
         return Stalled("AccessPolicyUnusable", f"spec.aclsFrom: {message}; nothing is allowed by it")
     if spec.quotas and not observed.has_quotas:

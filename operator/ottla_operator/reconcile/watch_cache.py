@@ -99,10 +99,10 @@ class WatchCache:
                 "Mirror": self.mirrors,
                 "AccessPolicy": self.policies,
             }[kind]
-            return _replace(by_key, key, resource, is_deleted)
+            return _replace_in(by_key, key, resource, is_deleted)
         by_cluster = self.grouped()[kind]
         of_cluster = by_cluster.setdefault(key, {})
-        changed = _replace(of_cluster, resource["metadata"]["name"], resource, is_deleted)
+        changed = _replace_in(of_cluster, resource["metadata"]["name"], resource, is_deleted)
         if not of_cluster:
             del by_cluster[key]
         return changed
@@ -125,7 +125,7 @@ def reconcile_key(resource: Json) -> Key:
     return Key(resource["metadata"]["namespace"], str(cluster))
 
 
-def _replace(cached: dict[K, Json], key: K, resource: Json, is_deleted: bool) -> bool:
+def _replace_in(cached: dict[K, Json], key: K, resource: Json, is_deleted: bool) -> bool:
     """True if a reconcile is needed. The deletion of a resource does not drop a newer one with its
     name.
     """

@@ -318,14 +318,14 @@ class Cluster(Resource, frozen=True):
     @property
     def schema_registry_port(self) -> int | None:
         """None without a registry."""
-        wanted = self.spec.schema_registry
-        return None if wanted is None or wanted.enabled is False else wanted.port or DEFAULT_REGISTRY_PORT
+        registry = self.spec.schema_registry
+        return None if registry is None or registry.enabled is False else registry.port or DEFAULT_REGISTRY_PORT
 
     @property
     def schema_registry_listener(self) -> str:
         """The listener whose TLS and logins the registry has."""
-        wanted = self.spec.schema_registry
-        return (wanted.listener if wanted is not None and wanted.listener else self.listeners[0].name).upper()
+        registry = self.spec.schema_registry
+        return (registry.listener if registry is not None and registry.listener else self.listeners[0].name).upper()
 
     @property
     def registry_has_tls(self) -> bool:

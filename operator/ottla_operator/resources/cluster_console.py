@@ -7,8 +7,8 @@ from msgspec import Meta
 from ottla_operator.resources.common import ObjectRef, SecretKeyRef
 from ottla_operator.resources.model import Model, Rule, doc
 
-URL: Final = r"^https?://[^\s?#]+$"
-Url = Annotated[str, Meta(max_length=1024, pattern=URL)]
+WEB_URL: Final = r"^https?://[^\s?#]+$"
+Url = Annotated[str, Meta(max_length=1024, pattern=WEB_URL)]
 """A URL without query and fragment."""
 
 

@@ -1,6 +1,6 @@
 """A listener of a Cluster: how clients reach its brokers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -8,6 +8,7 @@ from ottla_operator.resources.common import PlainObject
 from ottla_operator.resources.model import Model, Rule, doc
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
+LISTENER_NAME: Final = r"^[a-z][a-z0-9]*$"
 
 
 class Listener(Model, frozen=True):
@@ -18,7 +19,7 @@ class Listener(Model, frozen=True):
         Meta(
             min_length=1,
             max_length=11,
-            pattern=r"^[a-z][a-z0-9]*$",
+            pattern=LISTENER_NAME,
             description="Name of the listener: lower-case letters and digits. "
             "The brokers' listeners setting has it in upper case.",
         ),

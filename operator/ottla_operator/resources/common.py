@@ -83,7 +83,7 @@ def parse_duration_ms(text: str) -> int:
 
 def parse_time(text: str) -> datetime.datetime:
     """A time in RFC 3339, as Kubernetes writes it. Raises ValueError."""
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return datetime.datetime.fromisoformat(text)
 
 
 def format_time(seconds: float) -> str:

@@ -43,7 +43,7 @@ def render_reference() -> str:
 def _kind(kind: CustomResourceKind) -> Iterator[str]:
     schema = openapi_schema(kind)
     yield from (f"## {kind.name}", "", schema["description"], "")
-    yield from (f"Plural `{kind.plural}`, short name `{kind.short[0]}`.", "")
+    yield from (f"Plural `{kind.plural}`, short name `{kind.short_name}`.", "")
     for part in ("spec", "status"):
         unchecked = [rule.message for rule in kind.spec.rules if rule.cel is None] if part == "spec" else []
         yield from _object(f"{kind.name} {part}", schema["properties"][part], unchecked)

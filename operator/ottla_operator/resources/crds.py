@@ -21,21 +21,21 @@ from ottla_operator.resources.user import User
 
 @dataclass(frozen=True, slots=True)
 class PrinterColumn:
-    """A printer column of `kubectl get`. `wide`: only with `-o wide`."""
+    """A printer column of `kubectl get`. `is_wide`: only with `-o wide`."""
 
     name: str
     path: str
     type: str = "string"
-    wide: bool = False
+    is_wide: bool = False
 
     def manifest(self) -> JsonSchema:
-        priority = {"priority": 1} if self.wide else {}
+        priority = {"priority": 1} if self.is_wide else {}
         return {"name": self.name, "type": self.type, "jsonPath": self.path} | priority
 
 
 READY: Final = PrinterColumn("Ready", ".status.conditions[?(@.type=='Ready')].status")
 REASON: Final = PrinterColumn("Reason", ".status.conditions[?(@.type=='Ready')].reason")
-MESSAGE: Final = PrinterColumn("Message", ".status.conditions[?(@.type=='Ready')].message", wide=True)
+MESSAGE: Final = PrinterColumn("Message", ".status.conditions[?(@.type=='Ready')].message", is_wide=True)
 AGE: Final = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 
 
@@ -45,9 +45,9 @@ class CustomResourceKind:
 
     model: type[Resource]
     plural: str
-    short: tuple[str, ...]
+    short_name: str
     columns: tuple[PrinterColumn, ...]
-    scale: bool = False
+    has_scale: bool = False
 
     @property
     def name(self) -> str:
@@ -73,21 +73,21 @@ KINDS: Final = (
     CustomResourceKind(
         Cluster,
         "clusters",
-        ("okc",),
+        "okc",
         (
             PrinterColumn("Replicas", ".spec.replicas", "integer"),
             PrinterColumn("Serving", ".status.readyReplicas", "integer"),
-            PrinterColumn("Controller", ".status.controller", "integer", wide=True),
+            PrinterColumn("Controller", ".status.controller", "integer", is_wide=True),
             PrinterColumn("Under-replicated", ".status.underReplicated", "integer"),
-            PrinterColumn("Certificate-expires", ".status.certificate.notAfter", wide=True),
-            PrinterColumn("Version", ".status.version", wide=True),
+            PrinterColumn("Certificate-expires", ".status.certificate.notAfter", is_wide=True),
+            PrinterColumn("Version", ".status.version", is_wide=True),
         ),
-        scale=True,
+        has_scale=True,
     ),
     CustomResourceKind(
         Topic,
         "topics",
-        ("okt",),
+        "okt",
         (
             PrinterColumn("Cluster", ".spec.clusterRef.name"),
             PrinterColumn("Partitions", ".status.partitions", "integer"),
@@ -97,7 +97,7 @@ KINDS: Final = (
     CustomResourceKind(
         Group,
         "groups",
-        ("okg",),
+        "okg",
         (
             PrinterColumn("Cluster", ".spec.clusterRef.name"),
             PrinterColumn("Group", ".status.groupName"),
@@ -106,54 +106,54 @@ KINDS: Final = (
     CustomResourceKind(
         SchemaResource,
         "schemas",
-        ("oks",),
+        "oks",
         (
             PrinterColumn("Cluster", ".spec.clusterRef.name"),
             PrinterColumn("Subject", ".status.subject"),
             PrinterColumn("Version", ".status.version", "integer"),
             PrinterColumn("Id", ".status.id", "integer"),
-            PrinterColumn("Compatibility", ".status.compatibility", wide=True),
+            PrinterColumn("Compatibility", ".status.compatibility", is_wide=True),
         ),
     ),
     CustomResourceKind(
         User,
         "users",
-        ("oku",),
+        "oku",
         (
             PrinterColumn("Cluster", ".spec.clusterRef.name"),
             PrinterColumn("Authentication", ".spec.authentication.type"),
             PrinterColumn("Secret", ".status.secret"),
-            PrinterColumn("Principal", ".status.userName", wide=True),
-            PrinterColumn("Certificate-expires", ".status.certificate.notAfter", wide=True),
+            PrinterColumn("Principal", ".status.userName", is_wide=True),
+            PrinterColumn("Certificate-expires", ".status.certificate.notAfter", is_wide=True),
         ),
     ),
     CustomResourceKind(
         AccessPolicy,
         "accesspolicies",
-        ("okap",),
+        "okap",
         (PrinterColumn("Users", ".status.users", "integer"),),
     ),
     CustomResourceKind(
         Mirror,
         "mirrors",
-        ("okm",),
+        "okm",
         (
             PrinterColumn("Target", ".spec.target.clusterRef.name"),
             PrinterColumn("Role", ".status.role"),
             PrinterColumn("Lag", ".status.lagRecords", "integer"),
-            PrinterColumn("Lag-seconds", ".status.lagSeconds", "number", wide=True),
+            PrinterColumn("Lag-seconds", ".status.lagSeconds", "number", is_wide=True),
         ),
     ),
     CustomResourceKind(
         Pipeline,
         "pipelines",
-        ("okp",),
+        "okp",
         (
             PrinterColumn("Cluster", ".spec.clusterRef.name"),
             PrinterColumn("State", ".status.state"),
             PrinterColumn("Rows/s", ".status.inputRowsPerSecond", "number"),
             PrinterColumn("Lag", ".status.lagRecords", "integer"),
-            PrinterColumn("Error", ".status.lastError", wide=True),
+            PrinterColumn("Error", ".status.lastError", is_wide=True),
         ),
     ),
 )
@@ -191,7 +191,7 @@ def openapi_schema(kind: CustomResourceKind) -> JsonSchema:
 
 def build_crd(kind: CustomResourceKind) -> JsonSchema:
     subresources: JsonSchema = {"status": {}}
-    if kind.scale:
+    if kind.has_scale:
         subresources["scale"] = {
             "specReplicasPath": ".spec.replicas",
             "statusReplicasPath": ".status.replicas",
@@ -210,7 +210,7 @@ def build_crd(kind: CustomResourceKind) -> JsonSchema:
                 "listKind": f"{kind.name}List",
                 "plural": kind.plural,
                 "singular": kind.name.lower(),
-                "shortNames": list(kind.short),
+                "shortNames": [kind.short_name],
                 "categories": ["ottla"],
             },
             "versions": [

@@ -8,7 +8,8 @@ from ottla_operator.resources.model import Model, Rule, at_most_one, doc
 
 Subject = Annotated[str, Meta(min_length=1, max_length=1024)]
 """Name of a subject in the schema registry."""
-MessageName = Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[A-Za-z_][\w.]*$")]
+MESSAGE_NAME: Final = r"^[A-Za-z_][\w.]*$"
+MessageName = Annotated[str, Meta(min_length=1, max_length=1024, pattern=MESSAGE_NAME)]
 """Name of a Protobuf message: with its package, or as nested messages in the file are named."""
 FRAMED: Final = ("avro", "protobuf")
 """Types that are always in the framing of the schema registry."""

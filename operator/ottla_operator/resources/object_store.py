@@ -10,8 +10,9 @@ from ottla_operator.resources.model import Model, doc
 ACCESS_KEY_ID, SECRET_ACCESS_KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 """Keys of a Secret with credentials, and environment variables of every client of S3."""
 SCHEMES: Final = ("s3a://", "s3://")
+ENDPOINT_URL: Final = r"^https?://[^/]+/?$"
 
-EndpointUrl = Annotated[str, Meta(max_length=512, pattern=r"^https?://[^/]+/?$")]
+EndpointUrl = Annotated[str, Meta(max_length=512, pattern=ENDPOINT_URL)]
 Endpoint = Annotated[
     EndpointUrl | None,
     doc("URL of an S3-compatible store, such as https://minio.example.com:9000. Defaults to AWS."),

@@ -139,7 +139,7 @@ class Spark(Model, frozen=True):
     ] = None
 
 
-def _unknown_views(spec: dict[str, Json]) -> list[str]:
+def _find_unknown_views(spec: dict[str, Json]) -> list[str]:
     """Fields of steps that name no source and no earlier step, with what they may name."""
     known, found = list(spec["sources"]), []
     for index, step in enumerate(spec.get("transforms", ())):
@@ -152,8 +152,8 @@ def _unknown_views(spec: dict[str, Json]) -> list[str]:
     return found
 
 
-def _steps_with_clock(spec: dict[str, Json]) -> list[str]:
-    """Steps whose timers go by the time of day: Spark always begins another batch for them."""
+def _steps_with_processing_time(spec: dict[str, Json]) -> list[str]:
+    """Steps with timers by processing time. Spark always begins another batch for these."""
     return [
         repr(step["name"])
         for step in spec.get("transforms", ())
@@ -248,9 +248,9 @@ class PipelineSpec(Model, frozen=True):
         Rule(
             None,
             "a step can only read sources and earlier steps",
-            lambda spec: not _unknown_views(spec),
+            lambda spec: not _find_unknown_views(spec),
             "transforms",
-            lambda spec: "; ".join(_unknown_views(spec)),
+            lambda spec: "; ".join(_find_unknown_views(spec)),
         ),
         Rule(
             "self.sinks.all(s, s.from in self.sources || (has(self.transforms) && self.transforms.exists(t, "
@@ -268,9 +268,9 @@ class PipelineSpec(Model, frozen=True):
             "self.transforms.all(t, !has(t.transformWithState) || !has(t.transformWithState.timers) || "
             "t.transformWithState.timers != 'processingTime')",
             "a pipeline with availableNow never finishes with timers: processingTime",
-            lambda spec: "availableNow" not in spec.get("trigger", {}) or not _steps_with_clock(spec),
+            lambda spec: "availableNow" not in spec.get("trigger", {}) or not _steps_with_processing_time(spec),
             "trigger",
-            lambda spec: f"{', '.join(_steps_with_clock(spec))} has them; use eventTime, or an interval",
+            lambda spec: f"{', '.join(_steps_with_processing_time(spec))} has them; use eventTime, or an interval",
         ),
         Rule(
             "!has(self.replaces) || !has(self.replaces.takeOver) || self.replaces.takeOver != 'WhenEqual' || "

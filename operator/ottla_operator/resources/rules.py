@@ -24,14 +24,13 @@ class Problem:
 
 
 def format_path(path: FieldPath) -> str:
-    """spec.sinks[0].from"""
+    """Formats a path, such as spec.sinks[0].from."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
 def find_broken_rules(model: type[Model], data: Json, path: FieldPath, old: Json | None = None) -> Iterator[Problem]:
-    """Rules that `data` breaks, or, with `old`, transition rules that the update from `old` breaks.
-
-    Both match the model's schema.
+    """Rules that `data` breaks; with `old`, transition rules that the update from `old` breaks.
+    `data` and `old` match the model's schema.
     """
     if not isinstance(data, dict):
         return

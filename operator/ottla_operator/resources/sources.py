@@ -1,11 +1,10 @@
 """Sources of a Pipeline: topics that it reads, as streams or tables."""
 
-import datetime
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from ottla_operator.resources.common import STARTING_OFFSETS, Column, Duration, TopicName
+from ottla_operator.resources.common import STARTING_OFFSETS, Column, Duration, TopicName, is_time, parse_time
 from ottla_operator.resources.formats import Format
 from ottla_operator.resources.model import Model, Rule, doc
 
@@ -84,7 +83,7 @@ class Source(Model, frozen=True):
         Rule(
             None,
             "startingOffsets is earliest, latest or a time that exists",
-            lambda value: _is_starting_offset(value.get("startingOffsets", "earliest")),
+            lambda value: (text := value.get("startingOffsets", "earliest")) in NAMED_OFFSETS or is_time(text),
             "startingOffsets",
             lambda value: repr(value["startingOffsets"]),
         ),
@@ -99,14 +98,4 @@ class Source(Model, frozen=True):
         """The time that the first run starts at, since the epoch. None: earliest or latest."""
         if self.starting_offsets in NAMED_OFFSETS:
             return None
-        return int(datetime.datetime.fromisoformat(self.starting_offsets).timestamp() * 1000)
-
-
-def _is_starting_offset(text: str) -> bool:
-    if text in NAMED_OFFSETS:
-        return True
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+        return int(parse_time(self.starting_offsets).timestamp() * 1000)

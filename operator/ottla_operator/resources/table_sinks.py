@@ -8,6 +8,10 @@ from msgspec import Meta, field
 from ottla_operator.resources.common import Column, Duration, ObjectRef
 from ottla_operator.resources.model import Model, Rule, doc
 
+CATALOG_URI: Final = r"^(jdbc:(sqlite|postgresql):|https?://)"
+ICEBERG_TABLE: Final = r"^[^.`]+(\.[^.`]+){2,}$"
+JDBC_URL: Final = r"^jdbc:postgresql:"
+JDBC_TABLE: Final = r"^[^.]{1,63}(\.[^.]{1,63})?$"
 PARTITION_FIELD: Final = (
     r"^([a-zA-Z_]\w*|(years|months|days|hours)\([a-zA-Z_]\w*\)|bucket\([1-9][0-9]*, ?[a-zA-Z_]\w*\))$"
 )
@@ -46,7 +50,7 @@ class IcebergCatalog(Model, frozen=True):
         ),
     ] = None
     uri: Annotated[
-        Annotated[str, Meta(max_length=1024, pattern=r"^(jdbc:(sqlite|postgresql):|https?://)")] | None,
+        Annotated[str, Meta(max_length=1024, pattern=CATALOG_URI)] | None,
         doc(
             "jdbc: JDBC URL of a PostgreSQL or SQLite database, such as jdbc:sqlite:lake.db, without credentials. "
             "rest: URL of the server."
@@ -85,7 +89,7 @@ IcebergTable: TypeAlias = Annotated[
     str,
     Meta(
         max_length=255,
-        pattern=r"^[^.`]+(\.[^.`]+){2,}$",
+        pattern=ICEBERG_TABLE,
         description="catalog.database.table. Database and table are created if they do not exist.",
     ),
 ]
@@ -136,7 +140,7 @@ class Jdbc(Model, frozen=True):
         str,
         Meta(
             max_length=1024,
-            pattern=r"^jdbc:postgresql:",
+            pattern=JDBC_URL,
             description="JDBC URL, such as jdbc:postgresql://db.example.com:5432/flights, without credentials.",
         ),
     ]
@@ -144,7 +148,7 @@ class Jdbc(Model, frozen=True):
         str,
         Meta(
             max_length=127,
-            pattern=r"^[^.]{1,63}(\.[^.]{1,63})?$",
+            pattern=JDBC_TABLE,
             description=(
                 "table or schema.table, case-sensitive. Created if it does not exist, with key as its primary key."
             ),

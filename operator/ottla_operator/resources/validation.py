@@ -12,6 +12,8 @@ from typing import Any, Final
 from jsonschema import Draft4Validator
 from jsonschema.exceptions import ValidationError
 
+from ottla_operator.resources.cluster_console import WEB_URL
+from ottla_operator.resources.cluster_listener import LISTENER_NAME
 from ottla_operator.resources.common import (
     API_VERSION,
     DURATION,
@@ -20,12 +22,17 @@ from ottla_operator.resources.common import (
     PYTHON_NAME,
     QUANTITY,
     STARTING_OFFSETS,
+    TENANT,
+    TIME,
     TOPIC_NAME,
 )
 from ottla_operator.resources.crds import KINDS, CustomResourceKind, openapi_schema
+from ottla_operator.resources.formats import MESSAGE_NAME
 from ottla_operator.resources.model import Json
+from ottla_operator.resources.object_store import ENDPOINT_URL
 from ottla_operator.resources.rules import FieldPath, Problem, find_broken_rules
 from ottla_operator.resources.schema import JsonSchema
+from ottla_operator.resources.table_sinks import CATALOG_URI, ICEBERG_TABLE, JDBC_TABLE, JDBC_URL, PARTITION_FIELD
 
 __all__ = [
     "FieldPath",
@@ -62,7 +69,11 @@ def validate_resource(data: Json) -> list[Problem]:
         names = [it.name for it in KINDS]
         hint = did_you_mean(str(data.get("kind")), names)
         return [Problem(("kind",), f"{_quote(data.get('kind'))} is none of {', '.join(names)}{hint}")]
-    problems = [*_check_metadata(data), *_find_unknown_fields(data, _schema(kind), ()), *_check_schema(data, kind)]
+    problems = [
+        *_find_metadata_problems(data),
+        *_find_unknown_fields(data, _schema(kind), ()),
+        *_find_schema_problems(data, kind),
+    ]
     return problems or list(find_broken_rules(kind.spec, data["spec"], ("spec",)))
 
 
@@ -98,7 +109,7 @@ def _validator(kind: CustomResourceKind) -> Draft4Validator:
 _OBJECT_NAME: Final = Draft4Validator({"type": "string", "maxLength": 253, "pattern": OBJECT_NAME})
 
 
-def _check_metadata(data: dict[str, Json]) -> Iterator[Problem]:
+def _find_metadata_problems(data: dict[str, Json]) -> Iterator[Problem]:
     metadata = data.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         yield Problem(("metadata",), "metadata.name is required")
@@ -129,7 +140,7 @@ def _find_unknown_fields(data: Json, schema: JsonSchema, path: FieldPath) -> Ite
             yield Problem((*path, key), f"unknown field{hint}")
 
 
-def _check_schema(data: dict[str, Json], kind: CustomResourceKind) -> Iterator[Problem]:
+def _find_schema_problems(data: dict[str, Json], kind: CustomResourceKind) -> Iterator[Problem]:
     for error in _validator(kind).iter_errors(data):
         yield Problem(tuple(error.absolute_path), _describe(error))
     spec = data.get("spec")
@@ -140,15 +151,27 @@ def _check_schema(data: dict[str, Json], kind: CustomResourceKind) -> Iterator[P
             yield Problem(("spec", "config", name), message)
 
 
-_FORMS: Final = {
+FORMS: Final = {
     DURATION: "a duration, such as 500ms, 30s or 10 minutes",
     QUANTITY: "a quantity, such as 500m or 10Gi",
     IDENTIFIER: "an SQL identifier: letters, digits and _, not starting with a digit",
     TOPIC_NAME: "a topic name: letters, digits, '.', '_' and '-'",
     OBJECT_NAME: "a Kubernetes object name: lower-case letters, digits, '-' and '.'",
     STARTING_OFFSETS: "earliest, latest or a time, such as 2026-11-23T08:00:00Z",
+    TIME: "a time, such as 2026-11-23T08:00:00Z",
+    TENANT: "a tenant's name: lower-case letters, digits and '-', a letter or digit first and last",
+    LISTENER_NAME: "a listener's name: lower-case letters and digits, a letter first",
+    WEB_URL: "an http or https URL without query and fragment",
+    ENDPOINT_URL: "a URL without a path, such as https://minio.example.com:9000",
+    MESSAGE_NAME: "the name of a Protobuf message, such as shop.Order",
+    CATALOG_URI: "a JDBC URL of SQLite or PostgreSQL, or an http or https URL",
+    ICEBERG_TABLE: "a table's name in the form catalog.database.table",
+    PARTITION_FIELD: "a column, or years, months, days, hours or bucket of one, such as days(scheduled)",
+    JDBC_URL: "a JDBC URL of PostgreSQL, such as jdbc:postgresql://db.example.com:5432/flights",
+    JDBC_TABLE: "a table's name: table or schema.table",
     PYTHON_NAME: "a Python file and a function or class in it, such as steps.py:score",
 }
+"""What each pattern of a spec describes."""
 _TYPES: Final = {
     "integer": "an integer",
     "number": "a number",
@@ -174,7 +197,7 @@ def _describe(error: ValidationError) -> str:
             missing = [name for name in allowed if name not in present]
             return f"{' and '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} required"
         case "pattern":
-            return f"{value} is not {_FORMS[allowed]}" if allowed in _FORMS else f"{value} does not match {allowed}"
+            return f"{value} is not {FORMS.get(allowed, allowed)}"
         case "minimum" if isinstance(error.schema, dict) and error.schema.get("exclusiveMinimum"):
             return f"{value} is too small; must be greater than {allowed}"
         case "minimum":

@@ -14,7 +14,7 @@ import pytest
 from ottla_operator.local import brokers as local_brokers
 from ottla_operator.local import processes
 from ottla_operator.local.brokers import BrokerProcesses
-from ottla_operator.local.documents import Document, find_misfits
+from ottla_operator.local.documents import Document, find_incompatible_resources
 from ottla_operator.local.home import Home, read_state, write_state
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.plan.broker_processes import BrokerProcessPlan, plan_broker_processes
@@ -252,6 +252,6 @@ def test_a_topic_with_more_replicas_than_brokers_is_reported_with_both_lines() -
         Document(where, samples.topic(name, replicas=it), {(): 9, ("spec", "replicas"): 14})
         for name, it in (("a", 2), ("b", 3))
     )
-    assert list(find_misfits([cluster, fits, does_not])) == [
+    assert list(find_incompatible_resources([cluster, fits, does_not])) == [
         "a.yaml:14: spec.replicas: 3 replicas need as many brokers; Cluster demo has 2, in a.yaml:5"
     ]

@@ -135,7 +135,9 @@ def test_a_certificate_is_renewed_in_time_and_for_another_authority_and_its_stor
 
 
 def test_a_user_that_gets_another_name_loses_what_the_former_one_had() -> None:
-    resource = UserResource.parse({**samples.user(authentication=TLS), "metadata": {"name": "alice", "uid": "u1"}})
+    resource = UserResource.of_cluster(
+        None, {**samples.user(authentication=TLS), "metadata": {"name": "alice", "uid": "u1"}}
+    )
     records = {"u1": UserRecord("alice", "alice", "alice"), "u2": UserRecord("bob", "bob", "bob")}
     current = {"u1": UserRecord("alice", "CN=alice", "alice"), "u2": UserRecord("bob", "bob", "bob")}
     former = renamed_records(records, current)

@@ -101,7 +101,7 @@ def test_a_cluster_can_be_scaled() -> None:
 
 
 def test_short_names_are_unique() -> None:
-    names = [short for kind in crds.KINDS for short in kind.short]
+    names = [kind.short_name for kind in crds.KINDS]
     assert len(names) == len(set(names))
 
 

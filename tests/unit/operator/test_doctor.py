@@ -157,6 +157,8 @@ def operator_deployment(namespaces: str = "") -> dict[str, Any]:
     ("lacks", "severity", "observed"),
     [
         ([], Severity.good, "it may do what it has to"),
+        (["watch accesspolicies"], Severity.problem, "it may not watch accesspolicies in namespace b"),
+        (["patch mirrors/status"], Severity.problem, "it may not patch mirrors/status in namespace b"),
         (["patch statefulsets"], Severity.problem, "it may not patch statefulsets in namespace b"),
         (["patch secrets"], Severity.warning, "it may not patch secrets in namespace b"),
         (

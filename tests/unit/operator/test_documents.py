@@ -146,7 +146,7 @@ def test_an_emptied_file_removes_no_resources(tmp_path: Path) -> None:
     write(tmp_path, cluster, "cluster.yaml")
     topics = write(tmp_path, "\n", "topics.yaml")
     with pytest.raises(InvalidFiles, match=r"topics\.yaml:1: the file is empty; delete it to remove its resources"):
-        documents.read_files([tmp_path], held={topics})
+        documents.read_files([tmp_path], had_resources={topics})
     assert len(documents.read_files([tmp_path])) == 1
     write(tmp_path, topic, "topics.yaml")
-    assert len(documents.read_files([tmp_path], held={topics})) == 2
+    assert len(documents.read_files([tmp_path], had_resources={topics})) == 2

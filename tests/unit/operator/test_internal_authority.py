@@ -69,8 +69,8 @@ def connect(server: dict[str, str], authorities: str, client: tuple[str, str] | 
 def test_the_first_certificates_are_ones_that_strict_clients_accept(tmp_path: Path) -> None:
     made = maintain(time.time(), names=("localhost", "127.0.0.1", "*.demo-brokers.events.svc"))
     assert list(made.authority) == ["ca-1.crt", "ca-1.key"]
-    assert [it.split(",")[0] for it in made.done] == [
-        "authority 1 made",
+    assert [it.split(",")[0] for it in made.changes] == [
+        "authority 1 created",
         "brokers' certificate issued",
     ]
     shown = inspect_certificate(made.brokers["tls.crt"], made.brokers["tls.key"])
@@ -90,12 +90,12 @@ def test_nothing_changes_until_something_is_due() -> None:
     first = maintain(now)
     assert maintain(now + 59 * DAY, first) == ClusterCertificates(first.authority, first.brokers, first.status)
     second = maintain(now + 60 * DAY, first)
-    assert second.done[0].endswith("two thirds of the previous one's lifetime are over")
+    assert second.changes[0].endswith("two thirds of the previous one's lifetime are over")
     assert second.authority == first.authority
     assert second.brokers["tls.key"] != first.brokers["tls.key"]
     third = maintain(now + 61 * DAY, second, names=("localhost", "203.0.113.7"))
-    assert third.done[0].endswith("does not contain 203.0.113.7")
-    assert maintain(now + 61 * DAY, third, names=("LOCALHOST", "203.0.113.7")).done == ()
+    assert third.changes[0].endswith("does not contain 203.0.113.7")
+    assert maintain(now + 61 * DAY, third, names=("LOCALHOST", "203.0.113.7")).changes == ()
     assert third.status.to_json()["renewalTime"] > second.status.to_json()["renewalTime"]
 
 
@@ -109,13 +109,13 @@ def test_a_successor_is_trusted_before_it_signs_and_its_predecessor_until_it_exp
     (issued,) = [x509.read_certificate(*certificate, read_authorities(cluster(), two.authority))]
     assert issued is not None and issued.issuer == 1
     three = maintain(now + 4.19 * year, two)
-    assert [it.split(":")[-1] for it in three.done] == [" the previous one is not valid now"]
+    assert [it.split(":")[-1] for it in three.changes] == [" the previous one is not valid now"]
     four = maintain(now + 4.21 * year, three)
-    assert [it.split(":")[-1] for it in four.done] == [" authority 2 issues certificates now"]
+    assert [it.split(":")[-1] for it in four.changes] == [" authority 2 issues certificates now"]
     assert four.brokers["ca.crt"] == two.brokers["ca.crt"]
     five = maintain(now + 5 * year, four)
     assert list(five.authority) == ["ca-2.crt", "ca-2.key"]
-    assert "authority 1 has expired and is no longer trusted" in five.done
+    assert "authority 1 has expired and is no longer trusted" in five.changes
 
 
 def test_a_damaged_authority_is_reported_and_a_damaged_certificate_is_issued_again() -> None:
@@ -130,7 +130,7 @@ def test_a_damaged_authority_is_reported_and_a_damaged_certificate_is_issued_aga
     renewed = maintain_certificates(
         cluster(), made.authority, {**made.brokers, "tls.key": other.brokers["tls.key"]}, ["localhost"], time.time()
     )
-    assert renewed.done[0].endswith("there is none that can be used")
+    assert renewed.changes[0].endswith("there is none that can be used")
 
 
 def test_names_are_those_by_which_clients_connect() -> None:
@@ -174,7 +174,7 @@ def test_files_of_one_machine_are_their_owners_alone(tmp_path: Path) -> None:
     assert {it.name for it in files} == {"ca-1.crt", "ca-1.key", "ca.crt", "keystore.pem"}
     assert {stat.S_IMODE(it.stat().st_mode) for it in files} == {0o600}
     again = internal_certificates.maintain_certificate_files(home, cluster(MUTUAL))
-    assert (again.done, again.status) == ((), made.status)
+    assert (again.changes, again.status) == ((), made.status)
     file = tmp_path / "demo.yaml"
     file.write_text(
         "apiVersion: ottla.dev/v1alpha1\nkind: Cluster\nmetadata: {name: demo}\nspec:\n  replicas: 1\n"

@@ -127,7 +127,7 @@ def test_bootstrap_address_is_that_of_a_listener_with_or_without_tls() -> None:
         == "demo-plain-bootstrap.events.svc:9092"
     )
     assert in_cluster_bootstrap(cluster_with(SAFE)) == ""
-    assert in_cluster_bootstrap(cluster_with(PLAIN, SAFE), tls=True) == "demo-safe-bootstrap.events.svc:9094"
+    assert in_cluster_bootstrap(cluster_with(PLAIN, SAFE), has_tls=True) == "demo-safe-bootstrap.events.svc:9094"
 
 
 def test_files_without_the_secret_are_rejected_with_the_line(authority: CertificateAuthority, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: P
     flights = world.update(data)
     for _ in range(2):
         await world.platform.record_event(
-            flights, "RejectedByBrokers", "topic 'flights': retention.ms: no", warning=True
+            flights, "RejectedByBrokers", "topic 'flights': retention.ms: no", is_warning=True
         )
     assert world.messages == [f"{tmp_path}/a.yaml:7: topic 'flights': retention.ms: no"]
 

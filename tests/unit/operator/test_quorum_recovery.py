@@ -71,7 +71,7 @@ def test_disks_that_are_all_new_are_a_final_loss_of_a_cluster_that_is_recorded()
     assert find_quorum_loss(new, VOTERS, None) is None, "the cluster is being founded"
     assert find_quorum_loss(new[:2], VOTERS, "old") is None, "the third may have it"
     lost = find_quorum_loss(new, VOTERS, "old")
-    assert lost and lost.is_final and "no disk of broker 1, 2, 3 has the metadata of cluster old" in lost.message
+    assert lost and lost.is_final and "no disk of brokers 1, 2, 3 has the metadata of cluster old" in lost.message
 
 
 def test_a_recovery_continues_from_the_most_advanced_disk_in_a_newer_epoch() -> None:
@@ -95,7 +95,7 @@ def test_a_cluster_that_has_or_can_elect_a_leader_is_not_recovered() -> None:
     assert "a majority of the voters answers (brokers 1, 3 of 1, 2, 3)" in refusal(replica(1), replica(3))
     assert "broker 1 has a leader, broker 2" in refusal(replica(1, leader=2))
     assert "different clusters (broker 1: old, broker 2: other)" in refusal(replica(1), replica(2, cluster="other"))
-    assert "no disk of broker 1, 2 has the metadata" in refusal(empty(1), empty(2))
+    assert "no disk of brokers 1, 2 has the metadata" in refusal(empty(1), empty(2))
 
 
 @given(

@@ -31,14 +31,12 @@ class Change:
     event: ClassVar[str] = "ClassEvent"
 def f():
     reason = "OneOf" if x else "Other"
-    events.append(("Appended", f"text {x}"))
-    yield [("Listed", "text")]
     Stalled(NAMED, "text")
     self._record_event("Recorded", text)
     return {"reason": "InStatus"}
 """
     found = set(reasons_used_in(ast.parse(source)))
-    assert found == {"Named", "Default", "ClassEvent", "OneOf", "Other", "Appended", "Listed", "Recorded", "InStatus"}
+    assert found == {"Named", "Default", "ClassEvent", "OneOf", "Other", "Recorded", "InStatus"}
 
 
 def test_no_reason_is_listed_twice_and_the_page_is_current() -> None:
@@ -49,8 +47,8 @@ def test_no_reason_is_listed_twice_and_the_page_is_current() -> None:
 
 
 def reasons_used_in(module: ast.Module) -> Iterator[str]:
-    """String constants that are a reason: arguments of conditions and events, pairs of events,
-    `event` and `reason`.
+    """String constants that are a reason: arguments of conditions and events, `event` and
+    `reason`.
     """
     constants = {target: value for node in module.body for target, value in assignments(node)}
     for node in ast.walk(module):
@@ -59,13 +57,6 @@ def reasons_used_in(module: ast.Module) -> Iterator[str]:
                 yield from strings(value, constants)
         if isinstance(node, ast.Call):
             yield from strings(reason_of_call(node), constants)
-            for pair in node.args if called_name(node) == "append" else ():
-                yield from event_pair(pair)
-        elif isinstance(node, ast.List):
-            for pair in node.elts:
-                yield from event_pair(pair)
-        elif isinstance(node, ast.ListComp):
-            yield from event_pair(node.elt)
         elif isinstance(node, ast.Dict):
             for key, entry in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "reason":
@@ -89,14 +80,6 @@ def reason_of_call(call: ast.Call) -> ast.expr | None:
         return None
     named = next((it.value for it in call.keywords if it.arg == "reason"), None)
     return call.args[position] if len(call.args) > position else named
-
-
-def event_pair(node: ast.expr) -> Iterator[str]:
-    """(reason, message), as events are collected."""
-    if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.elts[0], ast.Constant):
-        yield from (
-            it for it in strings(node.elts[0], {}) if isinstance(node.elts[1], ast.JoinedStr | ast.Name | ast.Constant)
-        )
 
 
 def strings(node: ast.expr | None, constants: dict[str, ast.expr]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ottla_operator.plan.pipeline.replacement import (
     STOPS_OLD,
     ReplacementObservations,
     find_conflict,
-    find_replacing,
+    find_successor,
     next_phase,
 )
 from ottla_operator.plan.pipeline.status import RunnerStatus
@@ -97,12 +97,12 @@ def test_only_a_take_over_that_is_wanted_stops_the_old_version() -> None:
         spec = {"replaces": {"name": "hourly", "takeOver": take_over}}
         return {"metadata": {"name": "v2"}, "spec": spec, "status": {"replacement": {"phase": phase}}}
 
-    assert find_replacing([version("WhenEqual", "TakingOver")], "hourly") == "v2"
-    assert find_replacing([version("WhenEqual", "TakenOver")], "hourly") == "v2"
+    assert find_successor([version("WhenEqual", "TakingOver")], "hourly") == "v2"
+    assert find_successor([version("WhenEqual", "TakenOver")], "hourly") == "v2"
     invalid: Json = {"metadata": {}, "spec": None}
     for other in (version("WhenEqual", "CaughtUp"), version("Manual", "TakenOver"), invalid):
-        assert find_replacing([other], "hourly") == ""
-    assert find_replacing([version("WhenEqual", "TakenOver")], "daily") == ""
+        assert find_successor([other], "hourly") == ""
+    assert find_successor([version("WhenEqual", "TakenOver")], "daily") == ""
 
 
 def test_the_way_of_taking_over_restarts_no_driver() -> None:

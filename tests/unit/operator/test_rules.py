@@ -10,7 +10,7 @@ import pytest
 from celpy.adapter import json_to_cel
 
 from ottla_operator.resources import validation
-from ottla_operator.resources.crds import KINDS
+from ottla_operator.resources.crds import KINDS, CustomResourceKind, openapi_schema
 from ottla_operator.resources.model import Model, Rule, Transition
 from tests.unit.operator import samples
 from tests.unit.operator.resource_models import models_within
@@ -112,6 +112,20 @@ def test_value_that_does_not_match_a_pattern_is_described() -> None:
     assert validation_messages(samples.topic(topicName="a b")) == [
         "spec.topicName: 'a b' is not a topic name: letters, digits, '.', '_' and '-'"
     ]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda it: it.name)
+def test_every_pattern_of_a_spec_is_described(kind: CustomResourceKind) -> None:
+    assert patterns_within(openapi_schema(kind)["properties"]["spec"]) <= validation.FORMS.keys()
+
+
+def patterns_within(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return set[str]().union(*map(patterns_within, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = {schema["pattern"]} if isinstance(schema.get("pattern"), str) else set()
+    return own.union(*map(patterns_within, schema.values()))
 
 
 def test_rejected_update_names_the_old_and_the_new_value() -> None:

@@ -15,7 +15,7 @@ from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.security.scram import ScramMechanism
 from ottla_operator.plan.acl_patterns import describe_entry
-from ottla_operator.plan.user_records import UserRecord, find_unknown, plan_revocations
+from ottla_operator.plan.user_records import UserRecord, plan_revocations, resources_to_look_up
 from ottla_operator.plan.users import (
     DesiredUser,
     ObservedUser,
@@ -153,13 +153,13 @@ def test_changes_are_described_for_people() -> None:
 def resource(name: str, uid: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> UserResource:
     body = samples.user(name, **spec)
     body["metadata"] |= {"uid": uid, "creationTimestamp": created, "generation": 1}
-    return UserResource.parse(body)
+    return UserResource.of_cluster(None, body)
 
 
 @pytest.mark.parametrize("spec", [{}, {"userName": "ottla-broker"}])
 def test_no_user_resource_gets_the_name_of_brokers_or_the_operator(spec: dict[str, str]) -> None:
     found = resource("ottla-operator", "1", **spec)
-    assert found.user is None and found.invalid_reason.startswith(f"user name {spec.get('userName', found.name)} is")
+    assert found.parsed is None and found.invalid_reason.startswith(f"user name {spec.get('userName', found.name)} is")
     assert user_owners([found]) == {}
 
 
@@ -173,7 +173,7 @@ RECORDS = {"1": UserRecord("alice", "alice", "alice"), "2": UserRecord("bob", "b
 
 def test_users_are_revoked_whose_resources_surely_do_not_exist() -> None:
     alice = resource("alice", "1")
-    assert find_unknown(RECORDS, [alice], ()) == {"bob"}
+    assert resources_to_look_up(RECORDS, [alice], ()) == {"bob"}
     assert plan_revocations(RECORDS, [alice], (), {"bob": "2"}) == {}, "a watch has not shown it yet"
     assert plan_revocations(RECORDS, [alice], (), {"bob": None}).keys() == {"2"}
     assert plan_revocations(RECORDS, [alice], (), {"bob": "3"}).keys() == {"2"}, "another of the same name"

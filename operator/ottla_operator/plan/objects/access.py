@@ -53,9 +53,9 @@ def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json
     }
 
 
-def disruption_budget(cluster: Cluster, *, evictable: bool = True) -> Json:
-    """`evictable`: True if every partition can spare a broker. Kubernetes knows which pods are
-    ready, not what they still have to copy: without this, nodes that are drained one after the
+def disruption_budget(cluster: Cluster, *, can_spare_a_broker: bool = True) -> Json:
+    """`can_spare_a_broker`: True if every partition can spare a broker. Kubernetes knows which pods
+    are ready, not what they still have to copy: without this, nodes that are drained one after the
     other would take the second broker as soon as the first is ready again.
     """
     roll = cluster.spec.roll
@@ -64,7 +64,7 @@ def disruption_budget(cluster: Cluster, *, evictable: bool = True) -> Json:
         "kind": "PodDisruptionBudget",
         "metadata": names.metadata(cluster, cluster.name),
         "spec": {
-            "maxUnavailable": ((roll and roll.max_unavailable) or 1) if evictable else 0,
+            "maxUnavailable": ((roll and roll.max_unavailable) or 1) if can_spare_a_broker else 0,
             "selector": {"matchLabels": names.selector(cluster)},
             # A pod that is not ready protects nothing by staying.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",

@@ -7,7 +7,7 @@ with until it is restarted on purpose, and its volume names them.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
@@ -29,6 +29,8 @@ DATA_PATH: Final = "/var/lib/ottla"
 CERTIFICATES_PATH: Final = "/etc/ottla-certificates"
 LOGIN_PATH: Final = "/etc/ottla-login"
 CONSOLE_PATH: Final = "/etc/ottla-console"
+_LETTERS: Final = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
+_LINE_ENDS: Final = "\x0b\x1c\x1d\x1e\x85\u2028\u2029"
 
 _SETTINGS_OF_KEYS: Final = {
     tls.CHAIN: "ssl.keystore.certificate.chain",
@@ -49,13 +51,13 @@ def common_settings(
 ) -> dict[str, str]:
     """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
     their number, from which replication defaults and the bootstrap servers of the quorum follow.
-    `login`, `transport`: TLS of the inter-broker listener.
+    `login` and `transport` are those of the inter-broker listener.
     """
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
     between = with_tls(inter_broker_login.listener_protocol(login), transport)
     protocols = {INTER_BROKER: between, **listener_security.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
-    made = {
+    settings = {
         **replication_defaults(brokers),
         **cluster.config,
         "node.id": "${env:BROKER_ID}",
@@ -75,17 +77,17 @@ def common_settings(
         **console_settings(cluster, PurePath(CONSOLE_PATH)),
     }
     if (registry_port := cluster.schema_registry_port) is not None:
-        made |= {
+        settings |= {
             "schema.registry.listener": f":{registry_port}",
             "schema.registry.security.listener": cluster.schema_registry_listener,
         }
     if tls.secret_name(cluster):
-        made |= {
+        settings |= {
             _SETTINGS_OF_KEYS[key]: f"${{directory:{CERTIFICATES_PATH}:{key}}}" for key in tls.required_keys(cluster)
         }
     if cluster.spec.rack:
-        made["broker.rack"] = "${env:BROKER_RACK}"
-    return made
+        settings["broker.rack"] = "${env:BROKER_RACK}"
+    return settings
 
 
 def broker_settings(
@@ -98,14 +100,14 @@ def broker_settings(
         return found
     host = names.pod_host(cluster, broker)
     advertised = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
-    for it in cluster.listeners:
+    for listener in cluster.listeners:
         at = (
-            advertised_address(cluster, it, broker, addresses)
-            if it in external_listeners(cluster)
-            else f"{host}:{it.port}"
+            advertised_address(cluster, listener, broker, addresses)
+            if listener in external_listeners(cluster)
+            else f"{host}:{listener.port}"
         )
         assert at is not None, f"broker {broker} has no address yet"
-        advertised.append(f"{it.name.upper()}://{at}")
+        advertised.append(f"{listener.name.upper()}://{at}")
     return {"advertised.listeners": ",".join(advertised), **found}
 
 
@@ -133,32 +135,22 @@ def read_settings(config_map: Json, broker: int) -> dict[str, str]:
 
 def format_properties(settings: Settings) -> str:
     """A properties file, as brokers and `parse_properties` read it."""
-    return "".join(f"{_escaped(key, ' :=')}={_escaped(settings[key], '')}\n" for key in sorted(settings))
+    return "".join(f"{_escape(key, ' :=')}={_escape(settings[key], '')}\n" for key in sorted(settings))
 
 
 def parse_properties(text: str) -> dict[str, str]:
     return {it.key: it.value for it in properties.parse_properties(text)}
 
 
-_LETTERS: Final = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
-_LINE_ENDS: Final = "\x0b\x1c\x1d\x1e\x85\u2028\u2029"
-
-
-def _escaped(text: str, also: str) -> str:
-    made = []
-    for at, character in enumerate(text):
+def _escape(text: str, separators: str) -> str:
+    found = []
+    for index, character in enumerate(text):
         if character in _LETTERS:
-            made.append("\\" + _LETTERS[character])
+            found.append("\\" + _LETTERS[character])
         elif character in _LINE_ENDS:
-            made.append(f"\\u{ord(character):04x}")
-        elif character == "\\" or character in also or (at == 0 and character in " #!"):
-            made.append("\\" + character)
+            found.append(f"\\u{ord(character):04x}")
+        elif character == "\\" or character in separators or (index == 0 and character in " #!"):
+            found.append("\\" + character)
         else:
-            made.append(character)
-    return "".join(made)
-
-
-def all_broker_settings(
-    cluster: Cluster, brokers: Iterable[int], addresses: ServiceAddresses, *, founds: bool
-) -> dict[int, dict[str, str]]:
-    return {broker: broker_settings(cluster, broker, addresses, founds=founds) for broker in brokers}
+            found.append(character)
+    return "".join(found)

@@ -1,19 +1,15 @@
 """All objects of a Cluster together, and what of a Cluster Kubernetes cannot run."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from ottla_operator.plan.objects import access, names
-from ottla_operator.plan.objects.config import all_broker_settings, common_settings, config_map
+from ottla_operator.plan.objects.config import broker_settings, common_settings, config_map
 from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_template
 from ottla_operator.plan.objects.services import ServiceAddresses, services, services_without_address
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.model import Json
-
-_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,8 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     if waiting := [it for broker in ids for it in services_without_address(cluster, broker, inputs.addresses)]:
         return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
     common = inputs.common or common_settings(cluster, inputs.brokers, inputs.start.login, inputs.start.tls)
-    config = config_map(cluster, common, all_broker_settings(cluster, ids, inputs.addresses, founds=inputs.founds))
+    own = {it: broker_settings(cluster, it, inputs.addresses, founds=inputs.founds) for it in ids}
+    config = config_map(cluster, common, own)
     template = pod_template(cluster, images, config["metadata"]["name"], inputs.start)
     return DesiredObjects(
         prerequisites, budget, config, _stateful_set(cluster, template, inputs.brokers, inputs.state_annotations)
@@ -82,12 +79,8 @@ def broker_ids(brokers: int) -> range:
 
 def find_unsupported(cluster: Cluster) -> str:
     """The reason why Kubernetes cannot run this Cluster; empty if it can."""
-    if not _NAME.fullmatch(cluster.name):
-        return (
-            f"metadata.name: {cluster.name!r} cannot begin the names of Services: use a lower-case "
-            "letter, then at most 39 "
-            "lower-case letters, digits and '-', not '-' at the end"
-        )
+    if invalid := names.find_invalid_prefix(cluster.name, "Service"):
+        return invalid
     if cluster.spec.storage is None:
         return "spec.storage is missing: Kubernetes needs the size of the brokers' disks, such as storage: {size: 10Gi}"
     return ""

@@ -48,18 +48,18 @@ def _differences(desired: Json, live: Json, path: tuple[str, ...]) -> Iterator[s
                     yield from _differences(value, live.get(key), (*path, key))
         case list(), list() if path[-1:] == ("ownerReferences",):  # others may own it too
             by_uid = {it.get("uid"): it for it in live}
-            for it in desired:
-                yield from _differences(it, by_uid.get(it.get("uid")), (*path, str(it.get("uid"))))
+            for owner in desired:
+                yield from _differences(owner, by_uid.get(owner.get("uid")), (*path, str(owner.get("uid"))))
         case list(), list():
             if len(desired) != len(live):
                 yield ".".join(path)
             for index, (one, other) in enumerate(zip(desired, live, strict=False)):
                 yield from _differences(one, other, (*path, str(index)))
-        case _ if desired != live and not _same_amount(desired, live, path):
+        case _ if desired != live and not _is_same_amount(desired, live, path):
             yield ".".join(path)
 
 
-def _same_amount(desired: Json, live: Json, path: tuple[str, ...]) -> bool:
+def _is_same_amount(desired: Json, live: Json, path: tuple[str, ...]) -> bool:
     """Kubernetes stores quantities in its own form: 1000m as 1."""
     if len(path) < 2 or path[-2] not in _QUANTITIES:
         return False

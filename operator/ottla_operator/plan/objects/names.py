@@ -1,11 +1,15 @@
 """Names, labels and annotations of the objects of a Cluster."""
 
+import re
 from typing import Final
 
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.cluster_listener import Listener
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
+
+NAME_PREFIX: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+"""Names that can begin the names of Services and pods, which have at most 63 characters."""
 
 FIELD_MANAGER: Final = "ottla-operator"
 """Field manager, and the value of app.kubernetes.io/managed-by."""
@@ -57,6 +61,18 @@ _CLAIM: Final = "data-"
 _DEFAULT_PORTS: Final = {BROKERS_PORT: 9091, HTTP_PORT: 8080}
 
 
+def find_invalid_prefix(name: str, kind: str) -> str:
+    """The reason why the name of a resource cannot begin the names of objects of a kind; empty if
+    it can.
+    """
+    if NAME_PREFIX.fullmatch(name):
+        return ""
+    return (
+        f"metadata.name: {name!r} cannot begin the names of {kind}s: use a lower-case letter, then at most 39 "
+        "lower-case letters, digits and '-', not '-' at the end"
+    )
+
+
 def selector(cluster: Cluster) -> dict[str, str]:
     """Labels of the brokers' pods."""
     return {
@@ -85,13 +101,13 @@ def selector_text(cluster: Cluster) -> str:
     return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
 
 
-def metadata(cluster: Cluster, name: str, *, owned: bool = True, annotations: dict[str, str] | None = None) -> Json:
-    """`owned`: True if the object is deleted with the Cluster."""
-    return object_metadata(cluster, name, labels(cluster), owned=owned, annotations=annotations)
+def metadata(cluster: Cluster, name: str, *, is_owned: bool = True, annotations: dict[str, str] | None = None) -> Json:
+    """`is_owned`: True if the object is deleted with the Cluster."""
+    return object_metadata(cluster, name, labels(cluster), is_owned=is_owned, annotations=annotations)
 
 
 def object_metadata(
-    owner: Cluster | Pipeline, name: str, labels: dict[str, str], *, owned: bool, annotations: dict[str, str] | None
+    owner: Cluster | Pipeline, name: str, labels: dict[str, str], *, is_owned: bool, annotations: dict[str, str] | None
 ) -> Json:
     """Its owner reference has no blockOwnerDeletion, which would need the right to update
     finalizers.
@@ -99,7 +115,7 @@ def object_metadata(
     made: Json = {"name": name, "namespace": owner.metadata.namespace, "labels": labels}
     if annotations:
         made["annotations"] = annotations
-    if owned:
+    if is_owned:
         made["ownerReferences"] = [
             {
                 "apiVersion": owner.api_version,
@@ -168,15 +184,16 @@ def service_host(cluster: Cluster, service: str) -> str:
 
 def brokers_port(cluster: Cluster) -> int:
     """Port of the inter-broker listener."""
-    return _free(cluster, BROKERS_PORT)
+    return _free_port(cluster, BROKERS_PORT)
 
 
 def http_port(cluster: Cluster) -> int:
     """Port of health checks and metrics."""
-    return _free(cluster, HTTP_PORT)
+    return _free_port(cluster, HTTP_PORT)
 
 
-def _free(cluster: Cluster, purpose: str) -> int:
+def _free_port(cluster: Cluster, purpose: str) -> int:
+    """The default port of BROKERS_PORT or HTTP_PORT, or the next lower one that no listener has."""
     taken = {it.port for it in cluster.listeners} | {cluster.schema_registry_port}
     port = _DEFAULT_PORTS[purpose]
     while port in taken:

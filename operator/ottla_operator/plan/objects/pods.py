@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan import listener_certificates as tls
-from ottla_operator.plan.console import secret_items
+from ottla_operator.plan.console import secret_files
 from ottla_operator.plan.inter_broker_login import LOGIN_MODULE, LOGIN_VERSION, InterBrokerLogin
 from ottla_operator.plan.inter_broker_tls import InterBrokerTls
 from ottla_operator.plan.objects import names
@@ -93,7 +93,11 @@ def pod_hash(template: Json) -> str:
 
 
 def _template(cluster: Cluster, images: BrokerImages, settings: str, *, has_login: bool) -> Json:
-    secrets = [*_certificates(cluster), *(_login(cluster) if has_login else []), *_console(cluster)]
+    secrets = [
+        *_certificate_volumes(cluster),
+        *(_login_volumes(cluster) if has_login else []),
+        *_console_volumes(cluster),
+    ]
     spec = {
         "serviceAccountName": cluster.name,
         "automountServiceAccountToken": False,
@@ -102,8 +106,8 @@ def _template(cluster: Cluster, images: BrokerImages, settings: str, *, has_logi
         "securityContext": pod_security(images.defaults),
         **pull_secrets(images.defaults),
         "topologySpreadConstraints": _topology_spread(cluster),
-        **({"initContainers": [_wait_for_rack(cluster, images)]} if cluster.spec.rack else {}),
-        "containers": [_broker(cluster, images, secrets)],
+        **({"initContainers": [_rack_init_container(cluster, images)]} if cluster.spec.rack else {}),
+        "containers": [_broker_container(cluster, images, secrets)],
         "volumes": [
             {"name": "settings", "configMap": {"name": settings}},
             *secrets,
@@ -119,7 +123,7 @@ def _log_format(cluster: Cluster) -> tuple[str, ...]:
     return ("--log-format", cluster.spec.log_format) if cluster.spec.log_format == "json" else ()
 
 
-def _broker(cluster: Cluster, images: BrokerImages, secrets: Sequence[Json]) -> Json:
+def _broker_container(cluster: Cluster, images: BrokerImages, secrets: Sequence[Json]) -> Json:
     """`secrets`: volumes."""
     files = [f"{SETTINGS_PATH}/{it}" for it in (COMMON_FILE, broker_file("$(BROKER_ID)"))]
     resources = cluster.spec.resources
@@ -177,7 +181,7 @@ def _environment(cluster: Cluster) -> list[Json]:
     ]
 
 
-def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
+def _rack_init_container(cluster: Cluster, images: BrokerImages) -> Json:
     """A pod cannot read its node's labels: the operator annotates the pod with the rack once it has
     a node, and this container waits for that."""
     script = f"n=0; until [ -s {RACK_PATH}/rack ] || [ $n -ge {RACK_TIMEOUT_S * 5} ]; do n=$((n+1)); sleep 0.2; done"
@@ -191,7 +195,7 @@ def _wait_for_rack(cluster: Cluster, images: BrokerImages) -> Json:
     }
 
 
-def _certificates(cluster: Cluster) -> list[Json]:
+def _certificate_volumes(cluster: Cluster) -> list[Json]:
     """The volume with the Secret of the certificates, which is mounted and not copied."""
     if not (secret := tls.secret_name(cluster)):
         return []
@@ -199,7 +203,7 @@ def _certificates(cluster: Cluster) -> list[Json]:
     return [{"name": "certificates", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}]
 
 
-def _login(cluster: Cluster) -> list[Json]:
+def _login_volumes(cluster: Cluster) -> list[Json]:
     secret = {
         "secretName": names.login_secret(cluster),
         "defaultMode": 0o440,
@@ -208,10 +212,9 @@ def _login(cluster: Cluster) -> list[Json]:
     return [{"name": "login", "secret": secret}]
 
 
-def _console(cluster: Cluster) -> list[Json]:
+def _console_volumes(cluster: Cluster) -> list[Json]:
     sources = [
-        {"secret": {"name": secret, "items": [{"key": key, "path": file}]}}
-        for secret, key, file in secret_items(cluster)
+        {"secret": {"name": it.secret, "items": [{"key": it.key, "path": it.name}]}} for it in secret_files(cluster)
     ]
     return [{"name": "console", "projected": {"defaultMode": 0o440, "sources": sources}}] if sources else []
 

@@ -118,7 +118,7 @@ class ServiceAddress:
 
     @classmethod
     def of(cls, service: Json) -> "ServiceAddress":
-        """`service`: the object from the API server."""
+        """The addresses of a Service as the API server returns it."""
         port = (service["spec"].get("ports") or [{}])[0].get("nodePort")
         ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}]
         return cls(port, ingress[0].get("hostname") or ingress[0].get("ip"))
@@ -158,14 +158,16 @@ def bootstrap_addresses(cluster: Cluster, addresses: ServiceAddresses) -> dict[s
     forwards a node port.
     """
     found: dict[str, str] = {}
-    for it in cluster.listeners:
-        given = addresses.of(names.bootstrap_service(cluster, it))
-        if not is_external(it):
-            found[it.name] = f"{names.service_host(cluster, names.bootstrap_service(cluster, it))}:{it.port}"
-        elif it.type == "NodePort" and given.node_port:
-            found[it.name] = f"<node>:{given.node_port}"
-        elif it.type == "LoadBalancer" and given.host:
-            found[it.name] = f"{_bracketed(given.host)}:{it.port}"
+    for listener in cluster.listeners:
+        given = addresses.of(names.bootstrap_service(cluster, listener))
+        if not is_external(listener):
+            found[listener.name] = (
+                f"{names.service_host(cluster, names.bootstrap_service(cluster, listener))}:{listener.port}"
+            )
+        elif listener.type == "NodePort" and given.node_port:
+            found[listener.name] = f"<node>:{given.node_port}"
+        elif listener.type == "LoadBalancer" and given.host:
+            found[listener.name] = f"{_bracketed(given.host)}:{listener.port}"
     return found
 
 
@@ -179,19 +181,21 @@ def certificate_names(
     if cluster.schema_registry_port is not None and cluster.registry_has_tls:
         found.add(names.registry_service(cluster))
     hosts: set[str] = set()
-    for it in cluster.listeners:
-        if not it.tls:
+    for listener in cluster.listeners:
+        if not listener.tls:
             continue
-        found.add(names.bootstrap_service(cluster, it))
-        if not is_external(it):
+        found.add(names.bootstrap_service(cluster, listener))
+        if not is_external(listener):
             continue
-        hosts |= {given for broker in ids if (given := addresses.of(names.broker_service(cluster, it, broker)).host)}
-        if given := addresses.of(names.bootstrap_service(cluster, it)).host:
+        hosts |= {
+            given for broker in ids if (given := addresses.of(names.broker_service(cluster, listener, broker)).host)
+        }
+        if given := addresses.of(names.bootstrap_service(cluster, listener)).host:
             hosts.add(given)
-        if it.advertised_host is not None:
-            hosts |= {it.advertised_host.replace("{id}", str(broker)) for broker in ids}
-        elif it.type == "NodePort":
-            hosts |= {it for it in node_ips if it}
+        if listener.advertised_host is not None:
+            hosts |= {listener.advertised_host.replace("{id}", str(broker)) for broker in ids}
+        elif listener.type == "NodePort":
+            hosts |= {*filter(None, node_ips)}
     namespace = cluster.metadata.namespace
     suffixes = (f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
     return frozenset({f"{service}{suffix}" for service in found for suffix in suffixes} | hosts)
@@ -209,11 +213,14 @@ def in_cluster_registry(cluster: Cluster) -> str:
     return f"{'https' if cluster.registry_has_tls else 'http'}://{host}:{cluster.schema_registry_port}"
 
 
-def in_cluster_bootstrap(cluster: Cluster, *, tls: bool = False, login: bool = False) -> str:
+def in_cluster_bootstrap(cluster: Cluster, *, has_tls: bool = False, has_login: bool = False) -> str:
     """host:port from which a client in the same Kubernetes cluster bootstraps, with TLS or without.
-    `login`: at a listener with SCRAM. An internal listener is preferred. Empty if there is none.
+    `has_login`: at a listener with SCRAM. An internal listener is preferred. Empty if there is
+    none.
     """
-    listeners = [it for it in cluster.listeners if bool(it.tls) is tls and (it.authentication == "SCRAM") is login]
+    listeners = [
+        it for it in cluster.listeners if bool(it.tls) is has_tls and (it.authentication == "SCRAM") is has_login
+    ]
     if not listeners:
         return ""
     listener = next((it for it in listeners if not is_external(it)), listeners[0])

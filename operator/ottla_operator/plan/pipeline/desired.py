@@ -2,11 +2,11 @@
 cannot run.
 """
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ottla_operator.plan.objects.names import find_invalid_prefix
 from ottla_operator.plan.pipeline import names, pods, spark
 from ottla_operator.plan.pipeline.driver import deployment
 from ottla_operator.plan.pipeline.network_policy import network_policy
@@ -33,8 +33,6 @@ DRIVER_RULES: Final[tuple[Json, ...]] = (
 )
 """A driver creates, watches and deletes its executors' pods and what Spark creates around them. The
 operator needs these rights itself, because a right can only be granted by one who has it."""
-
-_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +88,19 @@ def choose_launcher(pipeline: Pipeline, existing: Collection[Launcher], *, has_s
     if pipeline.spec.launcher is not None:
         return pipeline.spec.launcher
     if len(existing) == 1:
-        (it,) = existing
-        return it
+        (running,) = existing
+        return running
     return "SparkOperator" if has_spark_operator else "Driver"
 
 
 def find_unsupported(pipeline: Pipeline) -> str:
     """The reason why Kubernetes cannot run this Pipeline; empty if it can."""
-    if not _NAME.fullmatch(pipeline.name):
-        return (
-            f"metadata.name: {pipeline.name!r} cannot begin the names of pods: use a lower-case "
-            "letter, then at most 39 "
-            "lower-case letters, digits and '-', not '-' at the end"
-        )
-    return _unsupported_checkpoint(pipeline) or _unsupported_files(pipeline) or spark.find_invalid_conf(pipeline)
+    return (
+        find_invalid_prefix(pipeline.name, "pod")
+        or _unsupported_checkpoint(pipeline)
+        or _unsupported_files(pipeline)
+        or spark.find_invalid_conf(pipeline)
+    )
 
 
 def _unsupported_checkpoint(pipeline: Pipeline) -> str:
@@ -173,7 +170,7 @@ def _checkpoint_claim(pipeline: Pipeline) -> Json | None:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": names.metadata(pipeline, names.claim(pipeline), owned=False),
+        "metadata": names.metadata(pipeline, names.claim(pipeline), is_owned=False),
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": checkpoint.pvc.size}},

@@ -25,17 +25,17 @@ def labels(pipeline: Pipeline, component: str = OTHER) -> dict[str, str]:
 
 
 def selector(pipeline: Pipeline, component: str) -> dict[str, str]:
-    return {**common(pipeline), COMPONENT: component}
+    return {**common_labels(pipeline), COMPONENT: component}
 
 
-def common(pipeline: Pipeline) -> dict[str, str]:
+def common_labels(pipeline: Pipeline) -> dict[str, str]:
     """Labels of all objects of the pipeline. A Cluster of the same name has them too."""
     return {"app.kubernetes.io/name": "ottla", INSTANCE: pipeline.name}
 
 
 def selector_text(pipeline: Pipeline) -> str:
-    """The selector of `common` in the form of list requests."""
-    return ",".join(f"{key}={value}" for key, value in common(pipeline).items())
+    """The selector of `common_labels` in the form of list requests."""
+    return ",".join(f"{key}={value}" for key, value in common_labels(pipeline).items())
 
 
 def metadata(
@@ -43,11 +43,11 @@ def metadata(
     name: str,
     *,
     component: str = OTHER,
-    owned: bool = True,
+    is_owned: bool = True,
     annotations: dict[str, str] | None = None,
 ) -> Json:
-    """`owned`: True if the object is deleted with the Pipeline."""
-    return object_metadata(pipeline, name, labels(pipeline, component), owned=owned, annotations=annotations)
+    """`is_owned`: True if the object is deleted with the Pipeline."""
+    return object_metadata(pipeline, name, labels(pipeline, component), is_owned=is_owned, annotations=annotations)
 
 
 def driver(pipeline: Pipeline) -> str:

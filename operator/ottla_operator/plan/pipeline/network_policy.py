@@ -11,7 +11,7 @@ def network_policy(pipeline: Pipeline) -> Json:
     only `kubectl port-forward` reaches it.
     """
     members = {
-        "matchLabels": names.common(pipeline),
+        "matchLabels": names.common_labels(pipeline),
         "matchExpressions": [{"key": names.COMPONENT, "operator": "In", "values": sorted(names.POD_COMPONENTS)}],
     }
     return {

@@ -8,6 +8,7 @@ ConfigMap, and another driver.
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,8 +29,7 @@ HTTP_PORT: Final = 8080
 DRIVER_CONTAINER, EXECUTOR_CONTAINER = "spark-kubernetes-driver", "spark-kubernetes-executor"
 CONTAINER_IN_TEMPLATES: Final = "spark"
 TERMINATION_MESSAGE_PATH: Final = "/dev/termination-log"
-DEFAULT_GRACEFUL_STOP: Final = "30s"
-SPARK_CLOSE_S: Final = 15  # after the batch in flight has ended
+SPARK_CLOSE_S: Final = 15
 _NOT_FOR_DRIVERS: Final = ("state", "launcher", "checkpoint", "spark", "userRef", "replaces")
 
 
@@ -42,7 +42,7 @@ class PipelineImage:
     defaults: PodDefaults = field(default_factory=PodDefaults)
 
     def of(self, pipeline: Pipeline) -> str:
-        return (pipeline.spec.spark and pipeline.spec.spark.image) or self.reference
+        return pipeline.spec.spark.image or self.reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def runner_arguments(pipeline: Pipeline, connection: BrokerConnection, master: s
 
 
 def termination_grace_s(pipeline: Pipeline) -> int:
-    stop = pipeline.spec.stop
-    return -(-parse_duration_ms((stop and stop.graceful) or DEFAULT_GRACEFUL_STOP) // 1000) + SPARK_CLOSE_S
+    """Seconds for the batch in flight to complete, and for Spark to close."""
+    return math.ceil(parse_duration_ms(pipeline.spec.stop.graceful) / 1000) + SPARK_CLOSE_S
 
 
 def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
@@ -99,7 +99,7 @@ def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
             *([{"name": "login", "mountPath": LOGIN_PATH, "readOnly": True}] if connection.secret else []),
             *(
                 {"name": volume, "mountPath": f"{SECRETS_PATH}/{secret}", "readOnly": True}
-                for volume, secret in _secrets(pipeline)
+                for volume, secret in _secret_volumes(pipeline)
             ),
             *_mounts(pipeline),
         ],
@@ -115,12 +115,12 @@ def driver_volumes(pipeline: Pipeline, config_map: str, connection: BrokerConnec
     logins = [login] if connection.secret else []
     secrets = [
         {"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}}
-        for volume, secret in _secrets(pipeline)
+        for volume, secret in _secret_volumes(pipeline)
     ]
     return [{"name": "pipeline", "configMap": {"name": config_map}}, *logins, *secrets, *_volumes(pipeline)]
 
 
-def _secrets(pipeline: Pipeline) -> list[tuple[str, str]]:
+def _secret_volumes(pipeline: Pipeline) -> list[tuple[str, str]]:
     """Names of volume and Secret. A Secret's name can be longer than a volume's."""
     return [(f"secret-{index}", name) for index, name in enumerate(pipeline.secrets)]
 
@@ -145,18 +145,20 @@ def executor_template(pipeline: Pipeline, defaults: PodDefaults, *, beside_drive
         "volumes": _volumes(pipeline),
     }
     if beside_driver:
-        near = {
+        on_node_of_driver = {
             "labelSelector": {"matchLabels": names.selector(pipeline, names.DRIVER)},
             "topologyKey": "kubernetes.io/hostname",
         }
-        spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+        spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [on_node_of_driver]}}
     metadata = {"labels": names.labels(pipeline, names.EXECUTOR)}
     template = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     return with_pod_template(pipeline, template, EXECUTOR_CONTAINER)
 
 
 def with_pod_template(pipeline: Pipeline, pod: Json, container: str) -> Json:
-    """A pod with the Pipeline's additions. `container`: that its template calls spark."""
+    """The pod with the additions of `spec.spark.podTemplate`. `container`: the one that the
+    template calls spark.
+    """
     return apply_pod_template(pod, pipeline.spec.spark.pod_template, {CONTAINER_IN_TEMPLATES: container})
 
 
@@ -192,7 +194,7 @@ def _volumes(pipeline: Pipeline) -> list[Json]:
 
 def config_map(pipeline: Pipeline, executor: Json) -> Json:
     """`executor`: the executors' pod template."""
-    data = {PIPELINE_FILE: _text(_driver_resource(pipeline)), EXECUTOR_FILE: _text(executor)}
+    data = {PIPELINE_FILE: _format_json(_driver_resource(pipeline)), EXECUTOR_FILE: _format_json(executor)}
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
     return {
         "apiVersion": "v1",
@@ -218,6 +220,6 @@ def _driver_resource(pipeline: Pipeline) -> Json:
     }
 
 
-def _text(value: Json) -> str:
+def _format_json(value: Json) -> str:
     """JSON, which is YAML too."""
     return json.dumps(value, indent=2, sort_keys=True) + "\n"

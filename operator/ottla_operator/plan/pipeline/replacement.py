@@ -23,10 +23,10 @@ Offsets = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class ReplacementObservations:
-    """previous: the phase that was reported last, empty before the first. has_caught_up: the new
-    Pipeline runs and has caught up. comparisons: the last of each sink. old_has_stopped: no driver
-    of the old Pipeline runs. offsets, old_offsets: what both have committed for the topics that
-    both read; None if no broker could be asked.
+    """`previous`: the phase that was reported last, empty before the first. `has_caught_up`: the
+    new Pipeline runs and has caught up. `comparisons`: the last of each sink. `old_has_stopped`: no
+    driver of the old Pipeline runs. `offsets`, `old_offsets`: what both have committed for the
+    topics that both read; None if no broker could be asked.
     """
 
     take_over: TakeOver
@@ -79,16 +79,16 @@ def build_replacement(
     )
 
 
-def find_replacing(pipelines: Iterable[Json], name: str) -> str:
+def find_successor(pipelines: Iterable[Json], name: str) -> str:
     """Name of the Pipeline that has taken over from this one, or is about to; empty if there is
-    none. pipelines: those of the namespace, of any validity.
+    none. `pipelines`: those of the namespace, of any validity.
     """
-    for it in pipelines:
-        replaces = (it.get("spec") or {}).get("replaces") or {}
-        phase = ((it.get("status") or {}).get("replacement") or {}).get("phase")
+    for pipeline in pipelines:
+        replaces = (pipeline.get("spec") or {}).get("replaces") or {}
+        phase = ((pipeline.get("status") or {}).get("replacement") or {}).get("phase")
         takes_over = replaces.get("takeOver", "Manual") != "Manual" and phase in STOPS_OLD
-        if replaces.get("name") == name and takes_over and "deletionTimestamp" not in it["metadata"]:
-            return str(it["metadata"]["name"])
+        if replaces.get("name") == name and takes_over and "deletionTimestamp" not in pipeline["metadata"]:
+            return str(pipeline["metadata"]["name"])
     return ""
 
 

@@ -61,22 +61,18 @@ class Size:
 
 
 def driver_size(pipeline: Pipeline) -> Size:
-    return _size(pipeline, "driver", pipeline.spec.spark.driver if pipeline.spec.spark else None)
+    return _size(pipeline, "driver", pipeline.spec.spark.driver)
 
 
 def executor_size(pipeline: Pipeline) -> Size:
-    return _size(pipeline, "executor", pipeline.spec.spark.executor if pipeline.spec.spark else None)
+    return _size(pipeline, "executor", pipeline.spec.spark.executor)
 
 
-def instances(pipeline: Pipeline) -> int:
+def executor_instances(pipeline: Pipeline) -> int:
     spark = pipeline.spec.spark
-    own_instances = conf(pipeline).get("spark.executor.instances", "1")
-    return (spark and spark.executor and spark.executor.instances) or int(own_instances)
-
-
-def conf(pipeline: Pipeline) -> dict[str, str]:
-    """`spec.spark.conf`."""
-    return dict((pipeline.spec.spark and pipeline.spec.spark.conf) or {})
+    if spark.executor is not None and spark.executor.instances is not None:
+        return spark.executor.instances
+    return int(spark.conf.get("spark.executor.instances", "1"))
 
 
 def complete_conf(pipeline: Pipeline) -> dict[str, str]:
@@ -95,14 +91,14 @@ def complete_conf(pipeline: Pipeline) -> dict[str, str]:
         "spark.executor.memory": executor.heap,
         "spark.executor.cores": str(executor.cores),
         "spark.kubernetes.executor.request.cores": executor.cpu,
-        "spark.executor.instances": str(instances(pipeline)),
+        "spark.executor.instances": str(executor_instances(pipeline)),
     }
-    return dict(sorted({**defaults, **conf(pipeline), **fields}.items()))
+    return dict(sorted({**defaults, **pipeline.spec.spark.conf, **fields}.items()))
 
 
 def find_invalid_conf(pipeline: Pipeline) -> str:
-    """The settings that Kubernetes does not allow; empty if all are allowed."""
-    own = conf(pipeline)
+    """The reason why `spec.spark.conf` is not allowed on Kubernetes; empty if it is."""
+    own = pipeline.spec.spark.conf
     if taken := [it for it in OPERATOR_SETTINGS if it in own]:
         return f"spec.spark.conf: {', '.join(taken)}: set by the operator on Kubernetes"
     for key in ("spark.driver.memory", "spark.executor.memory"):
@@ -114,19 +110,19 @@ def find_invalid_conf(pipeline: Pipeline) -> str:
 
 
 def _size(pipeline: Pipeline, role: str, requested: Driver | Executor | None) -> Size:
-    own = conf(pipeline)
+    own = pipeline.spec.spark.conf
     cpu = str(requested.cores) if requested and requested.cores is not None else own.get(f"spark.{role}.cores", "1")
     if requested and requested.memory:
         heap_mi = int(parse_quantity(requested.memory) / MEBI)
     elif text := own.get(f"spark.{role}.memory"):
-        heap_mi = _jvm_mi(text)
+        heap_mi = _parse_jvm_mi(text)
     else:
         heap_mi = HEAP_MI
     requested_cpu = own.get(f"spark.kubernetes.{role}.request.cores") if not (requested and requested.cores) else None
     return Size(max(1, math.ceil(parse_quantity(cpu))), requested_cpu or cpu, heap_mi)
 
 
-def _jvm_mi(text: str) -> int:
+def _parse_jvm_mi(text: str) -> int:
     found = _JVM_SIZE.fullmatch(text)
     assert found is not None, f"{text} must have been rejected"
     return max(1, int(int(found[1]) * _JVM_MI[found[2].lower()]))

@@ -44,7 +44,7 @@ def spark_application(
             "mainApplicationFile": PROGRAM,
             "arguments": pods.runner_arguments(pipeline, connection, spark.MASTER),
             "sparkConf": _conf(pipeline),
-            "restartPolicy": _restart(pipeline),
+            "restartPolicy": _restart_policy(pipeline),
             "suspend": pipeline.spec.state == "suspended",
             "driver": _driver(pipeline, image, connection, config_map),
             "executor": _executor(pipeline, executor),
@@ -70,13 +70,12 @@ def _conf(pipeline: Pipeline) -> dict[str, str]:
     return dict(sorted({**conf, "spark.driver.extraClassPath": f"{JARS}:{own_path}" if own_path else JARS}.items()))
 
 
-def _restart(pipeline: Pipeline) -> Json:
-    """The restart policy. A driver of a stream is restarted after every exit; a driver with
+def _restart_policy(pipeline: Pipeline) -> Json:
+    """A driver of a stream is restarted after every exit; a driver with
     availableNow only after a failure.
     """
-    ends = pipeline.spec.trigger is not None and bool(pipeline.spec.trigger.available_now)
     again = {"onFailureRetryInterval": RETRY_INTERVAL_S, "onSubmissionFailureRetryInterval": RETRY_INTERVAL_S}
-    if ends:
+    if pipeline.spec.trigger.available_now:
         return {"type": "OnFailure", "onFailureRetries": RETRIES, "onSubmissionFailureRetries": RETRIES, **again}
     return {"type": "Always", **again}
 
@@ -113,7 +112,7 @@ def _driver(pipeline: Pipeline, image: PipelineImage, connection: BrokerConnecti
 def _executor(pipeline: Pipeline, template: Json) -> Json:
     size = spark.executor_size(pipeline)
     return {
-        "instances": spark.instances(pipeline),
+        "instances": spark.executor_instances(pipeline),
         "cores": size.cores,
         "coreRequest": size.cpu,
         "memory": size.heap,

@@ -181,7 +181,7 @@ def _step_changes(before: PipelineSpec, after: PipelineSpec) -> Iterator[SpecCha
     for name in _names(steps, changed):
         old, new = steps.get(name), changed.get(name)
         effect = _step_effect(old, new, before, after)
-        yield from _field_change(f"transforms.{name}", _step_text(old), _step_text(new), effect)
+        yield from _field_change(f"transforms.{name}", _step_value(old), _step_value(new), effect)
         if old is not None and new is not None:
             rules, other_rules = ([it.to_json() for it in step.expect] or None for step in (old, new))
             yield from _field_change(f"transforms.{name}.expect", rules, other_rules, _STATELESS)
@@ -197,7 +197,7 @@ def _step_effect(old: Transform | None, new: Transform | None, before: PipelineS
     return _COLUMNS if has_state(after) else _STATELESS
 
 
-def _step_text(step: Transform | None) -> Json:
+def _step_value(step: Transform | None) -> Json:
     if step is None:
         return None
     return {name: value for name, value in step.to_json().items() if name not in ("name", "expect")}
@@ -210,7 +210,7 @@ def _sink_changes(before: PipelineSpec, after: PipelineSpec) -> Iterator[SpecCha
         old, new = sinks.get(name), changed.get(name)
         if old is None or new is None:
             effect = _GONE_SINK if new is None else _NEW_SINK
-            yield from _field_change(f"sinks.{name}", old and _target(old), new and _target(new), effect)
+            yield from _field_change(f"sinks.{name}", old and _target_kind(old), new and _target_kind(new), effect)
             continue
         for field, values in _fields(old.to_json(), new.to_json()):
             yield from _field_change(f"sinks.{name}.{field}", *values, _sink_effect(field, keeps_state=keeps_state))
@@ -224,7 +224,7 @@ def _sink_effect(field: str, *, keeps_state: bool) -> _Effect:
     return _SINK_EFFECTS.get(field, _OTHER_TARGET if field in SINK_TARGETS else _STATELESS)
 
 
-def _target(sink: Sink) -> str:
+def _target_kind(sink: Sink) -> str:
     return next(name for name in SINK_TARGETS if name in sink.to_json())
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_operator.plan.conditions import READY, STALLED, Readiness, Ready, Reconciling, Stalled, find_condition
-from ottla_operator.plan.observed_pods import PipelinePod
+from ottla_operator.plan.observed_pods import IMAGE_ERRORS, PipelinePod
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.replacement import Comparison, Replacement
 
@@ -13,7 +13,6 @@ PERMANENT_EXIT_CODES: Final = (2, 3)
 """Exit codes by which the runner (`python -m ottla_spark`) says that a restart will not help."""
 CRASH_LOOP_AFTER: Final = 3
 """Failures in a row after which the pipeline is Stalled."""
-IMAGE_PROBLEMS: Final = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 MAX_ERROR_LENGTH: Final = 4096
 
 RUNNING: Final = "the driver is running."
@@ -98,7 +97,7 @@ def evaluate_driver(observed: PipelineObservations) -> PipelineRun:
         return PipelineRun("Finished", COMPLETED, runner=observed.runner)
     driver = observed.driver
     if driver is None:
-        return PipelineRun("Starting", Reconciling("DriverStarting", _why_no_driver(observed)))
+        return PipelineRun("Starting", Reconciling("DriverStarting", _describe_missing_driver(observed)))
     return _evaluate_pod(driver, observed, driver.restarts)
 
 
@@ -123,7 +122,7 @@ def evaluate_application(observed: PipelineObservations) -> PipelineRun:
             readiness = Reconciling("SubmissionFailed", error or "the SparkApplication could not be submitted")
             return PipelineRun("Failing", readiness, error, restarts)
         case "FAILING":
-            return _failed(error, driver.exit_code if driver else None, restarts + 1)
+            return _evaluate_failure(error, driver.exit_code if driver else None, restarts + 1)
         case "PENDING_RERUN" | "INVALIDATING":  # after an end of any kind, or a change of the spec
             readiness = Reconciling("DriverRestarting", "the Spark operator starts the driver again")
             return PipelineRun("Starting", readiness, restarts=restarts)
@@ -132,18 +131,18 @@ def evaluate_application(observed: PipelineObservations) -> PipelineRun:
         case "" | "RESUMING":
             readiness = Reconciling("Submitting", "waiting for the Spark operator to submit the application")
             return PipelineRun("Pending", readiness, restarts=restarts)
-    return PipelineRun("Starting", _starting(driver.problem if driver else ""), restarts=restarts)
+    return PipelineRun("Starting", _evaluate_start(driver.problem if driver else ""), restarts=restarts)
 
 
 def _evaluate_pod(driver: PipelinePod, observed: PipelineObservations, restarts: int) -> PipelineRun:
     runner = observed.runner
     is_running = runner is not None and runner.state in ("running", "stopping", "finished")
     if not is_running and driver.exit_code is not None:
-        return _failed(driver.last_message, driver.exit_code, restarts)
+        return _evaluate_failure(driver.last_message, driver.exit_code, restarts)
     if runner is None and driver.is_ready:  # a pod that Spark has created is ready as soon as its JVM is
         return PipelineRun("Starting", Reconciling("DriverStarting", NO_ANSWER), restarts=restarts)
     if not is_running:
-        return PipelineRun("Starting", _starting(driver.problem), restarts=restarts, runner=runner)
+        return PipelineRun("Starting", _evaluate_start(driver.problem), restarts=restarts, runner=runner)
     error = (runner and runner.error) or ""
     problem = next((it.problem for it in observed.executors if it.problem), "")
     if problem and not any(it.phase == "Running" for it in observed.executors):
@@ -152,7 +151,7 @@ def _evaluate_pod(driver: PipelinePod, observed: PipelineObservations, restarts:
     return PipelineRun("Running", Ready(RUNNING), error, restarts, runner)
 
 
-def _failed(error: str, exit_code: int | None, failures: int) -> PipelineRun:
+def _evaluate_failure(error: str, exit_code: int | None, failures: int) -> PipelineRun:
     message = error or "the driver failed"
     if exit_code in PERMANENT_EXIT_CODES:
         return PipelineRun("Failed", Stalled("InvalidPipeline", message), error, failures)
@@ -203,13 +202,13 @@ def _has_progressed(run: PipelineRun) -> bool:
     return isinstance(run.readiness, Ready) and run.runner is not None and run.runner.last_progress is not None
 
 
-def _starting(problem: str) -> Readiness:
-    if problem.startswith(IMAGE_PROBLEMS):
+def _evaluate_start(problem: str) -> Readiness:
+    if problem.startswith(IMAGE_ERRORS):
         return Stalled("ImagePullBackOff", problem)
     return Reconciling("DriverStarting", f"the driver is starting{f': {problem}' if problem else ''}")
 
 
-def _why_no_driver(observed: PipelineObservations) -> str:
+def _describe_missing_driver(observed: PipelineObservations) -> str:
     conditions = (observed.application.get("status") or {}).get("conditions") or []
     failures = [it for it in conditions if it["type"] == "ReplicaFailure" and it["status"] == "True"]
     if failures:

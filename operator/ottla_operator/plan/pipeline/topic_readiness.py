@@ -56,8 +56,10 @@ def sink_topics(pipeline: Pipeline) -> list[str]:
 def resources_by_topic(resources: Iterable[Json]) -> dict[str, Json]:
     """Topic's name → its Topic resource; if it has several, a Ready one, or else the oldest."""
     found: dict[str, Json] = {}
-    for it in sorted(resources, key=lambda it: (kstatus(it) != "Current", it["metadata"].get("creationTimestamp", ""))):
-        found.setdefault(stored_topic_name(it), it)
+    for resource in sorted(
+        resources, key=lambda it: (kstatus(it) != "Current", it["metadata"].get("creationTimestamp", ""))
+    ):
+        found.setdefault(stored_topic_name(resource), resource)
     return found
 
 
@@ -77,7 +79,7 @@ def find_unready_topics(
     for topic in [*sources, *sink_topics(pipeline)]:
         if topic in resources:
             if kstatus(resources[topic]) != "Current":
-                found.append(UnreadyTopic(topic, _why_unready(resources[topic])))
+                found.append(UnreadyTopic(topic, _describe_unready(resources[topic])))
         elif topic in sources:
             if isinstance(existing, str):
                 found.append(UnreadyTopic(topic, existing))
@@ -92,6 +94,6 @@ def topics_ready_condition(unready: Collection[UnreadyTopic]) -> ExtraCondition:
     return ExtraCondition(TOPICS_READY, False, "WaitingForTopics", "; ".join(map(str, unready)))
 
 
-def _why_unready(resource: Json) -> str:
+def _describe_unready(resource: Json) -> str:
     message = find_condition(resource, READY).get("message", "not reconciled yet")
     return f"Topic {resource['metadata']['name']} is not ready: {message}"
