@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
+from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_with_name, run_without_rule
 from tests.sim.mirror_scenario import run_mirror_seed
 from tests.sim.scenario import (
     run_access_seed,
@@ -55,7 +55,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.disable is not None:
         try:
-            rules = rules_named(options.disable)
+            rules = rules_with_name(options.disable)
         except ValueError as reason:
             parser.error(str(reason))
         if options.seed is not None:

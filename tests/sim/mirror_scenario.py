@@ -123,7 +123,7 @@ class MirrorSimulation:
         found = await final_checks.wait_for_convergence()
         for workload in (self._setup.at_source, self._setup.admins_at_source, self._setup.at_target):
             workload.stop_event.set()
-        found += await self._driver.wait_for_clients(self._tasks, 30)
+        found += await self._driver.wait_for_clients(self._tasks)
         found += await final_checks.check()
         for task in monitoring:
             task.cancel()

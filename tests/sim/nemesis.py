@@ -96,7 +96,7 @@ class Nemesis:
                 (3, "broker link cut", net.cut_between_two),
                 (2, "brokers split", net.split),
                 (1, "ring cut", net.cut_ring),
-                (4, "controller fault", self._controller_loss),
+                (4, "controller fault", self._controller_fault),
                 (2, "several crashes", self._crash_several),
                 (2, "several power losses", self._power_loss_of_several),
                 (3, "crashes in sequence", self._crash_in_sequence),
@@ -176,7 +176,7 @@ class Nemesis:
 
     # --- composed faults
 
-    async def _controller_loss(self, _: SimulatedBroker) -> None:
+    async def _controller_fault(self, _: SimulatedBroker) -> None:
         """A fault of the active controller."""
         broker = controller_broker(self.cluster)
         if broker is None or not broker.is_serving or self._is_busy(broker):

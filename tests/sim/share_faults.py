@@ -23,7 +23,7 @@ class ShareFaults:
         self._members = members
 
     @property
-    def weighted(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
+    def weighted_faults(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
         """Weight, name and function of each fault, from which the nemesis draws."""
         return [(12, "fetches from two leaders", self.fetches_from_two_leaders)] if self._has_followers else []
 

@@ -57,7 +57,7 @@ class TransactionFaults:
         self._plan = plan
 
     @property
-    def weighted(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
+    def weighted_faults(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
         """Weight, name and function of each fault, from which the nemesis draws."""
         faults: list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]] = [
             (12, "late transactional batches", self.batches_late)
