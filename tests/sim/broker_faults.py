@@ -62,7 +62,7 @@ class BrokerFaults:
             await self._sleep_random(0.001, 0.1)
 
     def _pauses_before_start(self) -> list[tuple[float, float]]:
-        """Shortest and longest pause between a kill and the start, of one or two kills in sequence."""
+        """Shortest and longest time in s from a kill to the start, of one or two kills in turn."""
         return [(0.05, 5)] + [(0.05, 2.0)] * (self._random.randrange(3) == 0)
 
     async def wipe(self, broker: SimulatedBroker) -> None:

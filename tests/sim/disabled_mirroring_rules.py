@@ -1,4 +1,5 @@
-"""Rules of mirroring, each disabled on purpose: the checks of runs with two clusters must detect it.
+"""Rules of mirroring, each disabled on purpose: the checks of runs with two clusters must detect
+it.
 
 `RULES` has the patches by name. They exist only here.
 """

@@ -63,7 +63,9 @@ def commits_acknowledged_before_write() -> Iterator[None]:
     """The coordinator responds first and writes a little later (rule 10)."""
     original = JournalWriter.write_records
 
-    def write_records(writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None) -> Write:
+    def write_records(
+        writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None
+    ) -> Write:
         loop = asyncio.get_running_loop()
         if apply is not None:
             apply()

@@ -55,7 +55,7 @@ class Member(SimulatedClient):
         self._rack = rack
         self._session_s = SESSION_S
         self._id = ""
-        self._partitions_assigned_as_leader: int | None = None  # their number; None: it is not the group's leader
+        self._partitions_as_leader: int | None = None  # their number; None: it is not the group's leader
         self._preferred: dict[TopicPartition, int] = {}
         self._assigned: list[TopicPartition] = []
         self.leaves_at_s = inf
@@ -94,9 +94,9 @@ class Member(SimulatedClient):
                             await self._commit(client, generation, positions)
                         return False
                     raise KafkaError(code, "Heartbeat")
-                if self._partitions_assigned_as_leader is not None and self.loop.time() >= check_at:
+                if self._partitions_as_leader is not None and self.loop.time() >= check_at:
                     check_at = self.loop.time() + PARTITION_CHECK_S
-                    if await self._partitions(client) > self._partitions_assigned_as_leader:
+                    if await self._partitions(client) > self._partitions_as_leader:
                         return False  # joining again starts a rebalance
         except FAILURES:
             left, self._id = self._id, ""
@@ -148,10 +148,10 @@ class Member(SimulatedClient):
             raise_for_error(joined.error_code, "JoinGroup")
             break
         self._id = joined.member_id
-        self._partitions_assigned_as_leader = None
+        self._partitions_as_leader = None
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if joined.leader == self._id:
-            count = self._partitions_assigned_as_leader = await self._partitions(client)
+            count = self._partitions_as_leader = await self._partitions(client)
             members = sorted(member.member_id for member in joined.members)
             assignments = tuple(
                 SyncGroupRequestAssignment(
@@ -255,7 +255,9 @@ class Member(SimulatedClient):
         try:
             async with asyncio.timeout(0.5):
                 who = MemberIdentity(member_id=member, group_instance_id=None)
-                await self._send_to_group_coordinator(client, LeaveGroupRequest(group_id=GroupId(self._group), members=(who,)))
+                await self._send_to_group_coordinator(
+                    client, LeaveGroupRequest(group_id=GroupId(self._group), members=(who,))
+                )
         except FAILURES:
             return
 

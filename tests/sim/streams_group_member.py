@@ -2,8 +2,8 @@
 subtopology. It checks that no task is active at two members, and that one process has at most one
 copy of a task: it keeps the task's state in one folder.
 
-Active and standby tasks are given up as partitions of a consumer group are: after a while, because the
-thread closes their state first. Active ones are also read and committed in the same way.
+Active and standby tasks are given up as partitions of a consumer group are: after a while, because
+the thread closes their state first. Active ones are also read and committed in the same way.
 """
 
 import asyncio

@@ -66,7 +66,10 @@ class TransformingWorker(Member):
                         return False
                     if code is not ErrorCode.none:
                         raise KafkaError(code, "Heartbeat")
-                    if self._partitions_assigned_as_leader is not None and await self._partitions(client) > self._partitions_assigned_as_leader:
+                    if (
+                        self._partitions_as_leader is not None
+                        and await self._partitions(client) > self._partitions_as_leader
+                    ):
                         return False  # joining again starts a rebalance
                 if not await self._transform(client, session, generation, positions):
                     return False  # the positions are those of the last commit again
