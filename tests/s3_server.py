@@ -72,7 +72,7 @@ def build() -> Path:
 
 
 @contextmanager
-def s3_server(folder: Path, host: str = LOOPBACK) -> Iterator[S3Server]:
+def run_s3_server(folder: Path, host: str = LOOPBACK) -> Iterator[S3Server]:
     """Runs a server at the address `host` that keeps its objects in the folder. Skips the test, or
     fails in CI, if the program is missing.
     """

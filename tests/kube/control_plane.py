@@ -1,7 +1,7 @@
 """A real Kubernetes control plane: etcd, API server, and for nodes the controller manager and the
 scheduler.
 
-    with control_plane(folder) as plane:
+    with run_control_plane(folder) as plane:
         plane.admin.request("GET", "/api/v1/namespaces")
 
 Each component can be stopped, killed, paused and started by itself; ports and data stay.
@@ -177,7 +177,7 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
+def run_control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
     """Runs etcd and an API server during the block."""
     plane = ControlPlane(folder, address)
     try:

@@ -38,7 +38,7 @@ def build() -> Path:
 
 
 @contextmanager
-def enforced_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
+def enforce_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
     """NetworkPolicies are enforced on the node inside the block.
 
     Afterwards the rules are removed, because nobody would add the pods that start later to them.

@@ -12,7 +12,7 @@ from tests.kube.images import build
 from tests.kube.installed_operator import InstalledOperator
 from tests.kube.managed_cluster import READY_WITHIN_S
 from tests.kube.namespace_client import NamespaceClient
-from tests.kube.network_plugin import enforced_network_policies
+from tests.kube.network_plugin import enforce_network_policies
 from tests.waiting import eventually
 
 CLUSTER = "guarded"
@@ -46,7 +46,7 @@ def guarded(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
     kube = installed_operator.kube
     resources = NamespaceClient(kube.plane.admin, "guarded")
     resources.create_namespace()
-    with enforced_network_policies(kube.nodes[0], kube.plane):
+    with enforce_network_policies(kube.nodes[0], kube.plane):
         spec = {"replicas": 2, "storage": {"size": "1Gi"}, "resources": {"requests": {"cpu": "100m"}}}
         resources.create("Cluster", CLUSTER, {**spec, "listeners": LISTENERS})
         resources.wait_for_status("Cluster", CLUSTER, within_s=READY_WITHIN_S)

@@ -19,7 +19,7 @@ from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from tests.ports import free_port
-from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
+from tests.postgresql import PASSWORD, USER, PostgreSQL, run_postgresql
 from tests.spark.broker import KAFKA_LIBS, broker
 from tests.spark.spark_jvm import add_all_sinks, archive_of_all_sinks, shared_jvm_conf, write_archive
 
@@ -215,7 +215,7 @@ def _follow(
 
 @pytest.fixture(scope="session")
 def database() -> Iterator[PostgreSQL]:
-    with postgresql() as running:
+    with run_postgresql() as running:
         yield running
 
 

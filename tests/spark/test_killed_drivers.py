@@ -16,7 +16,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from tests.iceberg_catalog import iceberg_catalog
+from tests.iceberg_catalog import run_iceberg_catalog
 from tests.postgresql import PostgreSQL
 from tests.spark.conftest import Runner, Topics, jdbc
 from tests.spark.death import Step
@@ -60,7 +60,7 @@ def deaths(when: str) -> list[list[Step]]:
 @pytest.fixture
 def rest_catalog(tmp_path: Path) -> Iterator[str]:
     """URL of a server whose tables are in the pipeline's folder."""
-    with iceberg_catalog(tmp_path) as url:
+    with run_iceberg_catalog(tmp_path) as url:
         yield url
 
 

@@ -17,8 +17,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_KEY
-from tests.iceberg_catalog import iceberg_catalog
-from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
+from tests.iceberg_catalog import run_iceberg_catalog
+from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, run_s3_server
 from tests.spark.conftest import Runner, Topics, events
 from tests.spark.death import Step
 from tests.spark.dying_driver import run_driver
@@ -30,14 +30,14 @@ PARQUET = "ottla_spark.streaming.sink:write_parquet"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+    with run_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def catalog(store: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a server of Iceberg's REST API."""
-    with iceberg_catalog(tmp_path_factory.mktemp("catalog"), store) as url:
+    with run_iceberg_catalog(tmp_path_factory.mktemp("catalog"), store) as url:
         yield url
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_KEY
-from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
+from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, run_s3_server
 from tests.spark.conftest import Runner, Topics, pipeline_document
 from tests.spark.death import Step
 from tests.spark.dying_driver import run_driver
@@ -43,7 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """Drivers have its credentials in their environment."""
     monkeypatch.setenv(ACCESS_KEY_ID, ACCESS_KEY)
     monkeypatch.setenv(SECRET_ACCESS_KEY, SECRET_KEY)
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+    with run_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
