@@ -25,6 +25,7 @@ from pathlib import Path
 
 import ottla_broker
 from tests.class_archives import KAFKA_READY_LINE, LOG_READY_LINE, short_lived_jvm_options
+from tests.daemons import resident_memory_kib
 from tests.jars import KAFKA, java_command, kafka_classpath
 from tests.kafka_folders import format_log_dir
 from tests.ports import free_port
@@ -157,9 +158,7 @@ class BrokerProcess:
         return path.read_text(errors="replace")[-characters:] if path.exists() else ""
 
     def resident_memory_kib(self) -> int:
-        """Resident memory (VmRSS)."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+        return resident_memory_kib(self.pid)
 
     def cpu_s(self) -> float:
         """Processor time used so far, user and system."""

@@ -134,14 +134,14 @@ class ProcessCluster:
 
     # --- what clients see
 
-    def call_broker(self, broker: int, call: Callable[[Client], Any], within_s: float = CALL_TIMEOUT_S) -> Any:
+    def call_broker(self, broker: int, call: Callable[[Client], Any]) -> Any:
         """Runs a coroutine function with a client of this broker alone. Raises OSError,
         TimeoutError or KafkaError.
         """
 
         async def run() -> Any:
             address = self.brokers[broker].bootstrap
-            async with Client.connect(address, timeout_s=within_s, security=self.security) as client:
+            async with Client.connect(address, timeout_s=CALL_TIMEOUT_S, security=self.security) as client:
                 return await call(client)
 
         return asyncio.run(run())

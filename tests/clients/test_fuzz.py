@@ -17,6 +17,7 @@ from ottla_broker.connection_limits import ConnectionLimits
 from tests.brokers import run_ottla_broker
 from tests.clients.fuzz import fuzz
 from tests.clients.request_recorder import record_requests, run_typical_session
+from tests.daemons import resident_memory_kib
 from tests.ports import free_port
 from tests.unit.api.brokers import SmallBroker, serve, start_listening
 
@@ -24,11 +25,6 @@ SECONDS = float(os.environ.get("OTTLA_FUZZ_SECONDS", "8"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
 MIN_REQUESTS = 600  # even where the machine is slow
 MOST_GROWTH_KIB = 200 * 1024
-
-
-def resident_kib(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
 @pytest.mark.slow
@@ -70,13 +66,13 @@ def test_rule_18_holds_for_a_broker_process(capsys: pytest.CaptureFixture[str]) 
         requests = asyncio.run(record_requests(broker.port, relay, session))
         kinds = {request[:4] for request in requests}
         assert len(kinds) > 20, "of many APIs, and of some in several versions"
-        before = resident_kib(broker.pid)
+        before = resident_memory_kib(broker.pid)
         tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests, at_least=MIN_REQUESTS))
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
-            print(f"resident memory {before} KiB before, {resident_kib(broker.pid)} KiB after")
+            print(f"resident memory {before} KiB before, {resident_memory_kib(broker.pid)} KiB after")
         assert not tried.hung
         assert tried.requests >= MIN_REQUESTS
         assert broker.is_running
-        assert resident_kib(broker.pid) - before < MOST_GROWTH_KIB
+        assert resident_memory_kib(broker.pid) - before < MOST_GROWTH_KIB
         assert "Traceback" not in broker.log_tail(1 << 28)  # a bug; malformed requests are logged in one line

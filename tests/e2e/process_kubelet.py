@@ -249,10 +249,10 @@ class ProcessKubelet:
                 scratch.replace(folder / item["path"])
 
     async def _update_pod_status(self, pod: Json, container: Container) -> None:
-        ready = container.is_running() and await _is_ready(pod["status"]["podIP"])
+        ready = container.is_running and await _is_ready(pod["status"]["podIP"])
         if ready != (pod["status"]["conditions"][0]["status"] == "True"):
             pod["status"]["conditions"] = _ready_condition(ready)
-        if not container.is_running():
+        if not container.is_running:
             last_line = container.log.read_text().strip().splitlines()[-1:]
             terminated = {"terminated": {"message": "".join(last_line), "exitCode": 2}}
             waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
@@ -260,7 +260,7 @@ class ProcessKubelet:
 
     async def _stop_broker(self, name: str) -> None:
         container = self._containers.pop(name)
-        if container.is_running():
+        if container.is_running:
             container.process.terminate()
             await container.process.wait()
 

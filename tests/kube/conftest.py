@@ -69,7 +69,7 @@ def images(request: pytest.FixtureRequest) -> dict[str, Path]:
         if "rest_catalog" in requested:
             fetch_catalog_jars()
     if "oidc" in requested:
-        oidc_server.install()
+        oidc_server.install_server()
     names = ("broker", "operator", *(["spark"] if "spark_image" in requested else []))
     return {name: build.build_archive(name) for name in names}
 

@@ -18,7 +18,7 @@ from tests.e2e.mirroring import read_records
 from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
 from tests.kube.cluster import NODE_NETWORK, Kubernetes
 from tests.kube.installed_operator import describe_pods
-from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster
+from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster, external_bootstrap
 from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
@@ -74,12 +74,6 @@ def mirror_spec(source: str, namespace: str, target: str, topic: str) -> dict[st
         "topics": [topic],
         "groups": [GROUP],
     }
-
-
-def external_bootstrap(kube: Kubernetes, resources: NamespaceClient, name: str) -> str:
-    """Bootstrap server for clients outside Kubernetes."""
-    port = resources.list_objects("v1", "services")[f"{name}-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
-    return f"{kube.nodes[0].address}:{port}"
 
 
 def test_clients_fail_over_to_the_copy_after_an_edit_of_the_role(

@@ -13,7 +13,6 @@ from tests.kube.installed_operator import InstalledOperator
 from tests.kube.managed_cluster import READY_WITHIN_S
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.network_plugin import enforce_network_policies
-from tests.waiting import eventually
 
 CLUSTER = "guarded"
 GUARDED, OPEN, BETWEEN_BROKERS = 9092, 9094, 9091
@@ -64,18 +63,9 @@ def can_connect(resources: NamespaceClient, port: int, **labels: str) -> bool:
         "imagePullPolicy": "Never",
         "command": ["python", "-c", CONNECT, address, str(port)],
     }
-    pods = f"/api/v1/namespaces/{resources.namespace}/pods"
-    pod = {"metadata": {"name": name, "labels": labels}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-    resources.api.request("POST", pods, pod)
-
-    def result() -> str | None:
-        phase = resources.list_objects("v1", "pods")[name]["status"].get("phase")
-        return phase if phase in ("Succeeded", "Failed") else None
-
-    phase = eventually(result, within_s=60)
-    log = resources.api.request_text("GET", f"{pods}/{name}/log")
-    assert phase == "Succeeded" or "TimeoutError" in log or "Connection refused" in log, log
-    return phase == "Succeeded"
+    has_succeeded, log = resources.run_pod(name, container, pod_spec={}, labels=labels)
+    assert has_succeeded or "TimeoutError" in log or "Connection refused" in log, log
+    return has_succeeded
 
 
 @pytest.mark.timeout(900)  # the images may have to be built

@@ -40,7 +40,7 @@ def test_trace_of_a_record_goes_on_to_the_sinks(
         passed_on = {it.json["id"]: it.headers.get("traceparent") for it in topics.read(topic)}
         assert passed_on == {1: header(1), 2: header(2, flags="00"), 3: None, 4: None}
     for query, topic in (("once", "traced-once"), ("again", "traced-again")):
-        (batch,) = collector.named(f"batch {query}")
+        (batch,) = collector.spans_named(f"batch {query}")
         assert batch.resource["service.name"] == "shop"
         assert (
             batch.attributes.items()
@@ -52,7 +52,7 @@ def test_trace_of_a_record_goes_on_to_the_sinks(
                 "messaging.destination.name": topic,
             }.items()
         )
-        (record,) = collector.named(f"process {query}")
+        (record,) = collector.spans_named(f"process {query}")
         assert (record.trace_id, record.parent_id) == (f"{1:032x}", SPAN)
         assert batch.links == [(record.trace_id, SPAN)]
         assert record.links == [(batch.trace_id, batch.span_id)]
@@ -72,7 +72,7 @@ def test_batch_that_fails_is_a_span_without_values_of_records(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
         with pytest.raises(PipelineError, match="4711"):
             pipeline(spec, name="shop")
-    (batch,) = collector.named("batch rows")
+    (batch,) = collector.spans_named("batch rows")
     assert batch.error == batch.attributes["error.type"]
     assert batch.error == "pyspark.errors.exceptions.captured.NumberFormatException"
     assert (batch.attributes["ottla.batch"], batch.attributes["messaging.destination.name"]) == (0, "failing-out")
