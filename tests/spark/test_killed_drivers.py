@@ -70,7 +70,7 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
     pipeline: Runner, topics: Topics, database: PostgreSQL, rest_catalog: str, when: str
 ) -> None:
     topic, schema = f"killed-{when}", f"killed_{when}"
-    topics.make(topic, partitions=PARTITIONS)
+    topics.create(topic, partitions=PARTITIONS)
     database.run(f"CREATE SCHEMA {schema}")
     folder = pipeline.folder
 

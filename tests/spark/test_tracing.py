@@ -11,15 +11,15 @@ from tests.spark.conftest import Runner, Topics, events
 SPAN = "00f067aa0ba902b7"
 
 
-def header(number: int, flags: str = "01") -> str:
+def traceparent(number: int, flags: str = "01") -> str:
     return f"00-{number:032x}-{SPAN}-{flags}"
 
 
 def test_trace_of_a_record_goes_on_to_the_sinks(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics.make("traced-in", "traced-once", "traced-again")
-    headers = {1: header(1), 2: header(2, flags="00"), 3: "not a traceparent", 4: None}
+    topics.create("traced-in", "traced-once", "traced-again")
+    headers = {1: traceparent(1), 2: traceparent(2, flags="00"), 3: "not a traceparent", 4: None}
     for number, value in headers.items():
         topics.producer.produce(
             "traced-in", f'{{"id": {number}}}', headers=[] if value is None else [("traceparent", value.encode())]
@@ -38,7 +38,7 @@ def test_trace_of_a_record_goes_on_to_the_sinks(
         pipeline(spec, name="shop")
     for topic in ("traced-once", "traced-again"):
         passed_on = {it.json["id"]: it.headers.get("traceparent") for it in topics.read(topic)}
-        assert passed_on == {1: header(1), 2: header(2, flags="00"), 3: None, 4: None}
+        assert passed_on == {1: traceparent(1), 2: traceparent(2, flags="00"), 3: None, 4: None}
     for query, topic in (("once", "traced-once"), ("again", "traced-again")):
         (batch,) = collector.spans_named(f"batch {query}")
         assert batch.resource["service.name"] == "shop"
