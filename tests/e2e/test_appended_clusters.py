@@ -75,7 +75,7 @@ def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
                     broker.kill()
                 wait_for_acknowledgements(from_west)
                 broker.start()
-                eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
+                target.wait_until_healthy()
                 wait_for_acknowledgements(from_east)
             west.kill()
             wait_for_acknowledgements(from_east)
@@ -99,7 +99,7 @@ def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
             found = values_by_source(target, partition)
             for name, records in expected.items():
                 assert found[name] == records, name
-        eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
+        target.wait_until_healthy()
         for partition in range(PARTITIONS):
             logs = {read_log_bytes(broker.log_dir, TOPIC, partition) for broker in target.brokers.values()}
             assert len(logs) == 1, "all replicas hold the same bytes"

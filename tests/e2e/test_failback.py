@@ -152,9 +152,9 @@ def test_old_source_truncates_while_its_brokers_are_killed() -> None:
             victim.kill()
             produce(b.bootstrap, TOPIC, [b"while a broker is down"] * 100)
             victim.start()
-            eventually(lambda: a.is_healthy(), within_s=60, message=lambda: str(a.health_problems()))
+            a.wait_until_healthy()
         sites.assert_same_records()
-        eventually(lambda: a.is_healthy(), within_s=60, message=lambda: str(a.health_problems()))
+        a.wait_until_healthy()
         expected = read_log_bytes(b.log_dir, TOPIC, 0)
         for broker in a.brokers.values():
             eventually(lambda broker=broker: read_log_bytes(broker.log_dir, TOPIC, 0) == expected, within_s=30)  # type: ignore[misc]

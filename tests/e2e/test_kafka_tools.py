@@ -55,15 +55,15 @@ def test_verifiable_consumer_reads_all_that_was_acknowledged_under_faults(
         cluster.brokers[leader].kill()
         wait_for_acknowledgements(producer)
         cluster.brokers[leader].start()
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a kill")
+        cluster.wait_until_healthy()
         paused = cluster.partition_state(topic).leader
         cluster.brokers[paused].pause()
         time.sleep(4)
         cluster.brokers[paused].resume()
         wait_for_acknowledgements(producer)
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a pause")
+        cluster.wait_until_healthy()
         cluster.brokers[cluster.controller_id()].restart()
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a restart")
+        cluster.wait_until_healthy()
         wait_for_acknowledgements(producer)
         producer.stop()
         sent = {
@@ -132,7 +132,7 @@ def test_tools_reassign_partitions_and_elect_preferred_leaders(cluster: ProcessC
         ]
 
     cluster.brokers[cluster.partition_state(topic).leader].restart()
-    eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
+    cluster.wait_until_healthy()
     run_java_tool(
         f"{TOOLS}.LeaderElectionCommand", *bootstrap, "--election-type", "preferred", "--all-topic-partitions"
     )
@@ -157,7 +157,7 @@ def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
             victim.kill()
             rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 500), partition=0)
             victim.start()
-            eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
+            cluster.wait_until_healthy()
     with start_java_tool(
         f"{TOOLS}.ReplicaVerificationTool",
         *("--broker-list", cluster.bootstrap, "--topics-include", topic, "--report-interval-ms", "500"),

@@ -20,7 +20,7 @@ from ottla_broker.wire.client import Client
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import MIRROR, produce, read_records, read_watermarks, set_mirror, try_set_mirror
 from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, secured_kafka
-from tests.e2e.up_process import up_process
+from tests.e2e.up_process import prepare_up
 from tests.kube.certificates import create_client_certificate
 from tests.waiting import eventually
 
@@ -197,7 +197,7 @@ def test_edited_password_in_a_file_is_used_at_once(source: SecuredKafka, tmp_pat
             },
         ]
 
-    with up_process(tmp_path) as up:
+    with prepare_up(tmp_path) as up:
         up.write_resources(*objects("wrong password"))
         up.start()
         up.wait_for_line("mirror west: set bootstrap.servers=")

@@ -26,7 +26,7 @@ def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
         for broker in cluster.brokers.values():
             assert broker.stop(within_s=60) == (143 if cluster.kind == "kafka" else 0)
             broker.start()
-            eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
+            cluster.wait_until_healthy()
         load.stop_producers()
         contents = read_all_records(cluster.bootstrap, TOPIC, PARTITIONS)
         wait_for_members(load, contents)

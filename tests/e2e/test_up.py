@@ -4,14 +4,13 @@ import copy
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from tests.e2e.up_process import UpProcess, is_process_running, up_process
+from tests.e2e.up_process import UpProcess, is_process_running, prepare_up
 from tests.e2e.up_resources import (
     Json,
     admin,
@@ -23,12 +22,6 @@ from tests.e2e.up_resources import (
     topic,
 )
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(up: UpProcess, **spec: Any) -> Json:
@@ -160,7 +153,7 @@ def test_port_in_use_is_reported_once_and_the_broker_starts_when_it_is_free(up: 
 
 def test_broker_of_another_cluster_on_the_port_is_not_changed(up: UpProcess, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    with up_process(tmp_path / "other") as other:
+    with prepare_up(tmp_path / "other") as other:
         other.port = up.port
         other.write_resources(cluster(other), topic("theirs"))
         other.start()

@@ -8,15 +8,13 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
 import pytest
 
 from tests.e2e.background_producer import produce_numbers
-from tests.e2e.up_process import UpProcess, is_process_running, up_process
+from tests.e2e.up_process import UpProcess, is_process_running
 from tests.e2e.up_resources import (
     Json,
     consume_values,
@@ -31,10 +29,9 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        process.brokers = 3
-        yield process
+def up(up: UpProcess) -> UpProcess:
+    up.brokers = 3
+    return up
 
 
 def cluster(up: UpProcess, replicas: int = 3, **spec: Any) -> Json:

@@ -4,23 +4,17 @@ import re
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, resource
 from tests.waiting import eventually
 
 ADDRESS = re.compile(r"console of cluster demo: (http://127\.0\.0\.1:(\d+))")
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(up: UpProcess, config: Mapping[str, str] = MappingProxyType({}), replicas: int = 1) -> Json:

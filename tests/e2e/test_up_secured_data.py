@@ -3,24 +3,16 @@ own, whose rules allow only what these need.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, resource, shouting_pipeline
 from tests.waiting import eventually
 
 LOAD = 'print(\'{"topic": "greetings", "value": {"word": "hello"}}\')\n'
 ACL = {"type": "ACL"}
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(name: str, port: int, **spec: Any) -> Json:

@@ -1,6 +1,5 @@
 """`ottla up` with the example of two tenants, and clients with the files of their users."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,10 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tenants"
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def example(up: UpProcess) -> list[Json]:

@@ -4,12 +4,10 @@ clients with the users' own files.
 
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
-import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -19,18 +17,12 @@ from ottla_operator.local.internal_certificates import read_files
 from ottla_operator.plan.certificate_renewal import Validity
 from ottla_operator.resources.cluster import Cluster
 from tests.e2e.java_tools import run_java_tool
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, resource, topic
 from tests.waiting import eventually
 
 DAY = 86_400
 RULES = [{"allow": ["Read", "Write"], "topic": "orders*"}, {"allow": ["Read"], "group": "billing*"}]
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(up: UpProcess, **spec: Any) -> Json:

@@ -3,7 +3,6 @@ and keep out, and users that are edited and removed.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,11 @@ import yaml
 from kafka import KafkaConsumer
 
 from tests.e2e.java_tools import run_java_tool
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json
 from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "secured"
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def example(up: UpProcess, *, without: str = "") -> list[Json]:

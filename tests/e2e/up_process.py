@@ -115,7 +115,7 @@ def is_process_running(pid: int) -> bool:
 
 
 @contextmanager
-def up_process(folder: Path) -> Iterator[UpProcess]:
+def prepare_up(folder: Path) -> Iterator[UpProcess]:
     """Yields a process that has not been started. At the end kills it and the processes it
     started.
     """

@@ -86,7 +86,7 @@ def kill_under_load(
             cluster.brokers[broker].kill()
             time.sleep(random.uniform(0, 1.0))
             cluster.brokers[broker].start()
-            eventually(cluster.is_healthy, within_s=60, message=partial(describe_problems, cluster))
+            cluster.wait_until_healthy()
             report(f"kill {number}: broker {broker} ({reason}); {[worker.committed for worker in workers]} commits")
     sent = Counter(acknowledged)
     assert sent.total() == len(sent), "a record was acknowledged twice"
@@ -173,7 +173,3 @@ def has_copied(cluster: ProcessCluster, worker: CopyWorker, count: int) -> bool:
 
 def describe_copies(cluster: ProcessCluster, worker: CopyWorker, count: int) -> str:
     return f"{len(read_committed(cluster, worker.target))} of {count} in {worker.target}; {worker.errors[-3:]}"
-
-
-def describe_problems(cluster: ProcessCluster) -> str:
-    return "; ".join(cluster.health_problems())
