@@ -16,6 +16,7 @@ from tests.e2e.rounds.round_runner import create_topic
 from tests.waiting import eventually
 
 PARTITIONS = 3
+PAUSE_S = 4.0  # of a paused broker; other brokers fence it meanwhile
 # The tool sets retries to 0. These are the defaults of producers, with timeouts that fit a test.
 RETRIES = (
     "retries=2147483647\nenable.idempotence=true\nrequest.timeout.ms=3000\ndelivery.timeout.ms=60000\nlinger.ms=5\n"
@@ -58,7 +59,7 @@ def test_verifiable_consumer_reads_all_that_was_acknowledged_under_faults(
         cluster.wait_until_healthy()
         paused = cluster.partition_state(topic).leader
         cluster.brokers[paused].pause()
-        time.sleep(4)
+        time.sleep(PAUSE_S)
         cluster.brokers[paused].resume()
         wait_for_acknowledgements(producer)
         cluster.wait_until_healthy()

@@ -19,7 +19,7 @@ from kio.static.primitive import i8
 from ottla_broker.wire.client import Client
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import MIRROR, produce, read_records, read_watermarks, set_mirror, try_set_mirror
-from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, run_secured_kafka
 from tests.e2e.up_process import prepare_up
 from tests.kube.certificates import create_client_certificate
 from tests.waiting import eventually
@@ -29,7 +29,7 @@ TOPIC = "orders"
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as secured:
+    with run_secured_kafka(tmp_path_factory.mktemp("secured")) as secured:
         admin = AdminClient({"bootstrap.servers": secured.broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
         produce(secured.broker.bootstrap, TOPIC, [f"{n}".encode() * 100 for n in range(500)])

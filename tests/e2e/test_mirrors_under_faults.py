@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -80,9 +79,8 @@ def saved_values(cluster: ProcessCluster, partition: int) -> set[bytes]:
     return found
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_failover_and_failback_under_faults(seed: int) -> None:
-    random = Random(seed)
+def test_failover_and_failback_under_faults() -> None:
+    random = Random(1)
     with run_cluster("ottla", 3) as a, run_cluster("ottla", 3) as b:
         admin = AdminClient({"bootstrap.servers": a.bootstrap})
         for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(RECREATED, 1, 3)]).values():

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from tests.clusters import ProcessCluster, is_in_sync
 from tests.e2e.up_process import COMMAND, command_environment
+from tests.e2e.up_resources import are_in_sync
 from tests.waiting import eventually
 
 Json = dict[str, Any]
@@ -60,12 +61,7 @@ class OttlaCommand:
 
         def partitions_in_sync() -> list[Json]:
             partitions = self.partitions(topic)
-            in_sync = all(
-                len(it["replicas"]) == len(it["isr"]) == replicas
-                and (not preferred or it["leader"] == it["replicas"][0])
-                for it in partitions
-            )
-            return partitions if in_sync else []
+            return partitions if are_in_sync(partitions, replicas, preferred=preferred) else []
 
         # Each command is a process, so a client waits first and the command is run at the end.
         eventually(lambda: is_in_sync(self.cluster.bootstrap, topic, replicas, preferred=preferred), within_s=60)

@@ -31,10 +31,11 @@ def cluster(up: UpProcess, **spec: Any) -> Json:
     )
 
 
-def describe_setting(up: UpProcess, name: str, key: str) -> str | None:
-    resource = ConfigResource(ResourceType.TOPIC, name)
+def describe_retention(up: UpProcess) -> str | None:
+    """Setting retention.ms of the topic `greetings`."""
+    resource = ConfigResource(ResourceType.TOPIC, "greetings")
     client = admin(up)  # must outlive its request
-    value: str | None = client.describe_configs([resource])[resource].result(10)[key].value
+    value: str | None = client.describe_configs([resource])[resource].result(10)["retention.ms"].value
     return value
 
 
@@ -44,7 +45,7 @@ def test_topic_of_a_file_takes_records_which_survive_a_restart(up: UpProcess) ->
     up.wait_for_line("first broker ready after")
     up.wait_for_line("topic greetings created")
     assert count_partitions(up, "greetings") == 3
-    assert describe_setting(up, "greetings", "retention.ms") == "3600000"
+    assert describe_retention(up) == "3600000"
     produce_values(up, "greetings", "hello", "world")
     up.wait_for_line("first message after")
     assert consume_values(up, "greetings", 2) == ["hello", "world"]
@@ -70,7 +71,7 @@ def test_edits_are_applied_and_invalid_edits_are_reported(up: UpProcess) -> None
     up.wait_for_line("topic greetings: retention.ms=7")
     up.wait_for_line("topic more created")
     assert count_partitions(up, "greetings") == 3
-    assert describe_setting(up, "greetings", "retention.ms") == "7"
+    assert describe_retention(up) == "7"
 
     up.write_resources(cluster(up), topic(partitions=2), topic("more"))
     up.wait_for_line("spec.partitions: partitions cannot be decreased")
@@ -291,7 +292,7 @@ def test_produce_cannot_resume_over_another_number_of_partitions_without_the_for
     assert sorted(lines) == sorted(f"{number}\tx" for number in range(100))
 
 
-def test_ottla_commands_on_brokers_of_up(up: UpProcess) -> None:
+def test_ottla_commands_reach_the_brokers_of_up(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic(partitions=2))
     up.start()
     up.wait_for_line("topic greetings created")

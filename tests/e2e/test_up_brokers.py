@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections import Counter
 from typing import Any
 
@@ -64,9 +63,7 @@ def test_killed_broker_is_restarted_and_no_acknowledged_record_is_lost(up: UpPro
     assert up.broker_pid(2) != killed
     assert consume_values(up, "greetings", len(acknowledged)) == sorted(acknowledged)
     pids = [up.broker_pid(it) for it in (1, 2, 3)]
-    started = time.monotonic()
     assert up.stop() == 0
-    assert time.monotonic() - started < 10
     assert not any(map(is_process_running, pids))
 
     up.start()
@@ -167,7 +164,7 @@ def transactions_min_isr(up: UpProcess) -> str:
 
 
 @pytest.mark.slow
-def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
+def test_scaling_up_and_down_loses_no_record(up: UpProcess) -> None:
     up.write_resources(cluster(up, 1), topic(partitions=6))
     up.start()
     up.wait_for_line("topic greetings created")

@@ -35,7 +35,7 @@ def read(url: str) -> str:
         return text
 
 
-def test_its_address_is_printed_and_serves_the_cluster(up: UpProcess) -> None:
+def test_console_serves_the_cluster_at_the_printed_address(up: UpProcess) -> None:
     up.write_resources(cluster(up))
     up.start()
     url, _ = find_console(up)
@@ -47,7 +47,7 @@ def test_its_address_is_printed_and_serves_the_cluster(up: UpProcess) -> None:
     assert up.stop() == 0
 
 
-def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> None:
+def test_console_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> None:
     topic = resource("Topic", "greetings", clusterRef={"name": "demo"}, partitions=1, replicas=1)
     pipeline = resource(
         "Pipeline",
@@ -67,7 +67,7 @@ def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_it_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
+def test_console_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
     up.write_resources(cluster(up, replicas=3))
     up.start()
     url, _ = find_console(up)

@@ -1,7 +1,6 @@
 """`ottla up` with a Cluster that requires logins, from clients and between brokers."""
 
 import asyncio
-import json
 import stat
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from ottla_broker.wire.client import Client
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import KafkaError
 from tests.e2e.up_process import UpProcess
-from tests.e2e.up_resources import Json, resource
+from tests.e2e.up_resources import Json, inter_broker_address, resource
 from tests.waiting import eventually
 
 
@@ -22,12 +21,6 @@ def secured_cluster(up: UpProcess, replicas: int = 1) -> Json:
 
 def login_folder(up: UpProcess) -> Path:
     return up.folder / ".ottla" / "demo" / "inter-broker-login"
-
-
-def inter_broker_address(up: UpProcess, broker: int = 1) -> str:
-    settings = json.loads((up.folder / ".ottla" / "demo" / str(broker) / "settings.json").read_text())
-    listeners: str = settings["listeners"]
-    return next(it.split("://")[1] for it in listeners.split(",") if it.startswith("INTER_BROKER://"))
 
 
 def list_topics(address: str, security: ClientSecurity) -> list[str]:

@@ -1,7 +1,6 @@
 """`ottla up` with the example of two tenants, and clients with the files of their users."""
 
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka as ck
 import pytest
@@ -9,7 +8,7 @@ import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.up_process import UpProcess
-from tests.e2e.up_resources import Json
+from tests.e2e.up_resources import Json, produce_one, read_librdkafka_settings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tenants"
 
@@ -22,22 +21,6 @@ def example(up: UpProcess) -> list[Json]:
     return found
 
 
-def settings(up: UpProcess, user: str) -> dict[str, Any]:
-    folder = up.folder / ".ottla" / "shared" / "users" / user
-    lines = (folder / "librdkafka.properties").read_text().splitlines()
-    found = dict(line.split("=", 1) for line in lines)
-    return {key: str(folder / value) if key.endswith(".location") else value for key, value in found.items()}
-
-
-def produce(of_user: dict[str, Any], topic: str) -> ck.KafkaError | None:
-    errors: list[ck.KafkaError | None] = []
-    producer = ck.Producer({**of_user, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
-    producer.produce(topic, topic.encode(), on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
-    (error,) = errors
-    return error
-
-
 def test_tenants_use_the_same_names_and_see_only_their_own(up: UpProcess) -> None:
     up.write_resources(*example(up))
     up.start()
@@ -45,10 +28,13 @@ def test_tenants_use_the_same_names_and_see_only_their_own(up: UpProcess) -> Non
         up.wait_for_line(f"user {user}: clients connect with")
     for topic in ("acme.orders", "globex.orders"):
         up.wait_for_line(f"topic {topic} created")
-    shop, billing, globex = (settings(up, it) for it in ("acme-shop", "acme-billing", "globex-billing"))
-    assert produce(shop, "acme.orders") is None
+    users = up.folder / ".ottla" / "shared" / "users"
+    shop, billing, globex = (
+        read_librdkafka_settings(users / it) for it in ("acme-shop", "acme-billing", "globex-billing")
+    )
+    assert produce_one(shop, "acme.orders") is None
     for login, topic in ((shop, "globex.orders"), (billing, "acme.orders"), (globex, "acme.orders")):
-        error = produce(login, topic)
+        error = produce_one(login, topic)
         assert error is not None and error.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED, topic
     admin = AdminClient(shop)
     admin.create_topics([NewTopic("acme.more", 1)])["acme.more"].result(20)

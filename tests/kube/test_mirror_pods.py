@@ -15,7 +15,7 @@ import pytest
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.e2e.mirroring import read_records
-from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
+from tests.e2e.secured_kafka import PASSWORD, USER, run_secured_kafka
 from tests.kube.cluster import NODE_NETWORK, Kubernetes
 from tests.kube.installed_operator import describe_pods
 from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster, external_bootstrap
@@ -223,7 +223,7 @@ def test_a_source_outside_kubernetes_is_mirrored_with_tls_and_credentials_from_s
     """Apache Kafka outside Kubernetes. The operator notices a Secret that is created later, and a
     change of one with a wrong password.
     """
-    with secured_kafka(tmp_path, f"{NODE_NETWORK}.1") as source:
+    with run_secured_kafka(tmp_path, f"{NODE_NETWORK}.1") as source:
         rd.create_topic(source.broker.bootstrap, "invoices", 1)
         rd.produce(source.broker.bootstrap, "invoices", messages([b"copied"] * 50))
         secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"

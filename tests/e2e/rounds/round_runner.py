@@ -83,7 +83,7 @@ def run_round(cluster: ProcessCluster, seed: str, folder: Path) -> RoundResult:
         cluster.wait_until_healthy(within_s=RECOVERY_TIMEOUT_S)
         recovery_s = time.monotonic() - faults_ended
         log.write(f"healthy after {recovery_s:.2f} s; controller {cluster.controller_id()}")
-        time.sleep(0.5)
+        time.sleep(0.5)  # records of the healthy cluster too; it waits for nothing
         load.stop_producers()
         problems += check_records(cluster, load, topic)
     except (AssertionError, OSError, KafkaError, LookupError, ck.KafkaException) as reason:
