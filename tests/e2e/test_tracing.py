@@ -19,7 +19,7 @@ def phases_of(collector: Collector, request: ReceivedSpan) -> dict[str, Received
     return {one.name: one for one in collector.children_of(request)}
 
 
-def test_trace_of_a_record_continues_in_the_spans_of_leader_followers_and_consumer() -> None:
+def test_trace_of_a_record_shows_the_append_and_the_wait_for_each_follower() -> None:
     with (
         run_collector() as collector,
         run_cluster("ottla", 3, otel_exporter_otlp_endpoint=collector.endpoint, otel_traces_sampler_arg=1) as cluster,
