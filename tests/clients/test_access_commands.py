@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.e2e.up_process import COMMAND, command_environment
+from tests.ottla_command import run_ottla
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -32,22 +31,14 @@ class SaslBroker:
     sasl: str
 
     def ottla(
-        self, *arguments: str, config: Path | None = None, stdin_text: str | None = None, **variables: str
+        self, *arguments: str, config: Path | None = None, stdin_text: str = "", **variables: str
     ) -> "subprocess.CompletedProcess[str]":
         """Runs `ottla` as super user or, with a file of client properties `config`, on the listener
         with SCRAM.
         """
         bootstrap = self.sasl if config else self.broker.bootstrap
         how = ["--bootstrap", bootstrap, *(["--command-config", str(config)] if config else [])]
-        return subprocess.run(
-            [*COMMAND, *arguments, *how],
-            input=stdin_text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env=command_environment(**variables),
-        )
+        return run_ottla(*arguments, *how, stdin=stdin_text, variables=variables)
 
     def login(self, user: str, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
         return {
@@ -181,17 +172,12 @@ def test_bad_input_is_an_error_of_usage(secured: SaslBroker) -> None:
 
 
 def test_commands_say_that_brokers_have_no_authorizer(broker: BrokerProcess) -> None:
-    command = [sys.executable, "-m", "ottla_operator.cli", "acls"]
-    how = ["--bootstrap", broker.bootstrap]
+    def acls(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return run_ottla("acls", *arguments, "--bootstrap", broker.bootstrap)
 
-    def ottla(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*command, *arguments, *how], capture_output=True, text=True, timeout=60, env=command_environment()
-        )
-
-    listed = ottla("list")
+    listed = acls("list")
     assert (listed.returncode, "No Authorizer is configured" in listed.stderr) == (1, True)
-    explained = ottla("explain", "-p", "x", "--operation", "read", "--topic", "t")
+    explained = acls("explain", "-p", "x", "--operation", "read", "--topic", "t")
     assert (explained.returncode, "every request is allowed" in explained.stdout) == (0, True)
 
 

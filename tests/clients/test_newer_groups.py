@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -18,6 +17,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.consumer_group_cases import joining_fields
 from tests.clients.group_cases import wait_for_coordinators
 from tests.jars import java_command
+from tests.ottla_command import run_ottla
 from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
@@ -236,8 +236,7 @@ def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProces
 
 
 def run_groups(*arguments: str) -> str:
-    command = [sys.executable, "-m", "ottla_operator.cli", "groups", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ottla("groups", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

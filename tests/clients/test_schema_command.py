@@ -1,14 +1,13 @@
 """`ottla schema` with the registry of a broker."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.clients.conftest import NewBroker
+from tests.ottla_command import run_ottla
 from tests.ports import free_port
 
 USER = {"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]}
@@ -23,8 +22,7 @@ def url(new_broker: NewBroker) -> Iterator[str]:
 
 
 def ottla_schema(url: str, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "ottla_operator.cli", "schema", *arguments, "--registry", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_ottla("schema", *arguments, "--registry", url)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -4,8 +4,6 @@ its own requests.
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -27,6 +25,7 @@ from tests.clients.share_member import (
     set_offset_reset,
 )
 from tests.jars import KAFKA_4_3, kafka_classpath
+from tests.ottla_command import run_ottla
 from tests.slow_tests import slow
 from tests.tools_jvm import check_tool
 
@@ -92,8 +91,7 @@ def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProce
 
 def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
     def ottla_share(*arguments: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "ottla_operator.cli", "share", *arguments, "--bootstrap", quick.bootstrap]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = run_ottla("share", *arguments, "--bootstrap", quick.bootstrap)
         return done.returncode, done.stdout
 
     async def test(member: ShareMember) -> None:

@@ -5,7 +5,6 @@ certificates.
 import asyncio
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.jars import java_command
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
+from tests.ottla_command import run_ottla
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -131,8 +131,7 @@ def test_ottla_command_connects_over_tls(secured: TlsBroker, name: str, tmp_path
 
     def ottla(*arguments: str, stdin_text: str = "", config: Path | None = file) -> subprocess.CompletedProcess[str]:
         how = ["--bootstrap", secured.mutual, *(["--command-config", str(config)] if config else [])]
-        command = [sys.executable, "-m", "ottla_operator.cli", *arguments, *how]
-        return subprocess.run(command, input=stdin_text, capture_output=True, text=True, timeout=60, check=False)
+        return run_ottla(*arguments, *how, stdin=stdin_text)
 
     assert ottla("topics", "create", name).returncode == 0
     assert ottla("produce", name, stdin_text="one\ntwo\n").returncode == 0

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +13,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.api_session import ApiSession, encode_values
 from tests.clients.conftest import NewBroker
 from tests.clients.test_transactions import transactional_producer
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 HANGING_PRODUCER = 4000
@@ -30,8 +29,7 @@ def unverified(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 
 def run_command(broker: BrokerProcess, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "ottla_operator.cli", "transactions", *arguments, "-b", broker.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ottla("transactions", *arguments, "-b", broker.bootstrap)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 

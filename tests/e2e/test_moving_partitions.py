@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.clusters import ProcessCluster, is_in_sync
-from tests.e2e.up_process import COMMAND, command_environment
 from tests.e2e.up_resources import are_in_sync
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 Json = dict[str, Any]
@@ -36,15 +36,7 @@ class OttlaCommand:
         return result.stdout if code == 0 else result.stderr
 
     def run_unchecked(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            text=True,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-            check=False,
-            env=command_environment(OTTLA_BOOTSTRAP=self.cluster.bootstrap),
-        )
+        return run_ottla(*arguments, within_s=120, variables={"OTTLA_BOOTSTRAP": self.cluster.bootstrap})
 
     def run_json(self, *arguments: str) -> Json:
         output: Json = json.loads(self.run(*arguments, "-o", "json"))
