@@ -23,7 +23,10 @@ def run_ottla(
     within_s: float = ENDS_WITHIN_S,
     variables: Mapping[str, str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs `ottla` in `folder`, or in the current one. `variables`: environment variables. Neither its input nor its output is a terminal. It may fail: the caller checks `returncode`."""
+    """Runs `ottla` in `folder`, or in the current one. `variables`: environment variables.
+
+    Neither its input nor its output is a terminal. It may fail: the caller checks `returncode`.
+    """
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=folder,

@@ -10,11 +10,10 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.ottla_command import run_ottla
-from tests.ports import free_port
 from tests.waiting import eventually
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -55,16 +54,14 @@ def secured(new_broker: NewBroker) -> Iterator[SaslBroker]:
     with new_broker(start=False) as broker:
         if broker.kind == "kafka":
             pytest.skip("Apache Kafka needs another set of listeners; the commands send the APIs of test_sasl.py")
-        port = free_port()
+        ports = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})
         broker.settings |= {
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "listener.name.login.sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
         }
         broker.start()
-        yield SaslBroker(broker, f"127.0.0.1:{port}")
+        yield SaslBroker(broker, f"127.0.0.1:{ports['LOGIN']}")
 
 
 def produce(settings: dict[str, Any], topic: str) -> ck.KafkaError | None:

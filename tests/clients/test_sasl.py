@@ -29,12 +29,11 @@ from kafka import KafkaProducer
 
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import ClientSecurity
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.e2e.java_tools import run_java_tool
-from tests.ports import free_port
 from tests.waiting import eventually, eventually_async
 
 WITHIN_S = 30.0
@@ -73,15 +72,9 @@ def login_settings(open_port: int, login_port: int) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def secured(new_broker: NewBroker) -> Iterator[SaslBroker]:
     with new_broker(start=False) as broker:
-        ports = {"PLAINTEXT": broker.port, "LOGIN": free_port()}
-        protocols = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT"}
-        if broker.kind == "kafka":
-            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
-            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        ports = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})
         users = f'user_alice="{PLAIN_PASSWORD}" user_bob="bobs"'
         broker.settings |= {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "listener.name.login.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {users};",
             **{

@@ -26,9 +26,8 @@ from ottla_operator.kafka import acls, quotas
 from ottla_operator.kafka.client import connect
 from ottla_operator.plan.user_rules import desired_entries
 from ottla_operator.resources.user import User
-from tests.brokers import BrokerProcess, run_ottla_broker
+from tests.brokers import BrokerProcess, add_listeners, run_ottla_broker
 from tests.clients.api_session import build_message, has_message_class, type_hints
-from tests.ports import free_port
 
 OTHER: Final = "globex"
 PRESENT, ABSENT = f"{OTHER}.orders", f"{OTHER}.absent"
@@ -73,11 +72,9 @@ USERS = (tenant_user("acme", "app"), tenant_user(OTHER, "orders"))
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SharedBroker]:
     with run_ottla_broker(start=False) as broker:
-        login = free_port()
+        login = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})["LOGIN"]
         users = " ".join(f'user_{it.user_name}="{PASSWORD}"' for it in USERS)
         broker.settings |= {
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.login.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {users};",

@@ -16,14 +16,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.jars import java_command
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.ottla_command import run_ottla
-from tests.ports import free_port
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -43,19 +42,11 @@ class TlsBroker:
 @pytest.fixture(scope="module")
 def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
     authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = authority.folder / "keystore.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     with new_broker(start=False) as broker:
-        ports = {"PLAINTEXT": broker.port, "TLS": free_port(), "MUTUAL": free_port()}
-        protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL"}
-        if broker.kind == "kafka":
-            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
-            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        ports = add_listeners(broker, {"TLS": "SSL", "MUTUAL": "SSL"})
         broker.settings |= {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(keystore),
+            "ssl.keystore.location": str(authority.write_keystore()),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(authority.certificate),
             "listener.name.mutual.ssl.client.auth": "required",

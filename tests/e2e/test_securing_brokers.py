@@ -90,11 +90,9 @@ def test_brokers_get_logins_and_lose_them_one_restart_after_the_other() -> None:
 
 def test_brokers_get_tls_and_logins_together_and_lose_them_again(tmp_path: Path) -> None:
     authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = authority.folder / "broker.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     tls = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
-        "ssl.keystore.location": str(keystore),
+        "ssl.keystore.location": str(authority.write_keystore()),
         "ssl.truststore.location": str(authority.certificate),
     }
     trusted = authority.certificate.read_text()
