@@ -9,7 +9,7 @@ from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import MalformedMessage
-from tests.clients.api_session import KEYS, build_message
+from tests.clients.api_session import KEYS, build_message, exchange
 from tests.clients.walks.steps import Step
 from tests.clients.walks.walk_state import Rule, WalkState
 
@@ -200,7 +200,6 @@ class BrokerSide:
 
     async def _send(self, api: str, **fields: Any) -> Any:
         channel = await self._channel()
-        key = KEYS[api]
         version = {
             "metadata": 12,
             "list_offsets": 9,
@@ -212,8 +211,7 @@ class BrokerSide:
             "share_group_heartbeat": 1,
             "describe_share_group_offsets": 0,
         }[api]
-        frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
-        return read_response(bytes(frame), key, version)
+        return await exchange(channel, api, version, fields)
 
     async def _channel(self, user: str = "") -> Channel:
         if user not in self._main or not self._main[user].is_open:
