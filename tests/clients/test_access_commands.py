@@ -64,16 +64,6 @@ def secured(new_broker: NewBroker) -> Iterator[SaslBroker]:
         yield SaslBroker(broker, f"127.0.0.1:{ports['LOGIN']}")
 
 
-def produce(settings: dict[str, Any], topic: str) -> ck.KafkaError | None:
-    """Sends one record. Returns the error of its delivery."""
-    errors: list[ck.KafkaError | None] = []
-    producer = ck.Producer({**settings, "message.timeout.ms": 10_000})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
-    (error,) = errors
-    return error
-
-
 def test_user_with_a_rule_may_do_what_the_rule_says_and_nothing_else(secured: SaslBroker, name: str) -> None:
     rd.create_topic(secured.broker.bootstrap, f"{name}.orders", 1)
     rd.create_topic(secured.broker.bootstrap, f"{name}.other", 1)
@@ -82,8 +72,8 @@ def test_user_with_a_rule_may_do_what_the_rule_says_and_nothing_else(secured: Sa
     done = secured.ottla("acls", "add", "-p", "ann", "--allow", "write", "--topic", f"{name}.or*")
     assert done.stdout == f"rule added: allow Write on topic {name}.or* to User:ann\n", done.stderr
     login = secured.login("ann", "s,e=cret")
-    assert produce(login, f"{name}.orders") is None
-    refused = produce(login, f"{name}.other")
+    assert rd.produce_one(login, f"{name}.orders") is None
+    refused = rd.produce_one(login, f"{name}.other")
     assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 

@@ -35,7 +35,7 @@ def test_produce_to_many_partitions(broker: BrokerProcess, name: str) -> None:
     for number in range(3500):
         producer.produce(name, b"%d" % number, partition=number % 7)
     assert producer.flush(30) == 0
-    with rd.consumer(broker.bootstrap) as reader:
+    with rd.open_consumer(broker.bootstrap) as reader:
         reader.assign([ck.TopicPartition(name, partition, 0) for partition in range(7)])
         seen = [int(message.value()) for message in reader.consume(3500, 30)]
     assert sorted(seen) == list(range(3500))
@@ -63,7 +63,7 @@ def test_offset_out_of_range_is_reset(broker: BrokerProcess, name: str) -> None:
 def test_consume_from_a_timestamp(broker: BrokerProcess, name: str) -> None:
     sent = [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(100)]
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="zstd")
-    with rd.consumer(broker.bootstrap) as reader:
+    with rd.open_consumer(broker.bootstrap) as reader:
 
         def offset_at(timestamp_ms: int) -> int:
             found = reader.offsets_for_times([ck.TopicPartition(name, 0, timestamp_ms)], timeout=10)
@@ -85,7 +85,7 @@ def test_fetch_size_smaller_than_a_batch(broker: BrokerProcess, name: str) -> No
 
 def test_append_completes_a_waiting_fetch(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
-    with rd.consumer(broker.bootstrap, fetch_wait_max_ms=20_000, socket_timeout_ms=30_000) as reader:
+    with rd.open_consumer(broker.bootstrap, fetch_wait_max_ms=20_000, socket_timeout_ms=30_000) as reader:
         reader.assign([ck.TopicPartition(name, 0, 0)])
         assert reader.poll(1.0) is None  # the fetch now waits at the broker
         rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 1))

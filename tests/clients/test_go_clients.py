@@ -72,7 +72,7 @@ def test_every_codec_and_a_group(client: Client, broker: BrokerProcess, name: st
 
     alone, together = f"alone-{name}", f"together-{name}"
     ends = read_in_group(client, broker, name, alone, members=1, written=written)
-    with rd.consumer(broker.bootstrap, alone) as reader:
+    with rd.open_consumer(broker.bootstrap, alone) as reader:
         committed = reader.committed([TopicPartition(name, at) for at in range(PARTITIONS)], timeout=10)
     assert [each.offset for each in committed] == ends
     read_in_group(client, broker, name, together, members=2, written=written)

@@ -103,7 +103,7 @@ def test_members_without_common_protocol_are_rejected(broker: BrokerProcess, nam
     rd.create_topic(broker.bootstrap, name, 2)
     with (
         run_members(broker.bootstrap, name, name, [EAGER]) as (first,),
-        rd.consumer(
+        rd.open_consumer(
             broker.bootstrap, name, partition_assignment_strategy="roundrobin", **_with_underscores(FAST_SETTINGS)
         ) as other,
     ):
@@ -125,11 +125,11 @@ def test_pattern_subscription_finds_new_topics(broker: BrokerProcess, name: str)
 def test_group_resumes_at_committed_offsets(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 20))
-    with rd.consumer(broker.bootstrap, name) as reader:
+    with rd.open_consumer(broker.bootstrap, name) as reader:
         reader.subscribe([name])
         taken = [rd.poll_message(reader) for _ in range(7)]
         reader.commit(taken[-1], asynchronous=False)
-    with rd.consumer(broker.bootstrap, name) as reader:
+    with rd.open_consumer(broker.bootstrap, name) as reader:
         reader.subscribe([name])
         assert rd.poll_message(reader).offset() == 7
         found = reader.committed([ck.TopicPartition(name, 0)], timeout=10)[0]

@@ -34,7 +34,7 @@ def segments(broker: BrokerProcess, topic: str) -> list[Path]:
 
 
 def earliest(broker: BrokerProcess, topic: str) -> int:
-    with rd.consumer(broker.bootstrap) as reader:
+    with rd.open_consumer(broker.bootstrap) as reader:
         low, _ = reader.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=10)
         return int(low)
 

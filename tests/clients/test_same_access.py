@@ -156,7 +156,7 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
         return await exchange(admin, api, version, fields)
 
     names = [Names.of_user(user, UUID(int=0)) for user in USERS]
-    wanted = [{"name": of.topic, "num_partitions": 1, "replication_factor": 1} for of in names]
+    wanted = [{"name": it.topic, "num_partitions": 1, "replication_factor": 1} for it in names]
     made = await send("create_topics", 7, topics=wanted, timeout=10_000)
     assert {one.error_code for one in made.topics} == {ErrorCode.none}, made
     rights = [
@@ -187,11 +187,11 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
 
     async def have_records_and_commits() -> bool:
         codes = set()
-        for of in names:
+        for it in names:
             at = [{"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}]
-            group = {"group_id": of.group, "generation_id_or_member_epoch": -1, "member_id": ""}
-            await send("find_coordinator", 4, key_type=0, coordinator_keys=[of.group])
-            kept = await send("offset_commit", 8, **group, topics=[{"name": of.topic, "partitions": at}])
+            group = {"group_id": it.group, "generation_id_or_member_epoch": -1, "member_id": ""}
+            await send("find_coordinator", 4, key_type=0, coordinator_keys=[it.group])
+            kept = await send("offset_commit", 8, **group, topics=[{"name": it.topic, "partitions": at}])
             codes.add(kept.topics[0].partitions[0].error_code)
         return codes == {ErrorCode.none}
 
@@ -204,7 +204,7 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
     await eventually_async(has_producer_ids)
 
     async def has_transaction_coordinators() -> bool:
-        ids = [of.transactional_id for of in names]
+        ids = [it.transactional_id for it in names]
         found = await send("find_coordinator", 4, key_type=1, coordinator_keys=ids)
         description = await send("describe_transactions", 0, transactional_ids=ids)
         codes = {one.error_code for one in (*found.coordinators, *description.transaction_states)}
@@ -212,7 +212,7 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
 
     await eventually_async(has_transaction_coordinators)
     records = [{"index": 0, "records": encode_values(b"first")}]
-    data = [{"name": of.topic, "partition_data": records} for of in names]
+    data = [{"name": it.topic, "partition_data": records} for it in names]
     written = await send("produce", 9, acks=-1, timeout=10_000, topic_data=data)
     assert {one.partition_responses[0].error_code for one in written.responses} == {ErrorCode.none}, written
     versions = admin.versions
@@ -231,18 +231,18 @@ async def ask_all(
 
 
 async def ask_as(
-    side: SecuredBroker, of: Names, kafka_versions: dict[int, tuple[int, int]]
+    side: SecuredBroker, names: Names, kafka_versions: dict[int, tuple[int, int]]
 ) -> list[tuple[SentRequest, Json]]:
     channels: dict[bool, Channel] = {}
     answers: list[tuple[SentRequest, Json]] = []
-    normalizer = ResponseNormalizer("", {of.topic_id: "<topic>"})
-    for api, case, fields in probes(of):
-        if of.user in STREAMS_USERS and api not in STREAMS_APIS:
+    normalizer = ResponseNormalizer("", {names.topic_id: "<topic>"})
+    for api, case, fields in probes(names):
+        if names.user in STREAMS_USERS and api not in STREAMS_APIS:
             continue
         between_brokers = api in BETWEEN_BROKERS
-        for version in versions_tried(of.user, api, SINCE.get((api, case), 0), kafka_versions):
+        for version in versions_tried(names.user, api, SINCE.get((api, case), 0), kafka_versions):
             if between_brokers not in channels or not channels[between_brokers].is_open:
-                channels[between_brokers] = await side.open_as(of.user, to_controller=between_brokers)
+                channels[between_brokers] = await side.open_as(names.user, to_controller=between_brokers)
             try:
                 answer = await asyncio.wait_for(exchange(channels[between_brokers], api, version, fields), 20)
             except ConnectionError:
@@ -250,13 +250,13 @@ async def ask_as(
             else:
                 if between_brokers:
                     normal = refusal(answer)
-                elif of.user in STREAMS_USERS:
+                elif names.user in STREAMS_USERS:
                     normal = allowed_of_streams(answer)
                 else:
                     normal = normalizer.normalize(answer)
                 if api == "create_delegation_token" and answer.error_code is ErrorCode.none:
                     await wait_until_described(side, answer.hmac)
-            answers.append((SentRequest(of.user, api, case, version), normal))
+            answers.append((SentRequest(names.user, api, case, version), normal))
     for channel in channels.values():
         channel.close()
     return answers

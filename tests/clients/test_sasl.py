@@ -152,7 +152,7 @@ def test_librdkafka_logs_in_produces_consumes_and_joins_a_group(secured: SaslBro
     allow_everything_on(secured, name)
     how = login(mechanism)
     assert rd.produce(secured.sasl, name, messages(), enable_idempotence=True, **how) == list(range(50))
-    with rd.consumer(secured.sasl, name, **how) as reader:
+    with rd.open_consumer(secured.sasl, name, **how) as reader:
         reader.subscribe([name])
         assert [rd.poll_message(reader).value() for _ in range(50)] == [it.value for it in messages()]
         reader.commit(asynchronous=False)

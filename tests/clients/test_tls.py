@@ -69,12 +69,12 @@ def test_librdkafka_produces_consumes_and_joins_a_group(secured: TlsBroker, name
     rd.create_topic(secured.broker.bootstrap, name, 1)
     assert rd.produce(at, name, messages(), compression_type="lz4", **how) == list(range(50))
     assert rd.to_messages(rd.consume(at, name, 50, **how)) == messages()
-    with rd.consumer(at, name, **how) as reader:
+    with rd.open_consumer(at, name, **how) as reader:
         reader.subscribe([name])
         got = [rd.poll_message(reader).value() for _ in range(50)]
         reader.commit(asynchronous=False)
     assert got == [it.value for it in messages()]
-    with rd.consumer(at, name, **how) as reader:
+    with rd.open_consumer(at, name, **how) as reader:
         assert reader.committed([ck.TopicPartition(name, 0)])[0].offset == 50
 
 

@@ -7,8 +7,9 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.clients import librdkafka as rd
 from tests.e2e.up_process import UpProcess
-from tests.e2e.up_resources import Json, produce_one, read_librdkafka_settings
+from tests.e2e.up_resources import Json, read_librdkafka_settings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tenants"
 
@@ -32,9 +33,9 @@ def test_tenants_use_the_same_names_and_see_only_their_own(up: UpProcess) -> Non
     shop, billing, globex = (
         read_librdkafka_settings(users / it) for it in ("acme-shop", "acme-billing", "globex-billing")
     )
-    assert produce_one(shop, "acme.orders") is None
+    assert rd.produce_one(shop, "acme.orders") is None
     for login, topic in ((shop, "globex.orders"), (billing, "acme.orders"), (globex, "acme.orders")):
-        error = produce_one(login, topic)
+        error = rd.produce_one(login, topic)
         assert error is not None and error.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED, topic
     admin = AdminClient(shop)
     admin.create_topics([NewTopic("acme.more", 1)])["acme.more"].result(20)

@@ -11,9 +11,10 @@ import pytest
 import yaml
 from kafka import KafkaConsumer
 
+from tests.clients import librdkafka as rd
 from tests.e2e.java_tools import run_java_tool
 from tests.e2e.up_process import UpProcess
-from tests.e2e.up_resources import Json, produce_one, read_librdkafka_settings
+from tests.e2e.up_resources import Json, read_librdkafka_settings
 from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "secured"
@@ -37,7 +38,7 @@ def librdkafka(up: UpProcess, user: str) -> dict[str, Any]:
 
 
 def produce(settings: dict[str, Any], topic: str = "orders") -> ck.KafkaError | None:
-    return produce_one(settings, topic)
+    return rd.produce_one(settings, topic)
 
 
 def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaError | None":

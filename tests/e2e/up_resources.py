@@ -2,11 +2,11 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.clusters import is_in_sync
@@ -64,16 +64,6 @@ def read_librdkafka_settings(folder: Path) -> dict[str, Any]:
     lines = (folder / "librdkafka.properties").read_text().splitlines()
     found = dict(line.split("=", 1) for line in lines)
     return {key: str(folder / value) if key.endswith(".location") else value for key, value in found.items()}
-
-
-def produce_one(settings: Mapping[str, Any], name: str, value: bytes = b"one") -> KafkaError | None:
-    """Produces one record to a topic. Returns the error of its delivery."""
-    errors: list[KafkaError | None] = []
-    producer = Producer({**settings, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
-    producer.produce(name, value, on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
-    (error,) = errors
-    return error
 
 
 def inter_broker_address(up: UpProcess, cluster: str = "demo") -> str:

@@ -83,7 +83,7 @@ def test_clients_fail_over_to_the_copy_after_an_edit_of_the_role(
     copied = [[b"%d of %d" % (number, it) for number in range(200)] for it in range(PARTITIONS)]
     for partition, values in enumerate(copied):
         rd.produce(source, "orders", messages(values), partition=partition)
-    with rd.consumer(source, GROUP) as reader:
+    with rd.open_consumer(source, GROUP) as reader:
         reader.commit(
             offsets=[ck.TopicPartition("orders", it, COMMITTED) for it in range(PARTITIONS)], asynchronous=False
         )
@@ -274,7 +274,7 @@ def messages(values: list[bytes]) -> list[Message]:
 
 def committed_offsets(bootstrap: str) -> list[int]:
     """The group's committed offsets by partition."""
-    with rd.consumer(bootstrap, GROUP) as reader:
+    with rd.open_consumer(bootstrap, GROUP) as reader:
         partitions = [ck.TopicPartition("orders", it) for it in range(PARTITIONS)]
         return [it.offset for it in reader.committed(partitions, timeout=20)]
 
@@ -282,7 +282,7 @@ def committed_offsets(bootstrap: str) -> list[int]:
 def first_records(bootstrap: str) -> list[bytes | None]:
     """The first value that the group reads in each partition."""
     first: dict[int, bytes | None] = {}
-    with rd.consumer(bootstrap, GROUP) as reader:
+    with rd.open_consumer(bootstrap, GROUP) as reader:
         reader.subscribe(["orders"])
         while len(first) < PARTITIONS:
             message = rd.poll_message(reader)

@@ -126,7 +126,7 @@ def test_a_pipeline_waits_for_its_topics_and_is_launched_when_they_exist(
     driver.report_progress()
     create_ready_pod(resources, "hourly-driver-x", template, "127.9.1.2")
     rd.produce(broker.bootstrap, "flights", [Message(None, b"{}", START_MS)] * 3)
-    with rd.consumer(broker.bootstrap, "ottla-pipeline-hourly") as member:
+    with rd.open_consumer(broker.bootstrap, "ottla-pipeline-hourly") as member:
         member.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
     resources.wait_for_status("Pipeline", "hourly")
     eventually(lambda: resources.get("Pipeline", "hourly")["status"].get("lagRecords") == 2, within_s=25)
@@ -189,7 +189,7 @@ def test_a_topic_with_a_lake_has_a_pipeline_and_its_lag(
     driver.report_progress()
     create_ready_pod(resources, "lake-flights-driver-x", template, "127.9.1.2")
     rd.produce(broker.bootstrap, "flights", [Message(None, b"x", START_MS)] * 3)
-    with rd.consumer(broker.bootstrap, "ottla-pipeline-lake-flights") as member:
+    with rd.open_consumer(broker.bootstrap, "ottla-pipeline-lake-flights") as member:
         member.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
     expected = {"pipeline": "lake-flights", "state": "Running", "lagRecords": 2}
     eventually(

@@ -8,7 +8,7 @@ from tests.clients.api_session import KEYS, ApiSession
 from tests.clients.group_cases import wait_for_coordinators
 from tests.clients.producer_cases import wait_for_producer_ids
 from tests.clients.secured_pair import SecuredBroker, run_secured_pair
-from tests.clients.transaction_cases import find_coordinator_of
+from tests.clients.transaction_cases import wait_for_coordinator
 from tests.clients.walks.access_steps import USERS
 from tests.clients.walks.broker_side import HELPER_NAME, BrokerSide
 from tests.jars import KAFKA
@@ -44,7 +44,7 @@ async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[Brok
     for side in (kafka, ottla):
         session = ApiSession(side.broker.host, side.broker.port, "walks", "find_coordinator", 4)
         await wait_for_coordinators(session)
-        await find_coordinator_of(session, "walks", 1)
+        await wait_for_coordinator(session, "walks", 1)
         wanted = {"name": HELPER_NAME, "num_partitions": 1, "replication_factor": 1}
         await session.send("create_topics", topics=[wanted], timeout=10_000)
         await wait_for_producer_ids(session)
