@@ -1,7 +1,7 @@
 """Apache Kafka and Ottla, configured so that nothing changes in them that no step requested."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from tests.clients.api_session import KEYS, ApiSession
@@ -11,7 +11,6 @@ from tests.clients.secured_pair import SecuredBroker, run_secured_pair
 from tests.clients.transaction_cases import wait_for_coordinator
 from tests.clients.walks.access_steps import USERS
 from tests.clients.walks.broker_side import HELPER_NAME, BrokerSide
-from tests.jars import KAFKA
 
 NEVER_MS: Final = 1_000_000_000
 SETTINGS: Final[dict[str, Any]] = {
@@ -32,11 +31,9 @@ KAFKA_PROPAGATION_S: Final = 0.025
 """How long a change of Kafka's controller may take to reach all components of its broker."""
 
 
-@contextmanager
-def run_both_brokers(kafka: str = KAFKA) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
-    """`kafka`: the version of Apache Kafka."""
-    with run_secured_pair(USERS, KAFKA_SETTINGS, kafka, **SETTINGS) as (theirs, ours):
-        yield theirs, ours
+def run_both_brokers(kafka: str) -> AbstractContextManager[tuple[SecuredBroker, SecuredBroker]]:
+    """Apache Kafka of version `kafka`, and Ottla."""
+    return run_secured_pair(USERS, KAFKA_SETTINGS, kafka, **SETTINGS)
 
 
 async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[BrokerSide]:

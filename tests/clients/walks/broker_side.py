@@ -69,7 +69,7 @@ class BrokerSide:
         """Returns when a step's change is visible in all components."""
         if step.api in ("create_topics", "create_partitions", "delete_topics"):
             async with asyncio.timeout(SETTLES_WITHIN_S):
-                while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
+                while not await self._has_topics_of(state):  # noqa: ASYNC110 - waits for another process
                     await asyncio.sleep(0.003)
         if state.internal_topics:
             await self._settle_internal_topics(state)
@@ -88,10 +88,13 @@ class BrokerSide:
         ):
             await asyncio.sleep(self._pause_s)
         if step.api == "delete_topics":
-            await asyncio.sleep(self._pause_s * 2)  # the coordinator learns of it last
+            await asyncio.sleep(self._pause_s * 2)  # the coordinator source of it last
             await self._commit()  # after the tombstones of their committed offsets
 
-    async def _matches(self, state: WalkState) -> bool:
+    async def _has_topics_of(self, state: WalkState) -> bool:
+        """True if the walk's topics have leaders, and its deleted ones are gone. Adds the ids of
+        the topics to `state`.
+        """
         names = [*state.topics, *state.deleted]
         seen = await self._send("metadata", topics=[{"topic_id": None, "name": name} for name in names])
         for topic in seen.topics:
@@ -128,7 +131,7 @@ class BrokerSide:
                     if topic.error_code is ErrorCode.none:
                         state.internal_topics.discard(topic.name)
                         state.topics[topic.name] = len(topic.partitions)
-            while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
+            while not await self._has_topics_of(state):  # noqa: ASYNC110 - waits for another process
                 await asyncio.sleep(0.003)
         await asyncio.sleep(self._pause_s * 2)
 
