@@ -67,18 +67,20 @@ def search(tab: Page, console: BrokerProcess, topic: str, expression: str) -> No
     tab.get_by_role("button", name="Search all").click()
 
 
-def assert_is_text(tab: Page) -> None:
-    """The page runs and contains nothing of an attack."""
+def assert_no_attack(tab: Page) -> None:
+    """Hostile values on the page are text: none has run, and none has become an element."""
     assert tab.evaluate("typeof attacked") == "undefined"
     attacks = "main script, main iframe, main img, main svg, main base, main style, main [onerror], main [onfocus]"
     assert tab.locator(attacks).count() == 0
 
 
 @contextmanager
-def consumer(
+def run_consumer(
     console: BrokerProcess, group: str, client_id: str, *, commits: int, **settings: object
 ) -> Iterator[ck.Consumer]:
-    """A consumer that has read and committed some records of `orders`, and stays in its group."""
+    """A consumer that has read and committed `commits` records of `orders`, and stays in its group
+    until the end of the block.
+    """
     made = ck.Consumer(
         {
             "bootstrap.servers": console.bootstrap,
@@ -103,7 +105,7 @@ def consumer(
 
 
 def register(console: BrokerProcess, subject: str, *schemas: str, kind: str = "AVRO") -> int:
-    """The id of the last of them."""
+    """Registers schemas as versions of a subject. Returns the id of the last one."""
     registry, name = console.settings["schema.registry.listener"], quote(subject, safe="")
     url = f"http://{registry}/subjects/{name}/versions"
     for schema in schemas:

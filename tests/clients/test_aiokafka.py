@@ -83,7 +83,7 @@ def test_records_are_read_as_produced(broker: BrokerProcess, name: str, compress
     run(there_and_back())
 
 
-def test_offsets_by_time_and_out_of_range(broker: BrokerProcess, name: str) -> None:
+def test_offsets_are_found_by_time_and_one_out_of_range_is_an_error(broker: BrokerProcess, name: str) -> None:
     async def look() -> None:
         await create(broker, name)
         await produce(broker, name, [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(30)])

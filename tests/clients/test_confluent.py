@@ -29,7 +29,7 @@ def test_records_are_produced_with_every_acks(broker: BrokerProcess, name: str, 
     assert rd.to_messages(rd.consume(broker.bootstrap, name, len(messages()))) == messages()
 
 
-def test_produce_to_many_partitions(broker: BrokerProcess, name: str) -> None:
+def test_records_of_many_partitions_are_read_in_the_order_of_each(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, 7)
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(3500):
@@ -45,7 +45,7 @@ def test_produce_to_many_partitions(broker: BrokerProcess, name: str) -> None:
         )
 
 
-def test_consume_from_an_offset_inside_a_batch(broker: BrokerProcess, name: str) -> None:
+def test_reading_begins_at_an_offset_inside_a_batch(broker: BrokerProcess, name: str) -> None:
     sent = rd.numbered_messages(0, 1000)
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="lz4")
     assert rd.values_of(rd.consume(broker.bootstrap, name, offset=517)) == [message.value for message in sent[517:]]
@@ -60,7 +60,7 @@ def test_offset_out_of_range_is_reset(broker: BrokerProcess, name: str) -> None:
     assert refused.value.args[0].code() == ck.KafkaError._AUTO_OFFSET_RESET
 
 
-def test_consume_from_a_timestamp(broker: BrokerProcess, name: str) -> None:
+def test_timestamp_leads_to_the_first_record_that_is_not_older(broker: BrokerProcess, name: str) -> None:
     sent = [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(100)]
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="zstd")
     with rd.open_consumer(broker.bootstrap) as reader:
@@ -77,7 +77,7 @@ def test_consume_from_a_timestamp(broker: BrokerProcess, name: str) -> None:
         assert reader.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10) == (0, 100)
 
 
-def test_fetch_size_smaller_than_a_batch(broker: BrokerProcess, name: str) -> None:
+def test_batch_larger_than_the_fetch_size_is_read(broker: BrokerProcess, name: str) -> None:
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip")
     received = rd.consume(broker.bootstrap, name, fetch_message_max_bytes=1000, max_partition_fetch_bytes=1000)
     assert rd.to_messages(received) == messages()

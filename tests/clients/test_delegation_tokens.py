@@ -104,18 +104,6 @@ def described(secured: SaslBroker, user: str, owner: str) -> set[str]:
     return set(re.findall(r"^([A-Za-z0-9_-]{22})\s", output, re.MULTILINE))
 
 
-def token_login(token: Token, mechanism: str) -> dict[str, Any]:
-    """Settings of kafka-python to log in with a token; librdkafka has no setting for SCRAM's
-    extensions.
-    """
-    return {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_username": token.id,
-        "sasl_password": token.hmac,
-    }
-
-
 def scram_properties(secured: SaslBroker, token: Token, mechanism: str) -> Path:
     module = f"{MODULES}.scram.ScramLoginModule"
     file = secured.folder / f"{token.id}-{mechanism}.properties"
@@ -201,7 +189,12 @@ def test_clients_without_a_login_have_no_tokens(secured: SaslBroker, tmp_path: P
 def test_token_is_no_user(secured: SaslBroker, name: str) -> None:
     """Without the extension `tokenauth` the id is the name of a user, who does not exist."""
     token = create_token(secured, "alice")
-    how = token_login(token, "SCRAM-SHA-256")
+    how: dict[str, Any] = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_username": token.id,
+        "sasl_password": token.hmac,
+    }
     with pytest.raises(ck.KafkaException, match=r"_MSG_TIMED_OUT|_ALL_BROKERS_DOWN|_AUTHENTICATION"):
         rd.produce(secured.login, name, messages()[:1], message_timeout_ms=3000, **how)
 

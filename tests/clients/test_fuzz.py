@@ -1,4 +1,4 @@
-"""Rule 18: no input crashes the broker, hangs another connection, or makes it take more memory than
+"""No input crashes the broker, hangs another connection, or makes it take more memory than
 the bounds.
 
 `OTTLA_FUZZ_SECONDS` gives each run more time than the few seconds of `make test`; `OTTLA_FUZZ_SEED`
@@ -28,7 +28,9 @@ MOST_GROWTH_KIB = 200 * 1024
 
 
 @pytest.mark.slow
-def test_rule_18_holds_for_a_server_in_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_almost_valid_requests_hang_nothing_and_leave_no_memory_allocated_in_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All memory that is accounted to connections is released."""
 
     async def run() -> None:
@@ -58,7 +60,7 @@ def test_rule_18_holds_for_a_server_in_this_process(tmp_path: Path, capsys: pyte
         runner.run(run())
 
 
-def test_rule_18_holds_for_a_broker_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_almost_valid_requests_neither_crash_nor_hang_nor_bloat_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
     relay = free_port()
     advertised = f"PLAINTEXT://127.0.0.1:{relay}"
     with run_ottla_broker(auto_create_topics_enable="false", advertised_listeners=advertised) as broker:

@@ -62,7 +62,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     return request.param
 
 
-def test_every_codec_and_a_group(client: Client, broker: BrokerProcess, name: str) -> None:
+def test_records_of_every_codec_are_read_by_groups(client: Client, broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, partitions=PARTITIONS)
     for codec in CODECS:
         client.run("produce", broker.bootstrap, name, codec, COUNT)

@@ -65,4 +65,4 @@ def test_records_deleted_from_the_log_are_read_from_the_snapshot(new_broker: New
         assert all(it["offset"] >= found["start"] for it in found["records"])
         whole = describe_records(broker, "--snapshot")
         assert sorted(topics(whole)) == sorted(names)
-        assert {it["offset"] is None for it in whole["records"] if it["type"] == "topic"} >= {True}
+        assert any(it["offset"] is None for it in whole["records"] if it["type"] == "topic")

@@ -79,7 +79,7 @@ def test_idempotent_producer_continues_without_loss_or_duplicates(new_broker: Ne
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_group_members_rejoin(new_broker: NewBroker, how: str) -> None:
+def test_group_members_rejoin_and_read_on(new_broker: NewBroker, how: str) -> None:
     with new_broker() as broker:
         rd.create_topic(broker.bootstrap, "work", 4)
         settings: dict[str, object] = {"reconnect_backoff_max_ms": 200, "auto_commit_interval_ms": 100}

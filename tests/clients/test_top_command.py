@@ -49,7 +49,7 @@ def run_top_once(broker: BrokerProcess, *arguments: str) -> str:
     return done.stdout
 
 
-def test_without_a_terminal_it_prints_one_table_with_rates(new_broker: NewBroker) -> None:
+def test_top_prints_one_table_with_rates_where_there_is_no_terminal(new_broker: NewBroker) -> None:
     with new_broker() as broker, producing(broker, "busy"):
         eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
         (busy,) = (it for it in json.loads(run_top_once(broker, "topics", "-o", "json")) if it["topic"] == "busy")
@@ -62,7 +62,7 @@ def test_without_a_terminal_it_prints_one_table_with_rates(new_broker: NewBroker
         assert row.split()[:3] == ["1", broker.bootstrap, "controller"]
 
 
-def test_on_a_terminal_keys_choose_what_is_shown(new_broker: NewBroker) -> None:
+def test_keys_choose_what_top_shows_on_a_terminal(new_broker: NewBroker) -> None:
     with new_broker() as broker, producing(broker, "busy"):
         eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
         commit_one(broker, "busy", "slow")

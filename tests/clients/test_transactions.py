@@ -22,7 +22,7 @@ def transactional_producer(broker: BrokerProcess, transactional_id: str, **setti
             "bootstrap.servers": broker.bootstrap,
             "transactional.id": transactional_id,
             "linger.ms": 0,
-            **{key.replace("_", "."): value for key, value in settings.items()},
+            **rd.to_librdkafka_names(settings),
         }
     )
     producer.init_transactions(30)

@@ -40,7 +40,7 @@ def read_json(broker: BrokerProcess, *arguments: str) -> Any:
     return json.loads(text)
 
 
-def begin(broker: BrokerProcess, name: str) -> ck.Producer:
+def begin_transaction(broker: BrokerProcess, name: str) -> ck.Producer:
     producer = transactional_producer(broker, name)
     producer.begin_transaction()
     producer.produce(name, b"open")
@@ -49,7 +49,7 @@ def begin(broker: BrokerProcess, name: str) -> ck.Producer:
 
 
 def begin_hanging(broker: BrokerProcess, topic: str) -> None:
-    """A batch of a transaction that no coordinator knows."""
+    """Appends a batch of a transaction that no coordinator knows."""
     batch = encode_values(
         b"hanging", producer_id=HANGING_PRODUCER, producer_epoch=3, base_sequence=0, transactional=True
     )
@@ -68,7 +68,7 @@ def begin_hanging(broker: BrokerProcess, topic: str) -> None:
 
 def test_open_transaction_is_listed_described_and_fenced(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
-    producer = begin(broker, name)
+    producer = begin_transaction(broker, name)
     (listed,) = read_json(broker, "list", "--state", "Ongoing", "--pattern", f"{name}.*")
     assert (listed["transactionalId"], listed["state"], listed["coordinator"]) == (name, "Ongoing", 1)
     assert read_json(broker, "list", "--producer-id", str(listed["producerId"])) == [listed]
