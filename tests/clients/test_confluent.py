@@ -3,6 +3,7 @@
 import confluent_kafka as ck
 import pytest
 
+from ottla_broker.wire.batch import iter_batches
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import COMPRESSIONS, START_MS, Message, messages
@@ -124,3 +125,6 @@ def test_topic_with_compression_type_recompresses(broker: BrokerProcess, name: s
     rd.create_topic(broker.bootstrap, name, compression_type=kept)
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip" if kept != "gzip" else "zstd")
     assert rd.to_messages(rd.consume(broker.bootstrap, name)) == messages()
+    (log,) = (broker.log_dir / f"{name}-0").glob("*.log")
+    codecs = {header.compression.name for _, header in iter_batches(log.read_bytes())}
+    assert codecs == {"none" if kept == "uncompressed" else kept}

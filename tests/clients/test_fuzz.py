@@ -1,4 +1,4 @@
-"""No input crashes the broker, hangs another connection, or makes it take more memory than
+"""Rule 18: no input crashes the broker, hangs another connection, or makes it take more memory than
 the bounds.
 
 `OTTLA_FUZZ_SECONDS` gives each run more time than the few seconds of `make test`; `OTTLA_FUZZ_SEED`
@@ -17,7 +17,6 @@ from ottla_broker.connection_limits import ConnectionLimits
 from tests.brokers import run_ottla_broker
 from tests.clients.fuzz import fuzz
 from tests.clients.request_recorder import record_requests, run_typical_session
-from tests.daemons import resident_memory_kib
 from tests.ports import free_port
 from tests.unit.api.brokers import SmallBroker, serve, start_listening
 
@@ -28,7 +27,7 @@ MOST_GROWTH_KIB = 200 * 1024
 
 
 @pytest.mark.slow
-def test_almost_valid_requests_hang_nothing_and_leave_no_memory_allocated_in_a_server(
+def test_rule_18_fuzzed_requests_hang_nothing_and_leave_no_memory_allocated_in_a_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All memory that is accounted to connections is released."""
@@ -60,7 +59,7 @@ def test_almost_valid_requests_hang_nothing_and_leave_no_memory_allocated_in_a_s
         runner.run(run())
 
 
-def test_almost_valid_requests_neither_crash_nor_hang_nor_bloat_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_18_fuzzed_requests_neither_crash_nor_hang_nor_bloat_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
     relay = free_port()
     advertised = f"PLAINTEXT://127.0.0.1:{relay}"
     with run_ottla_broker(auto_create_topics_enable="false", advertised_listeners=advertised) as broker:
@@ -68,13 +67,13 @@ def test_almost_valid_requests_neither_crash_nor_hang_nor_bloat_a_broker(capsys:
         requests = asyncio.run(record_requests(broker.port, relay, session))
         kinds = {request[:4] for request in requests}
         assert len(kinds) > 20, "of many APIs, and of some in several versions"
-        before = resident_memory_kib(broker.pid)
+        before = broker.resident_memory_kib()
         tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests, at_least=MIN_REQUESTS))
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
-            print(f"resident memory {before} KiB before, {resident_memory_kib(broker.pid)} KiB after")
+            print(f"resident memory {before} KiB before, {broker.resident_memory_kib()} KiB after")
         assert not tried.hung
         assert tried.requests >= MIN_REQUESTS
         assert broker.is_running
-        assert resident_memory_kib(broker.pid) - before < MOST_GROWTH_KIB
+        assert broker.resident_memory_kib() - before < MOST_GROWTH_KIB
         assert "Traceback" not in broker.log_tail(1 << 28)  # a bug; malformed requests are logged in one line
