@@ -1,8 +1,10 @@
 """The console that its tests in a browser share, and what several of them do with it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 from urllib.parse import quote
 
 import confluent_kafka as ck
@@ -13,6 +15,8 @@ from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.ports import free_port
 from tests.waiting import eventually
+
+T = TypeVar("T")
 
 RECORDS = 600
 """Of the topic `orders`, with the amounts 0 to 599."""
@@ -54,6 +58,12 @@ def run_console(write: str = "login") -> Iterator[BrokerProcess]:
             )
         assert producer.flush(30) == 0
         yield it
+
+
+def run_on_thread(call: Callable[[], T]) -> T:
+    """Runs a function that needs an event loop: the browser's API has that of the main thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
 
 
 def url_of(console: BrokerProcess) -> str:

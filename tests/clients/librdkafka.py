@@ -161,6 +161,14 @@ def config_change(topic: str, key: str, value: str) -> ConfigResource:
     return ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
 
 
+def describe_topic_configs(bootstrap: str, topic: str) -> dict[str, ConfigEntry]:
+    """The configs of a topic by name."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    client = admin_client(bootstrap)  # keep a reference until the result
+    found: dict[str, ConfigEntry] = client.describe_configs([resource])[resource].result(WITHIN_S)
+    return found
+
+
 def topic_id(bootstrap: str, topic: str) -> str:
     client = admin_client(bootstrap)
     return str(client.describe_topics(ck.TopicCollection([topic]))[topic].result(30).topic_id)

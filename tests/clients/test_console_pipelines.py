@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,7 +11,7 @@ from ottla_operator.kafka.client import connect
 from ottla_operator.kafka.pipelines import report_pipeline
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
-from tests.clients.console_pages import WITHIN_MS, assert_no_attack, url_of
+from tests.clients.console_pages import WITHIN_MS, assert_no_attack, run_on_thread, url_of
 from tests.clients.hostile_values import HOSTILE
 
 VIEWS = (
@@ -33,15 +32,12 @@ FAILING = PipelineReport("Failing", error="PipelineError: the topic airports doe
 
 
 def report(console: BrokerProcess, **reports: PipelineReport | None) -> None:
-    """On a thread: the browser's API has the main thread's event loop."""
-
     async def send() -> None:
         async with connect(console.bootstrap, 30.0) as client:
             for name, one in reports.items():
                 await report_pipeline(client, name, one)
 
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, send()).result()
+    run_on_thread(lambda: asyncio.run(send()))
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import ConfigResource, ResourceType
 
+from tests.clients import librdkafka as rd
 from tests.e2e.up_process import UpProcess, is_process_running, prepare_up
 from tests.e2e.up_resources import (
     Json,
-    admin,
     consume_values,
     count_partitions,
     produce_values,
@@ -33,9 +32,7 @@ def cluster(up: UpProcess, **spec: Any) -> Json:
 
 def describe_retention(up: UpProcess) -> str | None:
     """Setting retention.ms of the topic `greetings`."""
-    resource = ConfigResource(ResourceType.TOPIC, "greetings")
-    client = admin(up)  # must outlive its request
-    value: str | None = client.describe_configs([resource])[resource].result(10)["retention.ms"].value
+    value: str | None = rd.describe_topic_configs(up.bootstrap, "greetings")["retention.ms"].value
     return value
 
 
