@@ -80,7 +80,7 @@ def write_broker_files(authority: CertificateAuthority, keystore: str) -> tuple[
 
 
 @contextmanager
-def mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
+def run_mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
     """Brokers and clients present certificates; brokers are one super user by a mapping rule."""
     authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
     certificate, key = create_peer_certificate(authority, "Broker-certificate", ["IP:127.0.0.1"])
@@ -114,7 +114,7 @@ def mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
 
 
 @contextmanager
-def scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
+def run_scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
     """Brokers log in to each other by SCRAM over TLS, with a login that no metadata log has at
     first.
     """
@@ -160,7 +160,7 @@ def scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
         yield secured
 
 
-CLUSTERS: dict[str, Callable[[Path], Any]] = {"mutual-tls": mutual_tls_cluster, "scram": scram_cluster}
+CLUSTERS: dict[str, Callable[[Path], Any]] = {"mutual-tls": run_mutual_tls_cluster, "scram": run_scram_cluster}
 
 
 @pytest.fixture(scope="module", params=[*slow(["mutual-tls"]), "scram"])
